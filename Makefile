@@ -1,0 +1,80 @@
+# Everything below sets itself up: with Python 3.10-3.13 and make, `make demo` and `make test`
+# install the package, editable, with its tools into $(VENV), and use it again from then on.
+#
+#   make test PYTHON=python3.12 VENV=.venv312    another Python, in a folder of its own
+#   make test PYTEST_ARGS="-x -k sgld"           arguments for pytest
+#   make demo DEMO_ARGS="--simulate"             arguments for the demo
+
+VENV ?= .venv
+# Which Python makes $(VENV); empty: python3.11 if there is one, else python3.
+PYTHON ?=
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m
+STAMP := $(VENV)/.installed
+SUPPORTED := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))
+
+# Figures go to files, not to windows.
+export MPLBACKEND ?= Agg
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo test test-slow lint types doctest format clean FORCE
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## set up .venv, if it is not up to date
+
+demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
+	$(BIN)/python vignettes/demo.py $(DEMO_ARGS)
+
+# pytest comes last, so that its closing line is the last one printed.
+test: lint types doctest ## lint, types, doctests, then the test suite
+	$(RUN) pytest $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## only the long statistical tests
+	$(RUN) pytest -m slow $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff: rules and formatting
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+
+types: $(STAMP) ## mypy
+	$(RUN) mypy
+
+doctest: $(STAMP) ## the examples in the docstrings
+	$(RUN) pytest --doctest-modules sgmcmc
+
+format: $(STAMP) ## let ruff format and mend what it can
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+clean: ## remove .venv, caches and what the demo wrote
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist demo.png
+	find sgmcmc tests vignettes -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp holds the folder it was made for and depends on the dependencies' list. A copied or
+# moved checkout is installed anew (an editable install points at the old place), and so is a
+# $(VENV) whose Python has gone.
+ifneq ($(CURDIR),$(shell $(BIN)/python -c "print(open('$(STAMP)').read(), end='')" 2>/dev/null))
+$(STAMP): FORCE
+endif
+$(STAMP): pyproject.toml
+	@if ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || ! $(RUN) pip --version >/dev/null 2>&1; then \
+	    found=; for python in $(or $(PYTHON),python3.11 python3); do \
+	        if "$$python" -c '$(SUPPORTED)' 2>/dev/null; then found="$$python"; break; fi; \
+	    done; \
+	    if [ -z "$$found" ]; then \
+	        echo "No Python 3.10 to 3.13 (tried: $(or $(PYTHON),python3.11 python3)). Name one: make PYTHON=..." >&2; \
+	        exit 1; \
+	    fi; \
+	    echo "$$found -m venv --clear $(VENV)"; \
+	    "$$found" -m venv --clear $(VENV) || exit 1; \
+	fi
+	$(RUN) pip install --editable '.[dev]'
+	@printf '%s' '$(CURDIR)' > $@
+
+FORCE:

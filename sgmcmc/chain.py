@@ -1,0 +1,270 @@
+"""The chain: one compiled block of iterations.
+
+Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
+gradient estimate of the present position and then estimates the gradient at the new one. So the
+chain always carries the estimate that belongs to its position, and no gradient is taken twice.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.layout import Layout
+from sgmcmc.minibatches import Minibatches, Tensors
+from sgmcmc.quiet import without_chatter
+from sgmcmc.recorder import Recorder
+
+
+class Carry(NamedTuple):
+    """What goes from iteration to iteration.
+
+    Attributes:
+        state: the state of the dynamics.
+        gradient: the gradient estimate at the state's position.
+        estimator: the state of the gradient estimator.
+    """
+
+    state: Any
+    gradient: tf.Tensor
+    estimator: Any
+
+
+class BlockInputs(NamedTuple):
+    """What a block of iterations consumes.
+
+    Attributes:
+        minibatches: the arrays of the data stream.
+        noise: standard normals, (iterations, vectors, d).
+        stepsizes: one row for each iteration, or a single row where they never change; one
+            column for each parameter, or a single column where they share a stepsize.
+    """
+
+    minibatches: Tensors
+    noise: tf.Tensor
+    stepsizes: tf.Tensor
+
+
+class BlockResult(NamedTuple):
+    """What a block of iterations gives.
+
+    Attributes:
+        carry: what the next block starts from.
+        records: what was written down; the first axis is the kept draws of the block.
+        log_post: the log posterior estimate at the end, from the last minibatch.
+        finite: whether the position at the end is finite.
+    """
+
+    carry: Carry
+    records: Tensors
+    log_post: tf.Tensor
+    finite: tf.Tensor
+
+
+class Chain:
+    """The compiled functions that run a dynamics with an estimator over a data stream.
+
+    Args:
+        dynamics: how the state moves.
+        estimator: how the gradient is estimated.
+        minibatches: which data a step sees.
+        recorder: what is written down.
+        layout: the places of the parameters in the flat position.
+        block_length: iterations in a block.
+        jit_compile: compile with XLA; ``None`` tries it and falls back to a plain graph.
+    """
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        estimator: Any,
+        minibatches: Minibatches,
+        recorder: Recorder,
+        layout: Layout,
+        block_length: int,
+        jit_compile: bool | None,
+    ) -> None:
+        self.dynamics = dynamics
+        self.estimator = estimator
+        self.minibatches = minibatches
+        self.recorder = recorder
+        self.layout = layout
+        self.block_length = block_length
+        self._jit_compile = jit_compile
+        self._compiled: Any = None
+        self._first_call = threading.Lock()
+        self.start = tf.function(self._start, autograph=False)
+
+    def run(
+        self, carry: Carry, inputs: BlockInputs, start: int, stop: int, iteration: int
+    ) -> BlockResult:
+        """Run iterations ``start`` to ``stop - 1`` of a block.
+
+        Args:
+            carry: what the iteration before left.
+            inputs: what the whole block consumes.
+            start: first iteration within the block, from 0.
+            stop: one past the last iteration within the block.
+            iteration: number, from 1, of the iteration at ``start``.
+        """
+        arguments = (
+            carry,
+            self.minibatches.fixed,
+            inputs,
+            tf.constant(start),
+            tf.constant(stop),
+            tf.constant(iteration),
+        )
+        if self._compiled is None:
+            with self._first_call:
+                if self._compiled is None:
+                    return self._compile(arguments)
+        return self._compiled(*arguments)
+
+    def _compile(self, arguments: tuple[Any, ...]) -> BlockResult:
+        """Compile at the first call, with the fallback to a plain graph where XLA cannot."""
+        if self._jit_compile is not False:
+            compiled = tf.function(self._block, autograph=False, jit_compile=True)
+            try:
+                with without_chatter():
+                    result = compiled(*arguments)
+            except (tf.errors.OpError, ValueError, NotImplementedError) as error:
+                if self._jit_compile:
+                    raise ValueError(
+                        f"`jit_compile=True`: XLA cannot compile this model: {_culprit(error)}. "
+                        "Use `jit_compile=False`, or `None` to fall back by itself."
+                    ) from error
+                warnings.warn(
+                    f"XLA cannot compile this model ({_culprit(error)}), so the chain runs as a "
+                    "plain graph, which is slower. `jit_compile=False` silences this.",
+                    stacklevel=2,
+                )
+            else:
+                self._compiled = compiled
+                return result
+        plain = tf.function(self._block, autograph=False)
+        result = plain(*arguments)
+        self._compiled = plain
+        return result
+
+    def _start(
+        self,
+        position: tf.Tensor,
+        estimator: Any,
+        fixed: Tensors,
+        minibatches: Tensors,
+        stepsizes: tf.Tensor,
+        normals: tf.Tensor,
+    ) -> Carry:
+        minibatch = self.minibatches.minibatch(fixed, minibatches, tf.constant(0))
+        gradient, estimator = self.estimator.estimate(estimator, position, minibatch)
+        state = self.dynamics.init(position, self.layout.spread(stepsizes), normals)
+        return Carry(state, gradient, estimator)
+
+    def _block(
+        self,
+        carry: Carry,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        start: tf.Tensor,
+        stop: tf.Tensor,
+        iteration: tf.Tensor,
+    ) -> BlockResult:
+        recorder = self.recorder
+        slots = recorder.slots(self.block_length)
+        before = recorder.completed(iteration - 1)
+        arrays = {
+            name: tf.TensorArray(dtype, slots, element_shape=shape, clear_after_read=False)
+            for name, (shape, dtype) in recorder.specs().items()
+        }
+
+        def one_iteration(i: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]) -> tuple:
+            carry = self._iterate(carry, fixed, inputs, i)
+            now = iteration + (i - start)
+            # The slot of a draw still in the making is written again until it is complete.
+            slot = recorder.completed(now - 1) - before
+            values = recorder.values(carry.state.position, carry.gradient, now)
+            arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
+            return i + 1, carry, arrays
+
+        _, carry, arrays = tf.while_loop(
+            lambda i, *_: i < stop,
+            one_iteration,
+            (start, carry, arrays),
+            parallel_iterations=1,
+        )
+        position = carry.state.position
+        last = self._minibatch(fixed, inputs, stop - 1, self.dynamics.steps - 1)
+        return BlockResult(
+            carry,
+            {name: array.stack() for name, array in arrays.items()},
+            self.estimator.model.log_post(position, last, self.estimator.scale),
+            tf.reduce_all(tf.math.is_finite(position)),
+        )
+
+    def _minibatch(
+        self, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, step: int | tf.Tensor
+    ) -> Tensors:
+        return self.minibatches.minibatch(fixed, inputs.minibatches, i * self.dynamics.steps + step)
+
+    def _iterate(self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor) -> Carry:
+        dynamics = self.dynamics
+        row = 0 if inputs.stepsizes.shape[0] == 1 else i
+        stepsize = self.layout.spread(inputs.stepsizes[row])
+        noise = inputs.noise[i]
+        refresh = dynamics.refresh_normals
+
+        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
+            first = refresh + step * dynamics.step_normals
+            normals = tf.slice(noise, [first, 0], [dynamics.step_normals, self.layout.size])
+            state = dynamics.move(carry.state, carry.gradient, stepsize, normals)
+            minibatch = self._minibatch(fixed, inputs, i, step)
+            gradient, estimator = self.estimator.estimate(
+                carry.estimator, state.position, minibatch
+            )
+            state = dynamics.close(state, gradient, stepsize)
+            return step + 1, Carry(state, gradient, estimator)
+
+        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, noise[:refresh]))
+        if dynamics.steps == 1:
+            return one_step(0, carry)[1]
+        return tf.while_loop(
+            lambda step, _: step < dynamics.steps,
+            one_step,
+            (tf.constant(0), carry),
+            parallel_iterations=1,
+        )[1]
+
+
+def block_length(
+    minibatches: Minibatches, dynamics: Dynamics, layout: Layout, itemsize: int
+) -> int:
+    """Return how many iterations make a block: as many as keep its arrays in the cache.
+
+    It depends only on the shapes of the problem, so that the random streams, which are named by
+    the block, do not depend on how a chain is run or stored.
+    """
+    vectors = dynamics.normals + 2
+    weight = dynamics.steps * minibatches.bytes_per_step + vectors * layout.size * itemsize
+    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, LONGEST_BLOCK))
+
+
+BLOCK_BYTES = 8 * 2**20
+LONGEST_BLOCK = 4096
+
+
+def _culprit(error: Exception) -> str:
+    """Return the op that an XLA error complains of, in words for a person."""
+    text = str(error)
+    for pattern in (r"unsupported operations[^:]*:\s*(\w+)", r"\{\{node [^}]*?(\w+)\}\}"):
+        found = re.search(pattern, text)
+        if found:
+            return f"the op {found.group(1)}"
+    return text.strip().splitlines()[0]

@@ -1,0 +1,115 @@
+"""The user's dataset: named columns that share their first axis, in memory or left where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+PIECE_BYTES = 32 * 2**20
+"""How much of a dataset is looked at in one go where all of it has to be passed over."""
+
+
+class Column(Protocol):
+    """One named array of the dataset, as the chain reads it."""
+
+    dtype: np.dtype
+    row_shape: tuple[int, ...]
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows, of any shape, into ``out``."""
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+
+
+class ArrayColumn:
+    """A column that lies in memory, in the dtype of the chain."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array)
+        self.dtype = array.dtype
+        self.row_shape = array.shape[1:]
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``."""
+        # mode="clip" lets NumPy write straight into `out`; the rows are known to be in range.
+        np.take(self.array, rows, axis=0, out=out, mode="clip")
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        return self.array[start:stop]
+
+
+class LazyColumn:
+    """A column that stays where it is: a memmap, or an array in an HDF5 or Zarr file.
+
+    Only the rows of a minibatch are ever read, and converted then.
+    """
+
+    def __init__(self, source: Any, dtype: np.dtype) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.row_shape = tuple(source.shape[1:])
+        self.is_memmap = isinstance(source, np.memmap)
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``."""
+        if self.is_memmap:
+            out[...] = self.source[rows]
+            return
+        # HDF5 wants each row named once, in rising order.
+        unique, place = np.unique(rows, return_inverse=True)
+        out[...] = np.asarray(self.source[unique])[place.reshape(rows.shape)]
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        return np.asarray(self.source[start:stop]).astype(self.dtype, copy=False)
+
+
+class Data:
+    """The dataset as the chain reads it.
+
+    Args:
+        columns: the columns by name, all of the same length.
+        size: N, their length.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], size: int) -> None:
+        self.columns = dict(columns)
+        self.size = size
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one observation over all columns."""
+        return sum(
+            column.dtype.itemsize * int(np.prod(column.row_shape))
+            for column in self.columns.values()
+        )
+
+    def rows(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return a copy of these rows of every column."""
+        arrays = {}
+        for name, column in self.columns.items():
+            arrays[name] = np.empty(rows.shape + column.row_shape, column.dtype)
+            column.take(rows, arrays[name])
+        return arrays
+
+    def pieces(self) -> Iterator[dict[str, tf.Tensor]]:
+        """Yield the whole dataset in order, in pieces that fit in memory."""
+        length = max(1, PIECE_BYTES // max(1, self.row_bytes))
+        for start in range(0, self.size, length):
+            stop = min(start + length, self.size)
+            yield {
+                name: tf.convert_to_tensor(column.slice(start, stop))
+                for name, column in self.columns.items()
+            }
+
+    def whole(self) -> dict[str, tf.Tensor]:
+        """Return the whole dataset as tensors."""
+        return {
+            name: tf.convert_to_tensor(column.slice(0, self.size))
+            for name, column in self.columns.items()
+        }

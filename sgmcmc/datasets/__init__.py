@@ -1,0 +1,68 @@
+"""Data sets of the examples and benchmarks, fetched from where they were published."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from . import covertype, mnist
+from .fetch import DamagedFileError, DownloadError
+
+__all__ = ["DamagedFileError", "DownloadError", "get_dataset"]
+
+# A new data set is one module with a `load(verbose)` and one row here.
+_LOADERS: dict[str, Callable[[bool], Any]] = {
+    "covertype": covertype.load,
+    "mnist": mnist.load,
+}
+
+
+def get_dataset(name: str, *, verbose: bool = True) -> Any:
+    """Load a data set, downloading it at the first use.
+
+    Files are looked for in the folder the environment variable ``SGMCMC_DATA`` names, then in the
+    user's cache folder, and downloaded when neither has them. The download goes to the first of
+    the two that can be written. A file that is already in ``SGMCMC_DATA`` is used as it is and
+    never changed, so that folder can be filled by hand where there is no network.
+
+    Args:
+        name: ``"covertype"`` or ``"mnist"``.
+        verbose: Show a progress bar on standard error while downloading. There is none when
+            standard error is a file or a pipe.
+
+    Returns:
+        New arrays at each call, free to be modified.
+
+        - ``"covertype"``: float32 array (581012, 55). Column 0 is the label, 1 for lodgepole pine
+          and 0 for any other cover type; the others are the features, scaled to [0, 1].
+        - ``"mnist"``: ``{"train": {"images", "labels"}, "test": {"images", "labels"}}``. Images
+          are float32 (N, 784) in [0, 1], labels one-hot float32 (N, 10), with N = 55000 for
+          training (the first 5000 of the 60000 training images are set aside, as in the R
+          package) and N = 10000 for the test.
+
+    Raises:
+        ValueError: There is no data set of that name.
+        DownloadError: A file is not there and could not be downloaded; the message tells how to
+            put it there by hand.
+        DamagedFileError: A file in ``SGMCMC_DATA`` is not what it should be.
+
+    Example:
+        >>> from sgmcmc.datasets import get_dataset
+        >>> get_dataset("minst")
+        Traceback (most recent call last):
+            ...
+        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: 'covertype', 'mnist'
+        >>> get_dataset("covertype").shape  # doctest: +SKIP
+        (581012, 55)
+
+    Source:
+        Covertype: J. A. Blackard and D. J. Dean (1999), UCI machine learning repository, in the
+        binary form of LIBSVM data. MNIST: Y. LeCun, C. Cortes and C. J. C. Burges (1998).
+    """
+    if isinstance(name, str) and name in _LOADERS:
+        return _LOADERS[name](verbose)
+    close = difflib.get_close_matches(str(name).strip().lower(), _LOADERS, n=1)
+    hint = f", did you mean {close[0]!r}?" if close else "."
+    available = ", ".join(map(repr, _LOADERS))
+    raise ValueError(f"name: no data set {name!r}{hint} Available: {available}")

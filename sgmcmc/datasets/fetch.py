@@ -1,0 +1,189 @@
+"""Files as they were published: found or downloaded, and never taken if damaged."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar, cast
+
+from . import folders
+
+T = TypeVar("T")
+
+TIMEOUT = 30.0  # seconds without a byte, not for the whole transfer
+CHUNK = 1 << 16
+
+
+class DownloadError(OSError):
+    """A data file is not there and none of its addresses gave a whole copy."""
+
+
+class DamagedFileError(OSError):
+    """A data file of the user's own is there, but its content is not what it should be."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One published file.
+
+    Attributes:
+        filename: Its name, both where it was published and in the data folder.
+        urls: Addresses of the same file, tried in turn.
+        sha256: SHA-256 of the decompressed content, where the official one is known. Sums of
+            archives are of no use: a file compressed anew is just as good.
+    """
+
+    filename: str
+    urls: tuple[str, ...]
+    sha256: str | None = None
+
+
+def open_decompressed(path: Path) -> IO[bytes]:
+    """Open a file that may be compressed, for reading its content.
+
+    The first bytes decide, not the name: some browsers and servers decompress on the way.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A binary file to read from.
+    """
+    with open(path, "rb") as file:
+        magic = file.read(3)
+    if magic[:2] == b"\x1f\x8b":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if magic == b"BZh":
+        return bz2.open(path, "rb")
+    return open(path, "rb")
+
+
+def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
+    """Read a file from the first folder that has it, or else download it.
+
+    Args:
+        source: The file.
+        read: Reads and checks it; ValueError means that the content is wrong.
+        verbose: Show progress of a download.
+
+    Returns:
+        What `read` returns.
+
+    Raises:
+        DamagedFileError: The user's own file has wrong content. It is left as it is.
+        DownloadError: The file is not there and could not be downloaded.
+    """
+    failures = []
+    for folder in folders.candidates():
+        path = folder / source.filename
+        if not os.path.isfile(path):
+            continue
+        try:
+            return _read_checked(path, read)
+        except FileNotFoundError:
+            continue  # removed just now
+        except (OSError, ValueError) as error:
+            if folder != folders.own():
+                # Nobody's but the package's: a new download takes its place.
+                failures.append(f"{path}: not usable: {error}")
+            elif isinstance(error, OSError):
+                raise
+            else:
+                raise DamagedFileError(
+                    f"{path} is damaged: {error}. It is left as it is: replace it by a whole copy "
+                    f"of {source.urls[0]}, or remove it to have it downloaded."
+                ) from error
+    writable = folders.writable()
+    if writable is not None:
+        return _download(source, writable, read, verbose, failures)
+    with tempfile.TemporaryDirectory() as temporary:
+        return _download(source, Path(temporary), read, verbose, failures)
+
+
+def _read_checked(path: Path, read: Callable[[Path], T]) -> T:
+    """Read, turning all that damaged content can raise into ValueError."""
+    try:
+        return read(path)
+    except (EOFError, zlib.error) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    except OSError as error:
+        # Decompressors raise OSError for bad data too, but only the system's have a number.
+        if error.errno is not None:
+            raise
+        raise ValueError(str(error)) from error
+
+
+def _download(
+    source: Source, folder: Path, read: Callable[[Path], T], verbose: bool, failures: list[str]
+) -> T:
+    target = folder / source.filename
+    part = folders.part_of(target)
+    try:
+        for url in source.urls:
+            try:
+                _transfer(url, part, source.filename, verbose)
+            except (OSError, ValueError) as error:
+                failures.append(f"{url}: {type(error).__name__}: {error}")
+                continue
+            try:
+                value = _read_checked(part, read)
+            except ValueError as error:
+                failures.append(f"{url}: damaged content: {error}")
+                continue
+            # Whoever put a file there in the meantime keeps it.
+            if folder != folders.own() or not os.path.lexists(target):
+                with contextlib.suppress(OSError):  # the data are at hand, cached or not
+                    os.replace(part, target)
+            return value
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    raise DownloadError(_advice(source, failures))
+
+
+def _transfer(url: str, part: Path, title: str, verbose: bool) -> None:
+    # Slow to import, and of no use once the files are there.
+    from pooch import HTTPDownloader
+    from tqdm.auto import tqdm
+
+    hidden = not (verbose and _shows_progress())
+    # pooch asks for the bar's truth value, which is an error without a total; it then sets it.
+    with (
+        tqdm(desc=title, total=1, unit="B", unit_scale=True, disable=hidden) as bar,
+        open(part, "wb") as file,
+    ):
+        download = HTTPDownloader(
+            progressbar=False if hidden else bar,
+            chunk_size=CHUNK,
+            timeout=TIMEOUT,
+            # Else requests would decompress archives that a server marks as encoded.
+            headers={"Accept-Encoding": "identity"},
+        )
+        download(url, file, None)
+
+
+def _shows_progress() -> bool:
+    if "ipykernel" in sys.modules:  # not a terminal, but a notebook can show a bar
+        return True
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _advice(source: Source, failures: list[str]) -> str:
+    now = folders.own()
+    return "\n  ".join(
+        [
+            f"could not download {source.filename}:",
+            *failures,
+            f"To go without: get {source.urls[0]} by other means, put it as "
+            f"{source.filename!r} into a folder of your own, and set the environment variable "
+            f"{folders.VARIABLE} to that folder (now: {'not set' if now is None else now}).",
+        ]
+    )

@@ -1,0 +1,52 @@
+"""Folders that hold the data files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import uuid
+from pathlib import Path
+
+import platformdirs
+
+VARIABLE = "SGMCMC_DATA"
+
+
+def own() -> Path | None:
+    """Folder the user has chosen by the environment variable, if any."""
+    value = os.environ.get(VARIABLE)
+    return Path(value).expanduser() if value else None
+
+
+def user() -> Path:
+    """Cache folder of the user, by the custom of the operating system."""
+    return Path(platformdirs.user_cache_dir("sgmcmc", appauthor=False))
+
+
+def candidates() -> list[Path]:
+    """Folders that may hold files, in order of preference."""
+    chosen = own()
+    return [user()] if chosen is None else [chosen, user()]
+
+
+def writable() -> Path | None:
+    """Give the first folder where files can be made, made itself if need be.
+
+    Returns:
+        The folder, or None if there is none.
+    """
+    for folder in candidates():
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            # The administrator may write anywhere; a folder closed to all is still meant to be.
+            if os.name == "posix" and not folder.stat().st_mode & 0o222:
+                continue
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    return None
+
+
+def part_of(path: Path) -> Path:
+    """Name next to `path`, of no other process, for a file that is not whole yet."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")

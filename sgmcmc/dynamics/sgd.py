@@ -1,0 +1,41 @@
+"""Stochastic gradient ascent, which finds the mode that control variates are centred at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from sgmcmc.dynamics.base import Dynamics
+
+
+class SGDState(NamedTuple):
+    """The state of stochastic gradient ascent.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+    """
+
+    position: tf.Tensor
+
+
+@dataclass(frozen=True)
+class SGD(Dynamics):
+    """θ' = θ + ε ĝ(θ).
+
+    Source:
+        Thesis 3.3.1 and 4.3.4.
+    """
+
+    step_normals: int = 0
+
+    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGDState:
+        """Return the state at the start."""
+        return SGDState(position)
+
+    def move(
+        self, state: SGDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGDState:
+        """Return the state one step up the gradient."""
+        return SGDState(state.position + stepsize * gradient)

@@ -1,0 +1,40 @@
+"""Stochastic gradient Langevin dynamics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from sgmcmc.dynamics.base import Dynamics
+
+
+class SGLDState(NamedTuple):
+    """The state of SGLD.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+    """
+
+    position: tf.Tensor
+
+
+@dataclass(frozen=True)
+class SGLD(Dynamics):
+    """θ' = θ + (ε/2) ĝ(θ) + √ε η.
+
+    Source:
+        Welling & Teh, ICML 2011, eq. 4; thesis 4.3.2.
+    """
+
+    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGLDState:
+        """Return the state at the start of a chain."""
+        return SGLDState(position)
+
+    def move(
+        self, state: SGLDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGLDState:
+        """Return the state one step on; ``normals`` is η, of shape (1, d)."""
+        drift = 0.5 * stepsize * gradient
+        return SGLDState(state.position + drift + tf.sqrt(stepsize) * normals[0])

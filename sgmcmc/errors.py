@@ -1,0 +1,47 @@
+"""The exceptions that sgmcmc raises beside ``ValueError`` and ``TypeError``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgmcmc.samples import Samples
+
+
+class DivergenceError(ArithmeticError):
+    """A chain became NaN or infinite, so it was stopped.
+
+    The message says in which iterations it happened, which parameter was the first to go and
+    what to do, which nearly always is to take a smaller stepsize.
+
+    Args:
+        message: what happened, for a person.
+        iterations: first and last iteration, counted from 1 with burn-in included, between which
+            the chain left the finite numbers.
+        parameter: the parameter that was found non-finite first.
+        samples: the finite draws before that, or ``None`` where the mode-finding diverged.
+
+    Example:
+        >>> import sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> try:
+        ...     sgmcmc.sgld(log_lik, {"x": [0.0, 1.0] * 50}, {"theta": 0.0}, 100.0,
+        ...                 minibatch_size=10, n_iters=1000, verbose=False, seed=1)
+        ... except sgmcmc.DivergenceError as error:
+        ...     print(error.parameter, len(error.samples["theta"]) < 1000)
+        theta True
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        iterations: tuple[int, int],
+        parameter: str,
+        samples: Samples | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.iterations = iterations
+        self.parameter = parameter
+        self.samples = samples

@@ -1,0 +1,9 @@
+"""Gradient estimators: each a small module with its state, ``init`` and ``estimate``.
+
+A new estimator is one file here and one row in the table that the tests walk through.
+"""
+
+from sgmcmc.gradients.control_variate import ControlVariateGradient, full_gradient
+from sgmcmc.gradients.minibatch import MinibatchGradient
+
+__all__ = ["ControlVariateGradient", "MinibatchGradient", "full_gradient"]

@@ -1,0 +1,147 @@
+"""The keyword-only arguments that every sampler has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from sgmcmc.inputs import numbers
+from sgmcmc.inputs.numbers import describe, flag, known_keys, whole_number
+
+if TYPE_CHECKING:
+    from sgmcmc.model import Tensors
+
+
+class Keywords(TypedDict, total=False):
+    """The keyword-only arguments that every sampler has; ``DEFAULTS`` holds their defaults."""
+
+    n_chains: int | None
+    burn_in: int
+    thin: int
+    store_gradients: bool
+    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] | None
+    store_params: bool | list[str]
+    bijectors: Mapping[str, tfp.bijectors.Bijector] | None
+    replace: bool
+    dtype: tf.DType
+    jit_compile: bool | None
+
+
+DEFAULTS: dict[str, Any] = {
+    "n_chains": None,
+    "burn_in": 0,
+    "thin": 1,
+    "store_gradients": False,
+    "test_functions": None,
+    "store_params": True,
+    "bijectors": None,
+    "replace": False,
+    "dtype": tf.float32,
+    "jit_compile": None,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword-only arguments, checked; the fields are those of :class:`Keywords`."""
+
+    n_chains: int | None
+    burn_in: int
+    thin: int
+    store_gradients: bool
+    test_functions: dict[str, Callable[[Tensors], tf.Tensor]]
+    store_params: bool | tuple[str, ...]
+    bijectors: dict[str, Any]
+    replace: bool
+    dtype: tf.DType
+    jit_compile: bool | None
+
+
+def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
+    """Return the checked keyword arguments of a call of ``method``."""
+    for name in keywords:
+        if name not in DEFAULTS:
+            near = difflib.get_close_matches(name, DEFAULTS, 1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise TypeError(f"{method}() has no argument `{name}`.{hint}")
+    given = {**DEFAULTS, **keywords}
+    n_chains, jit_compile = given["n_chains"], given["jit_compile"]
+    return Options(
+        n_chains=None if n_chains is None else whole_number("n_chains", n_chains, 1),
+        burn_in=whole_number("burn_in", given["burn_in"], 0),
+        thin=whole_number("thin", given["thin"], 1),
+        store_gradients=flag("store_gradients", given["store_gradients"]),
+        test_functions=_read_test_functions(given["test_functions"]),
+        store_params=_read_store_params(given["store_params"], given["test_functions"]),
+        bijectors=_read_bijectors(given["bijectors"]),
+        replace=flag("replace", given["replace"]),
+        dtype=numbers.floating_dtype("dtype", given["dtype"]),
+        jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile),
+    )
+
+
+def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
+    functions = _read_dict("test_functions", value, "of functions of `params`")
+    for name, entry in functions.items():
+        numbers.function(f"test_functions[{name!r}]", entry, "of `params`")
+    return functions
+
+
+def _read_store_params(value: Any, test_functions: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        if not value and not test_functions:
+            raise ValueError(
+                "`store_params=False` keeps only the test functions, and there are none: nothing "
+                "would be kept. Give `test_functions`."
+            )
+        return value
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(
+            f"`store_params` must be True, False or a list of parameter names; it is "
+            f"{describe(value)}."
+        )
+    if not value:
+        raise ValueError("`store_params` is an empty list; use False to keep no parameter.")
+    return tuple(value)
+
+
+def _read_bijectors(value: Any) -> dict[str, Any]:
+    bijectors = _read_dict("bijectors", value, "of TFP bijectors")
+    for name, entry in bijectors.items():
+        if not isinstance(entry, tfp.bijectors.Bijector):
+            raise TypeError(
+                f"`bijectors[{name!r}]` must be a tfp.bijectors.Bijector, such as "
+                f"tfp.bijectors.Exp(); it is {describe(entry)}."
+            )
+    return bijectors
+
+
+def _read_dict(argument: str, value: Any, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"`{argument}` must be a dict {what}; it is {describe(value)}.")
+    for name in value:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}`: its keys must be strings; {name!r} is not.")
+    return dict(value)
+
+
+def read_run(n_iters: Any, n_iters_opt: Any, verbose: Any, thin: Any = 1) -> tuple[int, int, bool]:
+    """Return the checked lengths of a run, and whether it shows progress."""
+    n_iters = whole_number("n_iters", n_iters, 1)
+    if whole_number("thin", thin, 1) > n_iters:
+        raise ValueError(f"`thin` is {thin}, so of `n_iters`={n_iters} iterations none is kept.")
+    return n_iters, whole_number("n_iters_opt", n_iters_opt, 0), flag("verbose", verbose)
+
+
+def check_names(options: Options, names: list[str]) -> None:
+    """Raise an error where an option names a parameter that there is not."""
+    known_keys("bijectors", options.bijectors, names, "the parameters are")
+    if not isinstance(options.store_params, bool):
+        known_keys("store_params", options.store_params, names, "the parameters are")

@@ -1,0 +1,41 @@
+"""Progress bars, on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
+    warnings.simplefilter("ignore")
+    from tqdm.auto import tqdm
+
+
+class Progress:
+    """A bar that counts iterations and shows the current log posterior estimate.
+
+    Args:
+        label: what is being done.
+        total: the iterations in all, over all chains.
+        verbose: ``False`` shows nothing at all.
+    """
+
+    def __init__(self, label: str, total: int, verbose: bool) -> None:
+        self._bar = tqdm(total=total, desc=label, unit="it", disable=not verbose)
+
+    def advance(self, iterations: int, log_post: float) -> None:
+        """Move the bar on."""
+        self._bar.update(iterations)
+        if not self._bar.disable:
+            self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()

@@ -1,0 +1,108 @@
+"""What of each kept draw is written down, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.layout import Layout
+from sgmcmc.model import Model, Tensors
+
+DRAWS, GRADIENTS = "draws", "gradients"
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """What of each kept draw is written down.
+
+    Args:
+        model: the model.
+        burn_in: iterations that are dropped first.
+        thin: every thin-th iteration after that is kept.
+        stored: names of the parameters to keep.
+        with_gradients: names of the parameters whose gradient is kept.
+        test_functions: functions of the parameters to evaluate at each kept draw.
+        test_values: what each test function returned at the start, for its shape and dtype.
+    """
+
+    model: Model
+    burn_in: int = 0
+    thin: int = 1
+    stored: tuple[str, ...] = ()
+    with_gradients: tuple[str, ...] = ()
+    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
+    test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def draw_layout(self) -> Layout:
+        """Layout of a kept draw."""
+        return self.model.user_layout.subset(self.stored)
+
+    @property
+    def gradient_layout(self) -> Layout:
+        """Layout of a kept gradient, which lives in the unconstrained space."""
+        return self.model.layout.subset(self.with_gradients)
+
+    def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
+        """Return shape and dtype of each array that is written down at a kept draw."""
+        specs = {}
+        if self.stored:
+            specs[DRAWS] = ((self.draw_layout.size,), self.model.dtype)
+        if self.with_gradients:
+            specs[GRADIENTS] = ((self.gradient_layout.size,), self.model.dtype)
+        for name, value in self.test_values.items():
+            specs["test/" + name] = (value.shape, tf.as_dtype(value.dtype))
+        return specs
+
+    def completed(self, iteration: int | tf.Tensor) -> int | tf.Tensor:
+        """Return how many draws have been kept by the end of an iteration, counted from 1."""
+        if isinstance(iteration, int):
+            return max(0, iteration - self.burn_in) // self.thin
+        return tf.maximum(0, iteration - self.burn_in) // self.thin
+
+    def slots(self, block_length: int) -> int:
+        """Return how many draws a block's arrays must hold: one more than it can complete."""
+        return -(-block_length // self.thin) + 1
+
+    def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Tensors:
+        """Return what is to be written down after an iteration, inside the compiled chain.
+
+        Test functions are evaluated at kept draws only; at others their values are zeros, which
+        the next kept draw overwrites.
+        """
+        values = {}
+        if self.stored:
+            flat = self.model.flat_user(position)
+            values[DRAWS] = _select(flat, self.model.user_layout, self.stored)
+        if self.with_gradients:
+            values[GRADIENTS] = _select(gradient, self.model.layout, self.with_gradients)
+        if self.test_functions:
+            past = iteration - self.burn_in
+            kept = tf.logical_and(past > 0, past % self.thin == 0)
+            values |= tf.cond(kept, lambda: self._test(position), self._blank)
+        return values
+
+    def _test(self, position: tf.Tensor) -> Tensors:
+        params = self.model.constrain(position)
+        return {
+            "test/" + name: tf.ensure_shape(
+                tf.convert_to_tensor(function(dict(params))), self.test_values[name].shape
+            )
+            for name, function in self.test_functions.items()
+        }
+
+    def _blank(self) -> Tensors:
+        return {
+            "test/" + name: tf.zeros(value.shape, tf.as_dtype(value.dtype))
+            for name, value in self.test_values.items()
+        }
+
+
+def _select(flat: tf.Tensor, layout: Layout, names: tuple[str, ...]) -> tf.Tensor:
+    if len(names) == len(layout.names):
+        return flat
+    wanted = set(names)
+    return tf.concat([flat[part] for name, part in layout.slices.items() if name in wanted], 0)

@@ -1,0 +1,121 @@
+"""Writes once what the sampler functions have in common: their keywords and their arguments."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sgmcmc.inputs.options import DEFAULTS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ARGUMENTS = {
+    "log_lik": """
+        function of two dicts of tensors, the parameters and a minibatch of the dataset,
+        that returns the log-likelihood summed over the observations it was handed, a scalar
+        tensor.""",
+    "dataset": """
+        dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
+        pandas columns. Numbers become ``dtype``; a ``tf.Tensor`` keeps its own.""",
+    "params": """
+        dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
+        dicts, a start for each chain.""",
+    "stepsize": """
+        ε, in units of squared parameter: a number, a dict with one for each parameter, or a
+        schedule (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1).""",
+    "opt_stepsize": """
+        stepsize of the stochastic gradient ascent that finds the mode, given like
+        ``stepsize``.""",
+    "log_prior": """
+        function of the dict of parameters that returns their log prior density, a scalar
+        tensor; ``None`` is a flat prior.""",
+    "minibatch_size": """
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N. With n = N
+        every gradient is exact.""",
+    "n_iters": """
+        iterations after ``burn_in``; ``n_iters // thin`` draws are kept.""",
+    "n_iters_opt": """
+        iterations of mode-finding; 0 centres the control variate at ``params``.""",
+    "verbose": """
+        show progress bars with the log posterior estimate; ``False`` prints nothing.""",
+    "seed": """
+        whole number; the same call with the same seed on the same machine gives the same
+        bits. ``None`` draws one, which ``settings["seed"]`` of the result tells.""",
+    "n_chains": """
+        independent chains, on all cores; every output array gains a leading chain axis.""",
+    "burn_in": """
+        iterations run and dropped first.""",
+    "thin": """
+        keep every thin-th iteration.""",
+    "store_gradients": """
+        keep with each draw the gradient estimate at that very draw, of every stored
+        parameter.""",
+    "test_functions": """
+        dict of functions of the parameters, evaluated at each kept draw inside the compiled
+        chain.""",
+    "store_params": """
+        ``False`` keeps only the test functions, a list only those parameters.""",
+    "bijectors": """
+        dict of TFP bijectors: such a parameter moves in the unconstrained space with the
+        log-Jacobian in the target, and is seen only constrained.""",
+    "replace": """
+        draw minibatches with replacement.""",
+    "dtype": """
+        ``tf.float32`` or ``tf.float64``.""",
+    "jit_compile": """
+        compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
+        warning that names the op.""",
+}
+
+_RETURNS = """
+Returns:
+    :class:`sgmcmc.Samples`: a mapping from parameter names to arrays of shape
+    ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)``.
+
+Raises:
+    ValueError, TypeError: an argument is wrong; the message names it.
+    DivergenceError: the chain became NaN or infinite.
+"""
+
+
+def documented(**own: str) -> Callable[[Function], Function]:
+    """Return a decorator that completes the signature and the docstring of a sampler function.
+
+    The keyword-only arguments that every sampler has are shown in the signature one by one, and
+    ``{arguments}`` in the docstring becomes the list of all arguments, what comes back, and the
+    errors.
+
+    Args:
+        own: what to say of the arguments that only this function has.
+    """
+
+    def complete(function: Function) -> Function:
+        signature = inspect.signature(function)
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in DEFAULTS.items()
+        ]
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=parameters
+        )
+        said = {**_ARGUMENTS, **own}
+        lines = ["Args:"]
+        for parameter in parameters:
+            text = textwrap.dedent(said[parameter.name]).strip().replace("\n", " ")
+            lines.append(
+                textwrap.fill(
+                    f"{parameter.name}: {text}",
+                    width=92,
+                    initial_indent="    ",
+                    subsequent_indent="        ",
+                    break_long_words=False,
+                )
+            )
+        text = "\n".join(lines) + "\n" + _RETURNS.rstrip()
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
+        return function
+
+    return complete

@@ -1,0 +1,188 @@
+"""What a sampler gives back."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_FORMAT = 1
+
+
+class LogPost(NamedTuple):
+    """Log posterior estimates along the chain.
+
+    Attributes:
+        iterations: the iterations after which they were taken, from 1, burn-in included.
+        values: the estimates, ``(len(iterations),)`` or ``(n_chains, len(iterations))``.
+    """
+
+    iterations: np.ndarray
+    values: np.ndarray
+
+
+class Arrays(Mapping[str, np.ndarray]):
+    """A read-only mapping from names to read-only arrays."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = {name: _read_only(array) for name, array in arrays.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise KeyError(f"no {name!r} here; there is {', '.join(self._arrays)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        rows = [f"  {name}  {a.shape}  {a.dtype}" for name, a in self.items()]
+        return "\n".join([f"{type(self).__name__}:", *rows])
+
+
+class Samples(Arrays):
+    """The draws of a chain: a read-only mapping from parameter names to arrays.
+
+    An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` where
+    ``n_chains`` was given.
+
+    Args:
+        draws: the kept draws, by parameter.
+        log_post: the log posterior estimates that the progress bar showed.
+        settings: method, tuning constants, N, n, seed and versions; only what JSON can hold.
+        gradients: the gradient estimate at each kept draw, by parameter, in the space the chain
+            moves in; ``None`` if they were not asked for.
+        test_functions: the values of the test functions at each kept draw, by name, or ``None``.
+        mode: for the control variate methods, the mode that the control variate is centred at.
+        mode_gradient: the gradient of the log posterior at that mode over the whole dataset, in
+            the space the chain moves in.
+
+    Example:
+        >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
+        >>> samples
+        Samples of sgld:
+          theta  (100, 2)  float64
+        >>> samples["theta"].mean(axis=0).tolist()
+        [0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        draws: Mapping[str, np.ndarray],
+        *,
+        log_post: LogPost | None = None,
+        settings: Mapping[str, Any] | None = None,
+        gradients: Mapping[str, np.ndarray] | None = None,
+        test_functions: Mapping[str, np.ndarray] | None = None,
+        mode: Mapping[str, np.ndarray] | None = None,
+        mode_gradient: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(draws)
+        self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
+        self.settings = dict(settings or {})
+        self.gradients = None if gradients is None else Arrays(gradients)
+        self.test_functions = None if test_functions is None else Arrays(test_functions)
+        self.mode = None if mode is None else Arrays(mode)
+        self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
+
+    def __repr__(self) -> str:
+        head = f"Samples of {self.settings.get('method', 'unknown origin')}"
+        if self.settings.get("n_chains") is not None:
+            head += f", {self.settings['n_chains']} chains"
+        rows = _rows("", self) + _rows("test function ", self.test_functions)
+        return "\n".join([head + ":", *(rows or ["  no draws kept"])])
+
+    def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
+        return {
+            "draws": self,
+            "gradients": self.gradients,
+            "test_functions": self.test_functions,
+            "mode": self.mode,
+            "mode_gradient": self.mode_gradient,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, in NumPy's npz format.
+
+        The file appears under its name only once it is whole; one that was there is replaced.
+
+        Args:
+            path: the file to write; the name is taken as it is.
+
+        Example:
+            >>> import tempfile, os
+            >>> samples = Samples({"theta": np.arange(3.0)}, settings={"method": "sgld"})
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     samples.save(os.path.join(folder, "chain.npz"))
+            ...     Samples.load(os.path.join(folder, "chain.npz"))["theta"]
+            array([0., 1., 2.])
+        """
+        groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
+        about = {
+            "format": _FORMAT,
+            "settings": self.settings,
+            "names": {group: list(arrays) for group, arrays in groups.items()},
+        }
+        contents = {
+            f"{group}/{place}": array
+            for group, arrays in groups.items()
+            for place, array in enumerate(arrays.values())
+        }
+        contents["log_post/iterations"], contents["log_post/values"] = self.log_post
+        contents["about"] = np.array(json.dumps(about))
+        target = Path(path)
+        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            with open(part, "xb") as file:
+                np.savez(file, **contents)
+            os.replace(part, target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Samples:
+        """Read what :meth:`save` wrote. Nothing in the file is ever executed.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ValueError: the file is not one that :meth:`save` wrote.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                if about["format"] != _FORMAT:
+                    raise ValueError(f"its format is {about['format']}, this is {_FORMAT}")
+                groups = {
+                    group: {name: file[f"{group}/{i}"] for i, name in enumerate(names)}
+                    for group, names in about["names"].items()
+                }
+                log_post = LogPost(file["log_post/iterations"], file["log_post/values"])
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"`path`: {os.fspath(path)} is not a file that Samples.save wrote: {error}"
+            ) from error
+        return cls(groups.pop("draws"), log_post=log_post, settings=about["settings"], **groups)
+
+
+def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:
+    return [f"  {label}{name}  {a.shape}  {a.dtype}" for name, a in (arrays or {}).items()]
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
