@@ -21,6 +21,7 @@ from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 from sgmcmc.quiet import without_chatter
 from sgmcmc.recorder import Recorder
+from sgmcmc.tracing import trace
 
 
 class Carry(NamedTuple):
@@ -99,8 +100,8 @@ class Chain:
         self.block_length = block_length
         self._jit_compile = jit_compile
         self._compiled: Any = None
+        self._compiled_start: Any = None
         self._first_call = threading.Lock()
-        self.start = tf.function(self._start, autograph=False)
 
     def run(
         self, carry: Carry, inputs: BlockInputs, start: int, stop: int, iteration: int
@@ -131,8 +132,8 @@ class Chain:
     def _compile(self, arguments: tuple[Any, ...]) -> BlockResult:
         """Compile at the first call, with the fallback to a plain graph where XLA cannot."""
         if self._jit_compile is not False:
-            compiled = tf.function(self._block, autograph=False, jit_compile=True)
             try:
+                compiled = trace(self._block, *arguments, jit_compile=True)
                 with without_chatter():
                     result = compiled(*arguments)
             except (tf.errors.OpError, ValueError, NotImplementedError) as error:
@@ -149,10 +150,33 @@ class Chain:
             else:
                 self._compiled = compiled
                 return result
-        plain = tf.function(self._block, autograph=False)
+        plain = trace(self._block, *arguments)
         result = plain(*arguments)
         self._compiled = plain
         return result
+
+    def start(
+        self,
+        position: tf.Tensor,
+        estimator: Any,
+        minibatches: Tensors,
+        stepsizes: tf.Tensor,
+        normals: tf.Tensor,
+    ) -> Carry:
+        """Return the carry at the start of a chain.
+
+        Args:
+            position: starting position, flat and unconstrained.
+            estimator: the state of the gradient estimator.
+            minibatches: arrays of the data stream that hold a single minibatch.
+            stepsizes: the stepsizes of the first iteration.
+            normals: standard normals, (vectors, d).
+        """
+        arguments = (position, estimator, self.minibatches.fixed, minibatches, stepsizes, normals)
+        with self._first_call:
+            if self._compiled_start is None:
+                self._compiled_start = trace(self._start, *arguments)
+        return self._compiled_start(*arguments)
 
     def _start(
         self,

@@ -1,4 +1,4 @@
-"""The user's dataset: named columns that share their first axis, in memory or left where they lie."""
+"""The user's dataset: named columns that share their first axis, in memory or on disk."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
 
 
 def _scale(sampler: Sampler) -> float:
-    return sampler.settings["N"] / sampler.settings["n"]  # type: ignore[no-any-return]
+    return sampler.data.size / sampler.minibatches.size
 
 
 def _room(sampler: Sampler, draws: int) -> dict[str, np.ndarray]:

@@ -26,6 +26,9 @@ class Minibatches(Protocol):
     fixed: Tensors
     """Tensors that every block needs."""
 
+    size: int
+    """n, the observations in a minibatch."""
+
     bytes_per_step: int
     """What a step's minibatch weighs, to bound a block by."""
 
@@ -93,6 +96,7 @@ class WholeDataset:
     """The whole dataset at every step, in its own order: n = N, with no sampling noise."""
 
     def __init__(self, data: Data) -> None:
+        self.size = data.size
         self.fixed = data.whole()
         self.bytes_per_step = data.size * data.row_bytes
 

@@ -48,7 +48,7 @@ class Recorder:
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
         """Return shape and dtype of each array that is written down at a kept draw."""
-        specs = {}
+        specs: dict[str, tuple[tuple[int, ...], tf.DType]] = {}
         if self.stored:
             specs[DRAWS] = ((self.draw_layout.size,), self.model.dtype)
         if self.with_gradients:

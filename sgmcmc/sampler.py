@@ -25,6 +25,7 @@ from sgmcmc.minibatches import Minibatches, make_minibatches
 from sgmcmc.model import LogLik, LogPrior, Model
 from sgmcmc.recorder import Recorder
 from sgmcmc.schedules import Stepsizes
+from sgmcmc.tracing import quiet_start
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def make_sampler(
         opt_stepsize: the user's ``opt_stepsize``; ``None`` for plain minibatch gradients.
         tuning: the method's tuning constants, to be shown in the settings.
     """
+    quiet_start()
     numbers.function("log_lik", target.log_lik, "of `params` and `dataset`")
     if target.log_prior is not None:
         numbers.function("log_prior", target.log_prior, "of `params`, or None")

@@ -143,7 +143,7 @@ class Samples(Arrays):
         part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
         try:
             with open(part, "xb") as file:
-                np.savez(file, **contents)
+                np.savez(file, allow_pickle=False, **contents)
             os.replace(part, target)
         except BaseException:
             part.unlink(missing_ok=True)

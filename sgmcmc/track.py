@@ -14,7 +14,7 @@ from sgmcmc.feed import Feed
 from sgmcmc.recorder import DRAWS
 
 
-class Diverged(Exception):
+class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceError
     """A chain has become NaN or infinite.
 
     Attributes:
@@ -57,9 +57,7 @@ class Track:
         self.draws = 0
         self.log_post: list[tuple[int, float]] = []
         minibatch, stepsizes, normals = feed.start()
-        self._carry = chain.start(
-            tf.constant(start), estimator, chain.minibatches.fixed, minibatch, stepsizes, normals
-        )
+        self._carry = chain.start(tf.constant(start), estimator, minibatch, stepsizes, normals)
 
     @property
     def finished(self) -> bool:
@@ -68,7 +66,7 @@ class Track:
 
     def position(self) -> np.ndarray:
         """Return the present position, flat and unconstrained."""
-        return self._carry.state.position.numpy()  # type: ignore[no-any-return]
+        return self._carry.state.position.numpy()
 
     def prepare_on(self, executor: Executor | None) -> None:
         """Prepare each next block ahead on this executor, or on demand if there is none."""

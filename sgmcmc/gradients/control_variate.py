@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data import Data
 from sgmcmc.model import Model, Tensors
+from sgmcmc.tracing import trace
 
 
 class ControlVariateState(NamedTuple):
@@ -62,9 +64,17 @@ def full_gradient(model: Model, data: Data, position: np.ndarray) -> np.ndarray:
         data: the dataset.
         position: θ, flat and unconstrained.
     """
-    gradient = tf.function(model.gradient, autograph=False)
     where = tf.constant(position)
     total = np.zeros(position.shape)
+    graphs = {}
     for number, piece in enumerate(data.pieces()):
-        total += gradient(where, piece, 1.0, with_prior=number == 0).numpy()
+        with_prior = number == 0
+        kind = with_prior, len(next(iter(piece.values())))
+        if kind not in graphs:
+            graphs[kind] = trace(_gradient_of_piece(model, with_prior), where, piece)
+        total += graphs[kind](where, piece).numpy()
     return total.astype(position.dtype)
+
+
+def _gradient_of_piece(model: Model, with_prior: bool) -> Callable[[tf.Tensor, Tensors], tf.Tensor]:
+    return lambda position, piece: model.gradient(position, piece, 1.0, with_prior)

@@ -13,13 +13,11 @@ import tensorflow as tf
 
 def whole_number(argument: str, value: Any, least: int) -> int:
     """Return ``value`` as an ``int``; whole floats pass, because R has no others."""
-    is_number = isinstance(value, numbers.Real | np.number) and not isinstance(value, bool)
-    if not is_number or value != value or value != np.floor(value) or abs(value) == np.inf:
-        raise _error(
-            value, f"`{argument}` must be a whole number, {least} or more; it is {value!r}."
-        )
-    if value < least:
-        raise ValueError(f"`{argument}` must be {least} or more; it is {value!r}.")
+    message = f"`{argument}` must be a whole number, {least} or more; it is {describe(value)}."
+    if not is_number(value):
+        raise TypeError(message)
+    if not float(value).is_integer() or value < least:
+        raise ValueError(message)
     return int(value)
 
 
@@ -27,7 +25,7 @@ def positive_number(argument: str, value: Any) -> float:
     """Return ``value`` as a ``float`` that is positive and finite."""
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable) and value.shape == ():
         value = np.asarray(value).item()
-    if not isinstance(value, numbers.Real | np.number) or isinstance(value, bool):
+    if not is_number(value):
         raise TypeError(f"`{argument}` must be a positive number; it is {describe(value)}.")
     if not (value > 0 and np.isfinite(value)):
         raise ValueError(f"`{argument}` must be positive and finite; it is {value!r}.")
@@ -69,8 +67,7 @@ def floating_dtype(argument: str, value: Any) -> tf.DType:
 
 def minibatch_rows(argument: str, value: Any, size: int) -> int:
     """Return n: a proportion of N if between 0 and 1, else a whole number from 1 to N."""
-    is_number = isinstance(value, numbers.Real | np.number) and not isinstance(value, bool)
-    if not is_number:
+    if not is_number(value):
         raise TypeError(f"`{argument}` must be a number; it is {describe(value)}.")
     if 0 < value < 1:
         rows = round(float(value) * size)
@@ -90,7 +87,7 @@ def function(argument: str, value: Any, signature: str) -> Callable[..., Any]:
     """Return ``value`` if it can be called."""
     if not callable(value):
         raise TypeError(f"`{argument}` must be a function {signature}; it is {describe(value)}.")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what: str) -> None:
@@ -121,6 +118,6 @@ def describe(value: Any) -> str:
     return f"{text} ({kind})" if len(text) <= 60 else f"a {kind}"
 
 
-def _error(value: Any, message: str) -> Exception:
-    is_number = isinstance(value, numbers.Real | np.number) and not isinstance(value, bool)
-    return ValueError(message) if is_number else TypeError(message)
+def is_number(value: Any) -> bool:
+    """Tell whether ``value`` is a real number; ``True`` and ``False`` are not."""
+    return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)

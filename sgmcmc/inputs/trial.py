@@ -12,11 +12,12 @@ import tensorflow as tf
 from sgmcmc.data import Data
 from sgmcmc.layout import Layout
 from sgmcmc.model import LogLik, LogPrior, Model, Tensors
-from sgmcmc.quiet import without_chatter
+from sgmcmc.tracing import trace
 
 _DTYPE_CLASH = re.compile(
     r"does not match type|expected to be a \w+ tensor but is a|Tensor conversion requested dtype"
-    r"|to have the same dtype|incompatible with dtype|have types? .* that (do|does)|must be same type",
+    r"|to have the same dtype"
+    r"|incompatible with dtype|have types? .* that (do|does)|must be same type",
     re.IGNORECASE,
 )
 
@@ -65,7 +66,6 @@ def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> 
     minibatch = {name: tf.convert_to_tensor(a) for name, a in data.rows(np.arange(rows)).items()}
     scale = data.size / rows
 
-    @tf.function(autograph=False)
     def trial(position: tf.Tensor, minibatch: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         params = model.constrain(position)
         _try_function(
@@ -85,13 +85,13 @@ def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> 
             model.gradient(position, minibatch, scale),
         )
 
+    tried = trace(trial, tf.constant(starts[0]), minibatch)
     for number, start in enumerate(starts):
         label = "params" if len(starts) == 1 else f"params[{number}]"
-        with without_chatter():
-            try:
-                value, gradient = trial(tf.constant(start), minibatch)
-            except tf.errors.OpError as error:
-                raise ValueError(f"`log_lik` failed when it was run: {error.message}") from error
+        try:
+            value, gradient = tried(tf.constant(start), minibatch)
+        except tf.errors.OpError as error:
+            raise ValueError(f"`log_lik` failed when it was run: {error.message}") from error
         _need_finite(label, model.layout, value.numpy(), gradient.numpy())
 
 
@@ -166,8 +166,8 @@ def try_test_functions(
     for name, function in functions.items():
         label = f"test_functions[{name!r}]"
         try:
-            traced = tf.function(function, autograph=False)
-            value = traced(model.constrain(tf.constant(start)))
+            params = model.constrain(tf.constant(start))
+            value = trace(function, params)(params)
             values[name] = tf.convert_to_tensor(value).numpy()
         except Exception as error:
             raise _explain(label, "params alone", error, model.dtype) from error

@@ -45,7 +45,7 @@ def read_stepsizes(argument: str, value: Any, names: Iterable[str]) -> Stepsizes
 
 def _read_stepsize(label: str, value: Any) -> float | Schedule:
     if callable(value):
-        return value  # type: ignore[no-any-return]
+        return value
     try:
         return positive_number(label, value)
     except TypeError:

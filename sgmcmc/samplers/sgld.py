@@ -105,7 +105,8 @@ def sgldcv(
         True
 
     Source:
-        Thesis 3.3.1 and 4.3.2; Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
+        Thesis 3.3.1 and 4.3.2;
+        Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
     """
     run = read_run(n_iters, n_iters_opt, verbose, keywords.get("thin", 1))
     sampler = make_sampler(
