@@ -21,7 +21,7 @@ from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 from sgmcmc.quiet import without_chatter
 from sgmcmc.recorder import Recorder
-from sgmcmc.tracing import trace
+from sgmcmc.tracing import FlatGraph, trace
 
 
 class Carry(NamedTuple):
@@ -115,27 +115,22 @@ class Chain:
             stop: one past the last iteration within the block.
             iteration: number, from 1, of the iteration at ``start``.
         """
-        arguments = (
-            carry,
-            self.minibatches.fixed,
-            inputs,
-            tf.constant(start),
-            tf.constant(stop),
-            tf.constant(iteration),
-        )
+        span = tf.constant([start, stop, iteration])
+        arguments = (carry, self.minibatches.fixed, inputs, span)
+        leaves = tf.nest.flatten(arguments)
         if self._compiled is None:
             with self._first_call:
                 if self._compiled is None:
-                    return self._compile(arguments)
-        return self._compiled(*arguments)
+                    self._compile(arguments, leaves)
+        return tf.nest.pack_sequence_as(self._compiled.result, self._compiled(leaves))
 
-    def _compile(self, arguments: tuple[Any, ...]) -> BlockResult:
+    def _compile(self, arguments: tuple[Any, ...], leaves: list[tf.Tensor]) -> None:
         """Compile at the first call, with the fallback to a plain graph where XLA cannot."""
         if self._jit_compile is not False:
             try:
-                compiled = trace(self._block, *arguments, jit_compile=True)
+                compiled = FlatGraph(self._block, *arguments, jit_compile=True)
                 with without_chatter():
-                    result = compiled(*arguments)
+                    compiled(leaves)
             except (tf.errors.OpError, ValueError, NotImplementedError) as error:
                 if self._jit_compile:
                     raise ValueError(
@@ -149,11 +144,8 @@ class Chain:
                 )
             else:
                 self._compiled = compiled
-                return result
-        plain = trace(self._block, *arguments)
-        result = plain(*arguments)
-        self._compiled = plain
-        return result
+                return
+        self._compiled = FlatGraph(self._block, *arguments)
 
     def start(
         self,
@@ -197,10 +189,9 @@ class Chain:
         carry: Carry,
         fixed: Tensors,
         inputs: BlockInputs,
-        start: tf.Tensor,
-        stop: tf.Tensor,
-        iteration: tf.Tensor,
+        span: tf.Tensor,
     ) -> BlockResult:
+        start, stop, iteration = tf.unstack(span)
         recorder = self.recorder
         slots = recorder.slots(self.block_length)
         before = recorder.completed(iteration - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sgmcmc.samples import Samples
@@ -45,3 +45,15 @@ class DivergenceError(ArithmeticError):
         self.iterations = iterations
         self.parameter = parameter
         self.samples = samples
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # So that the error comes back whole from another process.
+        return _restore, (str(self), self.iterations, self.parameter, self.samples)
+
+
+def _restore(
+    message: str, iterations: tuple[int, int], parameter: str, samples: Samples | None
+) -> DivergenceError:
+    return DivergenceError(
+        message, iterations=iterations, parameter=parameter, samples=samples
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from types import TracebackType
 
@@ -21,7 +22,9 @@ class Progress:
     """
 
     def __init__(self, label: str, total: int, verbose: bool) -> None:
-        self._bar = tqdm(total=total, desc=label, unit="it", disable=not verbose)
+        # A process without a console (pythonw) has no standard error.
+        silent = not verbose or sys.stderr is None
+        self._bar = tqdm(total=total, desc=label, unit="it", disable=silent)
 
     def advance(self, iterations: int, log_post: float) -> None:
         """Move the bar on."""

@@ -19,7 +19,8 @@ _CHATTER = re.compile(
     rb"^(I\d{4} |WARNING: All log messages before absl|To enable the following instructions: "
     rb"|E\d{4} .*cuInit|W\d{4} .*(cudart|gpu_device|Cannot dlopen))"
 )
-_lock = threading.Lock()
+# Re-entrant, since a user's function may run inside the block and come back here.
+_lock = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -41,7 +42,13 @@ def without_chatter() -> Iterator[None]:
             yield
             return
         try:
-            with tempfile.TemporaryFile() as aside:
+            aside = tempfile.TemporaryFile()
+        except OSError:  # nowhere to write to
+            os.close(real)
+            yield
+            return
+        try:
+            with aside:
                 os.dup2(aside.fileno(), 2)
                 try:
                     yield

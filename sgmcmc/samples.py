@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -118,6 +119,9 @@ class Samples(Arrays):
         Args:
             path: the file to write; the name is taken as it is.
 
+        Raises:
+            OSError: the file cannot be written; what was there stays as it was.
+
         Example:
             >>> import tempfile, os
             >>> samples = Samples({"theta": np.arange(3.0)}, settings={"method": "sgld"})
@@ -127,6 +131,12 @@ class Samples(Arrays):
             array([0., 1., 2.])
         """
         groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
+        for group, arrays in groups.items():
+            for name, array in arrays.items():
+                if array.dtype.hasobject:
+                    raise TypeError(
+                        f"{group}: {name!r} holds Python objects; only numbers can be saved."
+                    )
         about = {
             "format": _FORMAT,
             "settings": self.settings,
@@ -143,7 +153,7 @@ class Samples(Arrays):
         part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
         try:
             with open(part, "xb") as file:
-                np.savez(file, allow_pickle=False, **contents)
+                np.savez(file, **contents)
             os.replace(part, target)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -156,25 +166,38 @@ class Samples(Arrays):
         Args:
             path: the file.
 
+        Returns:
+            What was saved.
+
         Raises:
-            ValueError: the file is not one that :meth:`save` wrote.
+            ValueError: the file is not one that :meth:`save` wrote, or not whole.
+            OSError: the file cannot be opened.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                if about["format"] != _FORMAT:
-                    raise ValueError(f"its format is {about['format']}, this is {_FORMAT}")
-                groups = {
-                    group: {name: file[f"{group}/{i}"] for i, name in enumerate(names)}
-                    for group, names in about["names"].items()
-                }
-                log_post = LogPost(file["log_post/iterations"], file["log_post/values"])
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise ValueError(
-                f"`path`: {os.fspath(path)} is not a file that Samples.save wrote: {error}"
-            ) from error
+        with open(path, "rb") as file:
+            try:
+                return cls._read(file)
+            except Exception as error:
+                raise ValueError(
+                    f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or not "
+                    f"whole: {error}"
+                ) from error
+
+    @classmethod
+    def _read(cls, file: BinaryIO) -> Samples:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not in NumPy's npz format")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            if "about" not in arrays:
+                raise ValueError("it does not say what it holds")
+            about = json.loads(str(arrays["about"]))
+            if about["format"] != _FORMAT:
+                raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+            groups = {
+                group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
+                for group, names in about["names"].items()
+            }
+            log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
         return cls(groups.pop("draws"), log_post=log_post, settings=about["settings"], **groups)
 
 

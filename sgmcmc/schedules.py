@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgmcmc.inputs.numbers import describe, is_number, positive_number
+
 Schedule = Callable[[int], float]
 
 
@@ -37,7 +39,7 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
         A function of the iteration that goes wherever a stepsize goes.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError, TypeError: an argument is out of its range, or no number.
 
     Example:
         >>> stepsize = polynomial_decay(0.5, tau=10, kappa=0.33)
@@ -48,12 +50,11 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
         J. Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
         2018, appendix B.5.
     """
-    checks = {"h": (h, h > 0), "tau": (tau, tau > 0), "kappa": (kappa, kappa >= 0)}
-    for name, (value, good) in checks.items():
-        if not (good and np.isfinite(value)):
-            bound = "not negative" if name == "kappa" else "positive"
-            raise ValueError(f"`{name}` must be finite and {bound}; it is {value!r}.")
-    return PolynomialDecay(float(h), float(tau), float(kappa))
+    if not is_number(kappa):
+        raise TypeError(f"`kappa` must be a number; it is {describe(kappa)}.")
+    if not (kappa >= 0 and np.isfinite(kappa)):
+        raise ValueError(f"`kappa` must be finite and not negative; it is {kappa!r}.")
+    return PolynomialDecay(positive_number("h", h), positive_number("tau", tau), float(kappa))
 
 
 class Stepsizes:
@@ -64,6 +65,7 @@ class Stepsizes:
     Args:
         argument: the name of the user's argument, for messages.
         values: one entry for all parameters, or one for each.
+        names: the parameters, where there is an entry for each.
 
     Example:
         >>> Stepsizes("stepsize", (1e-3, polynomial_decay(1.0, 1.0, 1.0))).at(1, 2)
@@ -71,35 +73,46 @@ class Stepsizes:
                [0.001     , 0.33333333]])
     """
 
-    def __init__(self, argument: str, values: tuple[float | Schedule, ...]) -> None:
+    def __init__(
+        self, argument: str, values: tuple[float | Schedule, ...], names: tuple[str, ...] = ()
+    ) -> None:
         self.argument = argument
         self.values = values
+        self.labels = tuple(f"{argument}[{name!r}]" for name in names) or (argument,) * len(values)
         self.constant = not any(callable(value) for value in values)
 
     def at(self, first: int, count: int) -> np.ndarray:
         """Return the stepsizes of iterations ``first`` to ``first + count - 1``, a row for each.
 
         Raises:
-            ValueError: a schedule returned something that is not a positive finite number.
+            ValueError: a schedule failed, or returned something that is not a positive finite
+                number.
         """
         table = np.empty((count, len(self.values)))
-        for column, value in enumerate(self.values):
+        for column, (label, value) in enumerate(zip(self.labels, self.values, strict=True)):
             if not callable(value):
                 table[:, column] = value
                 continue
             for row in range(count):
-                table[row, column] = self._evaluate(value, first + row)
+                table[row, column] = _evaluate(label, value, first + row)
         return table
 
-    def _evaluate(self, schedule: Schedule, iteration: int) -> float:
+
+def _evaluate(label: str, schedule: Schedule, iteration: int) -> float:
+    try:
         returned = schedule(iteration)
-        try:
-            stepsize = float(returned)
-        except (TypeError, ValueError):
-            stepsize = float("nan")
-        if not (stepsize > 0 and np.isfinite(stepsize)):
-            raise ValueError(
-                f"`{self.argument}`: the schedule must return a positive, finite number; at "
-                f"iteration {iteration} it returned {returned!r}."
-            )
-        return stepsize
+    except Exception as error:
+        raise ValueError(
+            f"`{label}`: the schedule, a function of the iteration, failed at iteration "
+            f"{iteration}: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        stepsize = float(returned)
+    except (TypeError, ValueError):
+        stepsize = float("nan")
+    if not (stepsize > 0 and np.isfinite(stepsize)):
+        raise ValueError(
+            f"`{label}`: the schedule must return a positive, finite number; at iteration "
+            f"{iteration} it returned {returned!r}."
+        )
+    return stepsize

@@ -38,6 +38,7 @@ def read_dataset(dataset: Any, dtype: tf.DType) -> Data:
 
 def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]:
     if isinstance(values, tf.Tensor | tf.Variable):
+        _need_numbers(label, values.dtype)
         array = values.numpy()
         _need_first_axis(label, array.shape)
         _refuse_nan(label, array)
@@ -45,11 +46,8 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     if _stays_where_it_is(values):
         _need_first_axis(label, values.shape)
         _need_numbers(label, values.dtype)
-        column = LazyColumn(values, np.dtype(dtype.as_numpy_dtype))
-        rows = max(1, PIECE_BYTES // max(1, values.dtype.itemsize * _row_size(values.shape)))
-        for start in range(0, values.shape[0], rows):
-            _check_values(label, np.asarray(values[start : start + rows]), dtype)
-        return column, int(values.shape[0])
+        _check_pieces(label, values, dtype)
+        return LazyColumn(values, np.dtype(dtype.as_numpy_dtype)), int(values.shape[0])
     array = as_numbers(label, values)
     _need_first_axis(label, array.shape)
     _check_values(label, array, dtype)
@@ -60,15 +58,43 @@ def _stays_where_it_is(values: Any) -> bool:
     """Tell whether an array is on disk: a memmap, or one stored in chunks (HDF5, Zarr)."""
     if isinstance(values, np.ndarray):
         return isinstance(values, np.memmap)
+    # pandas, polars and xarray are in memory, whatever else they have; ragged tensors are not ours.
+    if hasattr(values, "to_numpy") or tf.is_tensor(values):
+        return False
     has_shape = hasattr(values, "shape") and hasattr(values, "dtype")
     in_chunks = hasattr(values, "chunks") or not hasattr(values, "__array__")
     return has_shape and in_chunks and hasattr(values, "__getitem__")
+
+
+def _check_pieces(label: str, values: Any, dtype: tf.DType) -> None:
+    """Pass over a column that is on disk, a piece at a time."""
+    length, row_shape = values.shape[0], tuple(values.shape[1:])
+    rows = max(1, PIECE_BYTES // max(1, values.dtype.itemsize * int(np.prod(row_shape))))
+    for start in range(0, length, rows):
+        piece = np.asarray(values[start : start + rows])
+        if piece.shape != (min(rows, length - start), *row_shape):
+            raise TypeError(
+                f"`{label}` is a {type(values).__name__}, whose rows cannot be read as NumPy "
+                "arrays. Turn it into an array first."
+            )
+        _check_values(label, piece, dtype, start)
 
 
 def as_numbers(label: str, values: Any) -> np.ndarray:
     """Return an in-memory array of real numbers."""
     if isinstance(values, tf.Tensor | tf.Variable):
         values = values.numpy()
+    if tf.is_tensor(values):
+        raise TypeError(
+            f"`{label}` must be a dense array of numbers; it is a {type(values).__name__}."
+        )
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"`{label}` is a masked array with {np.ma.count_masked(values)} values masked out. "
+            "Drop or impute missing values before."
+        )
+    if values is None:
+        raise TypeError(f"`{label}` must hold real numbers; it is None.")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -77,10 +103,15 @@ def as_numbers(label: str, values: Any) -> np.ndarray:
     return array
 
 
-def _need_numbers(label: str, dtype: np.dtype) -> None:
-    if np.dtype(dtype).kind not in "fiub":
+def _need_numbers(label: str, dtype: Any) -> None:
+    if isinstance(dtype, tf.DType):
+        good = dtype.is_floating or dtype.is_integer or dtype.is_bool
+    else:
+        good = np.dtype(dtype).kind in "fiub"
+    if not good:
+        name = dtype.name if isinstance(dtype, tf.DType) else np.dtype(dtype).name
         raise TypeError(
-            f"`{label}` must hold real numbers; its dtype is {dtype}. Code categories as numbers."
+            f"`{label}` must hold real numbers; its dtype is {name}. Code categories as numbers."
         )
 
 
@@ -91,21 +122,26 @@ def _need_first_axis(label: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def _row_size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape[1:]))
+def _check_values(label: str, array: np.ndarray, dtype: tf.DType, start: int = 0) -> None:
+    """Refuse NaN, and numbers that the dtype of the chain cannot hold.
 
-
-def _check_values(label: str, array: np.ndarray, dtype: tf.DType) -> None:
-    """Refuse NaN, and integers that the dtype of the chain cannot hold exactly."""
+    Args:
+        label: what the array is, for messages.
+        array: the values, or a piece of them.
+        dtype: the dtype of the chain.
+        start: index of the piece's first row.
+    """
     if array.size == 0:
         return
+    limits = np.finfo(dtype.as_numpy_dtype)
     if array.dtype.kind == "f":
-        _refuse_nan(label, array)
-        return
-    exact = 2 ** (np.finfo(dtype.as_numpy_dtype).nmant + 1)
-    if np.iinfo(array.dtype).max > exact if array.dtype.kind in "iu" else False:
-        largest = max(abs(int(array.min())), abs(int(array.max())))
-        if largest > exact:
+        _refuse_nan(label, array, start)
+        if array.dtype.itemsize > limits.dtype.itemsize:
+            _refuse_overflow(label, array, dtype)
+    elif array.dtype.kind in "iu":
+        exact = 2 ** (limits.nmant + 1)
+        largest = max(int(array.min()), int(array.max()), key=abs)
+        if abs(largest) > exact:
             raise ValueError(
                 f"`{label}` holds the integer {largest}, which {dtype.name} cannot hold exactly "
                 f"(its limit is {exact}). Pass it as a tf.Tensor, which keeps its own dtype, use "
@@ -113,12 +149,27 @@ def _check_values(label: str, array: np.ndarray, dtype: tf.DType) -> None:
             )
 
 
-def _refuse_nan(label: str, array: np.ndarray) -> None:
+def _refuse_overflow(label: str, array: np.ndarray, dtype: tf.DType) -> None:
+    """Refuse finite numbers that would become infinite in the dtype of the chain."""
+    most = float(np.finfo(dtype.as_numpy_dtype).max)
+    lowest, highest = array.min(), array.max()
+    if -most <= lowest and highest <= most:
+        return
+    beyond = array[(np.abs(array) > most) & np.isfinite(array)]
+    if beyond.size:
+        raise ValueError(
+            f"`{label}` holds {float(beyond[0]):g}, which is beyond the range of {dtype.name}. "
+            "Rescale it, or use dtype=tf.float64."
+        )
+
+
+def _refuse_nan(label: str, array: np.ndarray, start: int = 0) -> None:
     # The minimum of an array that holds NaN is NaN, and needs no second array to find.
     if array.dtype.kind == "f" and array.size and np.isnan(array.min()):
-        first = tuple(int(k) for k in np.argwhere(np.isnan(array))[0])
+        row, *rest = (int(k) for k in np.argwhere(np.isnan(array))[0])
         raise ValueError(
-            f"`{label}` holds NaN, first at index {first}. Drop or impute missing values before."
+            f"`{label}` holds NaN, first at index {(start + row, *rest)}. Drop or impute missing "
+            "values before."
         )
 
 
@@ -131,6 +182,8 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
             f"`params` must be a dict of starting values, or a list of such dicts, one for each "
             f"chain; it is {describe(params)}."
         )
+    if not params:
+        raise ValueError("`params` is an empty list: it must hold a dict for each chain.")
     if n_chains is None or len(params) != n_chains:
         raise ValueError(
             f"`params` is a list of {len(params)} starts, so `n_chains` must be {len(params)}; "
@@ -160,6 +213,8 @@ def _read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[
         array = as_numbers(f"{label}[{name!r}]", value)
         if array.size == 0:
             raise ValueError(f"`{label}[{name!r}]` has shape {array.shape}: nothing to sample.")
+        if array.dtype.kind == "f":
+            _refuse_overflow(f"{label}[{name!r}]", array, dtype)
         # A copy, so that nothing of the user's can change under the chain, or by it.
         start[name] = np.array(array, dtype=dtype.as_numpy_dtype, order="C")
         if not np.isfinite(start[name]).all():

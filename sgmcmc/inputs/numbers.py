@@ -32,10 +32,11 @@ def positive_number(argument: str, value: Any) -> float:
     return float(value)
 
 
-def flag(argument: str, value: Any) -> bool:
-    """Return ``value`` if it is true or false."""
+def flag(argument: str, value: Any, or_else: str = "") -> bool:
+    """Return ``value`` if it is true or false; ``or_else`` names what else it might have been."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"`{argument}` must be True or False; it is {value!r}.")
+        wanted = f"True, False {or_else}" if or_else else "True or False"
+        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.")
     return bool(value)
 
 
@@ -67,8 +68,12 @@ def floating_dtype(argument: str, value: Any) -> tf.DType:
 
 def minibatch_rows(argument: str, value: Any, size: int) -> int:
     """Return n: a proportion of N if between 0 and 1, else a whole number from 1 to N."""
+    message = (
+        f"`{argument}` must be a proportion between 0 and 1 or a whole number from 1 to {size}, "
+        f"the observations in `dataset`; it is {describe(value)}."
+    )
     if not is_number(value):
-        raise TypeError(f"`{argument}` must be a number; it is {describe(value)}.")
+        raise TypeError(message)
     if 0 < value < 1:
         rows = round(float(value) * size)
         if rows == 0:
@@ -77,10 +82,9 @@ def minibatch_rows(argument: str, value: Any, size: int) -> int:
                 f"them. Give the number itself, from 1 to {size}."
             )
         return rows
-    rows = whole_number(argument, value, 1)
-    if rows > size:
-        raise ValueError(f"`{argument}` is {rows}, more than the {size} observations in `dataset`.")
-    return rows
+    if not (float(value).is_integer() and 1 <= value <= size):
+        raise ValueError(message)
+    return int(value)
 
 
 def function(argument: str, value: Any, signature: str) -> Callable[..., Any]:
@@ -115,7 +119,9 @@ def describe(value: Any) -> str:
         return f"an array of shape {tuple(shape)}"
     text = repr(value)
     kind = type(value).__name__
-    return f"{text} ({kind})" if len(text) <= 60 else f"a {kind}"
+    if len(text) <= 60:
+        return f"{text} ({kind})"
+    return f"an {kind}" if kind[0] in "AEIOUaeiou" else f"a {kind}"
 
 
 def is_number(value: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -66,9 +68,7 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
     """Return the checked keyword arguments of a call of ``method``."""
     for name in keywords:
         if name not in DEFAULTS:
-            near = difflib.get_close_matches(name, DEFAULTS, 1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise TypeError(f"{method}() has no argument `{name}`.{hint}")
+            raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
     given = {**DEFAULTS, **keywords}
     n_chains, jit_compile = given["n_chains"], given["jit_compile"]
     return Options(
@@ -81,8 +81,25 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
         bijectors=_read_bijectors(given["bijectors"]),
         replace=flag("replace", given["replace"]),
         dtype=numbers.floating_dtype("dtype", given["dtype"]),
-        jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile),
+        jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
     )
+
+
+def _hint(method: str, name: str) -> str:
+    """Return what the user may have meant by an argument that ``method`` does not have."""
+    from sgmcmc import samplers  # here, since they import this module
+
+    arguments = {
+        function: list(inspect.signature(getattr(samplers, function)).parameters)
+        for function in samplers.__all__
+    }
+    owners = [function for function, names in arguments.items() if name in names]
+    if owners:
+        return f" It is one of {', '.join(owners)}."
+    # The R package writes minibatchSize, nIters.
+    in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    near = difflib.get_close_matches(in_snake_case, arguments.get(method, list(DEFAULTS)), 1)
+    return f" Did you mean `{near[0]}`?" if near else ""
 
 
 def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:

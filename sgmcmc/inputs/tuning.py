@@ -38,7 +38,9 @@ def per_parameter(
 
 def read_stepsizes(argument: str, value: Any, names: Iterable[str]) -> Stepsizes:
     """Return the stepsizes of all parameters."""
-    stepsizes = Stepsizes(argument, per_parameter(argument, value, names, _read_stepsize))
+    names = tuple(names)
+    entries = per_parameter(argument, value, names, _read_stepsize)
+    stepsizes = Stepsizes(argument, entries, names if isinstance(value, Mapping) else ())
     stepsizes.at(1, 2)
     return stepsizes
 
