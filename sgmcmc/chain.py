@@ -7,21 +7,19 @@ chain always carries the estimate that belongs to its position, and no gradient 
 
 from __future__ import annotations
 
-import re
 import threading
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.compiler import Compiler
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
-from sgmcmc.quiet import without_chatter
 from sgmcmc.recorder import Recorder
-from sgmcmc.tracing import FlatGraph, trace
+from sgmcmc.tracing import trace
 
 
 class Carry(NamedTuple):
@@ -46,11 +44,13 @@ class BlockInputs(NamedTuple):
         noise: standard normals, (iterations, vectors, d).
         stepsizes: one row for each iteration, or a single row where they never change; one
             column for each parameter, or a single column where they share a stepsize.
+        ahead: what the estimator could know of the first steps before they are run.
     """
 
     minibatches: Tensors
     noise: tf.Tensor
     stepsizes: tf.Tensor
+    ahead: tf.Tensor
 
 
 class BlockResult(NamedTuple):
@@ -79,7 +79,9 @@ class Chain:
         recorder: what is written down.
         layout: the places of the parameters in the flat position.
         block_length: iterations in a block.
-        jit_compile: compile with XLA; ``None`` tries it and falls back to a plain graph.
+        compiler: compiles the functions.
+        ahead_steps: how many of a block's steps have what the estimator can know before the
+            position is known taken ahead, on the thread that prepares blocks.
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class Chain:
         recorder: Recorder,
         layout: Layout,
         block_length: int,
-        jit_compile: bool | None,
+        compiler: Compiler,
+        ahead_steps: int,
     ) -> None:
         self.dynamics = dynamics
         self.estimator = estimator
@@ -98,10 +101,11 @@ class Chain:
         self.recorder = recorder
         self.layout = layout
         self.block_length = block_length
-        self._jit_compile = jit_compile
-        self._compiled: Any = None
+        self.ahead_steps = ahead_steps
+        self._run = compiler.lazily(self._block)
+        self._look_ahead = compiler.lazily(self._ahead)
         self._compiled_start: Any = None
-        self._first_call = threading.Lock()
+        self._first_start = threading.Lock()
 
     def run(
         self, carry: Carry, inputs: BlockInputs, start: int, stop: int, iteration: int
@@ -116,36 +120,21 @@ class Chain:
             iteration: number, from 1, of the iteration at ``start``.
         """
         span = tf.constant([start, stop, iteration])
-        arguments = (carry, self.minibatches.fixed, inputs, span)
-        leaves = tf.nest.flatten(arguments)
-        if self._compiled is None:
-            with self._first_call:
-                if self._compiled is None:
-                    self._compile(arguments, leaves)
-        return tf.nest.pack_sequence_as(self._compiled.result, self._compiled(leaves))
+        return self._run(carry, self.minibatches.fixed, inputs, span)
 
-    def _compile(self, arguments: tuple[Any, ...], leaves: list[tf.Tensor]) -> None:
-        """Compile at the first call, with the fallback to a plain graph where XLA cannot."""
-        if self._jit_compile is not False:
-            try:
-                compiled = FlatGraph(self._block, *arguments, jit_compile=True)
-                with without_chatter():
-                    compiled(leaves)
-            except (tf.errors.OpError, ValueError, NotImplementedError) as error:
-                if self._jit_compile:
-                    raise ValueError(
-                        f"`jit_compile=True`: XLA cannot compile this model: {_culprit(error)}. "
-                        "Use `jit_compile=False`, or `None` to fall back by itself."
-                    ) from error
-                warnings.warn(
-                    f"XLA cannot compile this model ({_culprit(error)}), so the chain runs as a "
-                    "plain graph, which is slower. `jit_compile=False` silences this.",
-                    stacklevel=2,
-                )
-            else:
-                self._compiled = compiled
-                return
-        self._compiled = FlatGraph(self._block, *arguments)
+    def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
+        """Return what the estimator can know of a block's first steps before they are run.
+
+        Args:
+            estimator: the state of the gradient estimator.
+            minibatches: the block's arrays of the data stream.
+
+        Returns:
+            A row for each of the first ``ahead_steps`` steps.
+        """
+        if self.ahead_steps == 0:
+            return tf.zeros([0, self.layout.size], self.estimator.model.dtype)
+        return self._look_ahead(estimator, self.minibatches.fixed, minibatches)
 
     def start(
         self,
@@ -165,7 +154,7 @@ class Chain:
             normals: standard normals, (vectors, d).
         """
         arguments = (position, estimator, self.minibatches.fixed, minibatches, stepsizes, normals)
-        with self._first_call:
+        with self._first_start:
             if self._compiled_start is None:
                 self._compiled_start = trace(self._start, *arguments)
         return self._compiled_start(*arguments)
@@ -180,7 +169,8 @@ class Chain:
         normals: tf.Tensor,
     ) -> Carry:
         minibatch = self.minibatches.minibatch(fixed, minibatches, tf.constant(0))
-        gradient, estimator = self.estimator.estimate(estimator, position, minibatch)
+        known = self.estimator.look_ahead(estimator, minibatch)
+        gradient, estimator = self.estimator.estimate(estimator, position, minibatch, known)
         state = self.dynamics.init(position, self.layout.spread(stepsizes), normals)
         return Carry(state, gradient, estimator)
 
@@ -224,6 +214,33 @@ class Chain:
             tf.reduce_all(tf.math.is_finite(position)),
         )
 
+    def _ahead(self, estimator: Any, fixed: Tensors, minibatches: Tensors) -> tf.Tensor:
+        model = self.estimator.model
+        rows = tf.TensorArray(model.dtype, self.ahead_steps, element_shape=[self.layout.size])
+
+        def one_step(step: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            minibatch = self.minibatches.minibatch(fixed, minibatches, step)
+            return step + 1, rows.write(step, self.estimator.look_ahead(estimator, minibatch))
+
+        return tf.while_loop(
+            lambda step, _: step < self.ahead_steps,
+            one_step,
+            (tf.constant(0), rows),
+            parallel_iterations=1,
+        )[1].stack()
+
+    def _known(
+        self, estimator: Any, inputs: BlockInputs, minibatch: Tensors, step: tf.Tensor
+    ) -> tf.Tensor | None:
+        """Return what the estimator knows of a step without the position."""
+        if self.ahead_steps == 0:
+            return self.estimator.look_ahead(estimator, minibatch)
+        return tf.cond(
+            step < self.ahead_steps,
+            lambda: inputs.ahead[tf.minimum(step, self.ahead_steps - 1)],
+            lambda: self.estimator.look_ahead(estimator, minibatch),
+        )
+
     def _minibatch(
         self, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, step: int | tf.Tensor
     ) -> Tensors:
@@ -242,7 +259,10 @@ class Chain:
             state = dynamics.move(carry.state, carry.gradient, stepsize, normals)
             minibatch = self._minibatch(fixed, inputs, i, step)
             gradient, estimator = self.estimator.estimate(
-                carry.estimator, state.position, minibatch
+                carry.estimator,
+                state.position,
+                minibatch,
+                self._known(carry.estimator, inputs, minibatch, i * dynamics.steps + step),
             )
             state = dynamics.close(state, gradient, stepsize)
             return step + 1, Carry(state, gradient, estimator)
@@ -273,13 +293,3 @@ def block_length(
 
 BLOCK_BYTES = 8 * 2**20
 LONGEST_BLOCK = 4096
-
-
-def _culprit(error: Exception) -> str:
-    """Return the op that an XLA error complains of, in words for a person."""
-    text = str(error)
-    for pattern in (r"unsupported operations[^:]*:\s*(\w+)", r"\{\{node [^}]*?(\w+)\}\}"):
-        found = re.search(pattern, text)
-        if found:
-            return f"the op {found.group(1)}"
-    return text.strip().splitlines()[0]

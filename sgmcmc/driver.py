@@ -81,10 +81,9 @@ def find_modes(sampler: Sampler, stepsizes: Stepsizes, n_iters: int, verbose: bo
         tracks = [
             Track(
                 chain,
-                Feed(chain, stepsizes, sampler.seed, number, Phase.MODE),
+                Feed(chain, stepsizes, sampler.seed, number, Phase.MODE, estimator.init()),
                 n_iters,
                 start,
-                estimator.init(),
                 {},
             )
             for number, start in enumerate(sampler.starts)
@@ -111,14 +110,13 @@ def _chain_tracks(
         cv = ControlVariateGradient(sampler.model, _scale(sampler))
         chain = _make_chain(sampler, sampler.dynamics, cv, sampler.recorder)
         positions = modes.positions
-        states = [cv.init(*mode) for mode in zip(*modes, strict=True)]
+        states = [cv.init(*map(tf.constant, mode)) for mode in zip(*modes, strict=True)]
     return [
         Track(
             chain,
-            Feed(chain, sampler.stepsizes, sampler.seed, number, Phase.CHAIN),
+            Feed(chain, sampler.stepsizes, sampler.seed, number, Phase.CHAIN, state),
             sampler.options.burn_in + n_iters,
             start,
-            state,
             {name: array[number] for name, array in kept.items()},
         )
         for number, (start, state) in enumerate(zip(positions, states, strict=True))
@@ -135,8 +133,20 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
         recorder,
         layout,
         length,
-        sampler.options.jit_compile,
+        sampler.compiler,
+        length * dynamics.steps // 2 if estimator.looks_ahead and _core_to_spare(sampler) else 0,
     )
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _core_to_spare(sampler: Sampler) -> bool:
+    return len(sampler.starts) < _cores()
 
 
 def _scale(sampler: Sampler) -> float:
@@ -154,9 +164,8 @@ def _room(sampler: Sampler, draws: int) -> dict[str, np.ndarray]:
 
 def _advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
     """Run all tracks to their ends; return ``False`` if Ctrl-C came first."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = min(len(tracks), cores or 1)
-    spare = workers < (cores or 1)
+    workers = min(len(tracks), _cores())
+    spare = workers < _cores()
     turns: queue.SimpleQueue[Track] = queue.SimpleQueue()
     for track in tracks:
         turns.put(track)

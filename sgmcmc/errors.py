@@ -54,6 +54,4 @@ class DivergenceError(ArithmeticError):
 def _restore(
     message: str, iterations: tuple[int, int], parameter: str, samples: Samples | None
 ) -> DivergenceError:
-    return DivergenceError(
-        message, iterations=iterations, parameter=parameter, samples=samples
-    )
+    return DivergenceError(message, iterations=iterations, parameter=parameter, samples=samples)

@@ -8,6 +8,7 @@ is bounded and no page is touched for the first time more than once.
 from __future__ import annotations
 
 from concurrent.futures import Executor, Future
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +30,7 @@ class Feed:
         seed: the seed.
         number: number of the chain.
         phase: mode-finding or chain.
+        estimator: the state of the gradient estimator at the start.
 
     Attributes:
         executor: where the next block is prepared ahead; ``None`` prepares on demand.
@@ -41,6 +43,7 @@ class Feed:
         seed: int,
         number: int,
         phase: Phase,
+        estimator: Any,
     ) -> None:
         self._chain = chain
         self._stepsizes = stepsizes
@@ -48,6 +51,7 @@ class Feed:
         self._dtype = np.dtype(chain.estimator.model.dtype.as_numpy_dtype)
         self.executor: Executor | None = None
         self._ahead: tuple[int, Future[BlockInputs]] | None = None
+        self.estimator = estimator
         self._buffers: dict[int, dict[str, np.ndarray]] = {}
 
     def _rng(self, purpose: Purpose, block: int = 0) -> np.random.Generator:
@@ -96,10 +100,12 @@ class Feed:
         chain.minibatches.prepare(self._rng(Purpose.MINIBATCH, number), arrays)
         count = 1 if self._stepsizes.constant else length
         stepsizes = self._stepsizes.at(number * length + 1, count)
+        minibatches = {name: _share(array) for name, array in arrays.items()}
         return BlockInputs(
-            {name: _share(array) for name, array in arrays.items()},
+            minibatches,
             _share(noise),
             tf.constant(stepsizes, self._dtype),
+            chain.look_ahead(self.estimator, minibatches),
         )
 
 

@@ -13,11 +13,26 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+# A message begins "I0000 00:00:17..." in new releases, "2024-05-01 12:00:00.123: I ..." in older
+# ones.
+_START = r"^(?:{0}\d{{4}} |\d{{4}}-\d\d-\d\d [\d:.]+: {0} )"
 _CHATTER = re.compile(
-    rb"^(I\d{4} |WARNING: All log messages before absl|To enable the following instructions: "
-    rb"|E\d{4} .*cuInit|W\d{4} .*(cudart|gpu_device|Cannot dlopen))"
+    "|".join(
+        [
+            _START.format("I"),
+            _START.format("E") + ".*(?:cuInit|Unable to register cu)",
+            _START.format("W") + ".*(?:cudart|gpu_device|Cannot dlopen|TF-TRT)",
+            "^WARNING: All log messages before absl",
+            "^To enable the following instructions: ",
+        ]
+    ).encode()
+)
+# What XLA says, at length, of an op that it cannot compile; the exception says it again.
+_CANNOT_COMPILE = re.compile((_START.format("W") + ".*OP_REQUIRES failed").encode())
+_ITS_DETAILS = re.compile(
+    rb'^(\s|File "|Stack trace for op|The op is created at|XLA compilation requires)'
 )
 # Re-entrant, since a user's function may run inside the block and come back here.
 _lock = threading.RLock()
@@ -57,8 +72,19 @@ def without_chatter() -> Iterator[None]:
                         sys.stderr.flush()
                     os.dup2(real, 2)
                     aside.seek(0)
-                    for line in aside:
-                        if not _CHATTER.match(line):
-                            os.write(real, line)
+                    for line in _worth_reading(aside):
+                        os.write(real, line)
         finally:
             os.close(real)
+
+
+def _worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not chatter."""
+    in_details = False
+    for line in lines:
+        if _CANNOT_COMPILE.match(line):
+            in_details = True
+        elif not (in_details and _ITS_DETAILS.match(line)):
+            in_details = False
+            if not _CHATTER.match(line):
+                yield line

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from sgmcmc.compiler import Compiler
 from sgmcmc.data import Data
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.inputs import numbers
@@ -63,6 +64,7 @@ class Sampler:
         recorder: what is written down of each draw.
         seed: the seed, or the entropy drawn in its place.
         options: the keyword arguments.
+        compiler: compiles the chain's functions.
         settings: everything above that a person would want to see with the draws.
     """
 
@@ -77,6 +79,7 @@ class Sampler:
     recorder: Recorder
     seed: int
     options: Options
+    compiler: Compiler
     settings: dict[str, Any]
 
 
@@ -145,6 +148,7 @@ def make_sampler(
         recorder=_make_recorder(model, options, starts[0]),
         seed=entropy,
         options=options,
+        compiler=Compiler(options.jit_compile),
         settings=settings,
     )
 

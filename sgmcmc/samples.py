@@ -142,7 +142,7 @@ class Samples(Arrays):
             "settings": self.settings,
             "names": {group: list(arrays) for group, arrays in groups.items()},
         }
-        contents = {
+        contents: dict[str, Any] = {
             f"{group}/{place}": array
             for group, arrays in groups.items()
             for place, array in enumerate(arrays.values())

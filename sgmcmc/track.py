@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,10 +32,9 @@ class Track:
 
     Args:
         chain: the compiled chain.
-        feed: what its blocks consume.
+        feed: what its blocks consume, with the estimator's state at the start.
         total: iterations to run in all.
         start: starting position, flat and unconstrained.
-        estimator: the state of the gradient estimator at the start.
         kept: arrays that the kept draws are written to, by record; the first axis is the draw.
     """
 
@@ -46,7 +44,6 @@ class Track:
         feed: Feed,
         total: int,
         start: np.ndarray,
-        estimator: Any,
         kept: Mapping[str, np.ndarray],
     ) -> None:
         self._chain = chain
@@ -57,7 +54,7 @@ class Track:
         self.draws = 0
         self.log_post: list[tuple[int, float]] = []
         minibatch, stepsizes, normals = feed.start()
-        self._carry = chain.start(tf.constant(start), estimator, minibatch, stepsizes, normals)
+        self._carry = chain.start(tf.constant(start), feed.estimator, minibatch, stepsizes, normals)
 
     @property
     def finished(self) -> bool:

@@ -40,17 +40,33 @@ class ControlVariateGradient:
 
     model: Model
     scale: float
+    looks_ahead = True
 
     def init(self, centre: tf.Tensor, full_gradient: tf.Tensor) -> ControlVariateState:
         """Return the state at the start of a chain."""
         return ControlVariateState(centre, full_gradient)
 
+    def look_ahead(self, state: ControlVariateState, minibatch: Tensors) -> tf.Tensor:
+        """Return the minibatch gradient at the centre, which needs no position."""
+        return self.model.gradient(state.centre, minibatch, self.scale)
+
     def estimate(
-        self, state: ControlVariateState, position: tf.Tensor, minibatch: Tensors
+        self,
+        state: ControlVariateState,
+        position: tf.Tensor,
+        minibatch: Tensors,
+        known: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ControlVariateState]:
-        """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
+        """Return ĝ at ``position`` from one minibatch, and the state for the next call.
+
+        Args:
+            state: where the control variate is centred.
+            position: θ, flat and unconstrained.
+            minibatch: the observations.
+            known: what ``look_ahead`` returned for them, if it was asked before.
+        """
         here = self.model.gradient(position, minibatch, self.scale)
-        centre = self.model.gradient(state.centre, minibatch, self.scale)
+        centre = self.look_ahead(state, minibatch) if known is None else known
         return state.full_gradient + (here - centre), state
 
 
