@@ -78,15 +78,12 @@ def find_modes(sampler: Sampler, stepsizes: Stepsizes, n_iters: int, verbose: bo
     if n_iters > 0:
         estimator = MinibatchGradient(sampler.model, _scale(sampler))
         chain = _make_chain(sampler, SGD(), estimator, Recorder(sampler.model))
+        feeds = [
+            Feed(chain, stepsizes, sampler.seed, number, Phase.MODE, estimator.init(), n_iters)
+            for number in range(len(positions))
+        ]
         tracks = [
-            Track(
-                chain,
-                Feed(chain, stepsizes, sampler.seed, number, Phase.MODE, estimator.init()),
-                n_iters,
-                start,
-                {},
-            )
-            for number, start in enumerate(sampler.starts)
+            Track(chain, feed, start, {}) for feed, start in zip(feeds, positions, strict=True)
         ]
         try:
             if not _advance_all(tracks, f"{sampler.method}, mode-finding", verbose):
@@ -111,16 +108,14 @@ def _chain_tracks(
         chain = _make_chain(sampler, sampler.dynamics, cv, sampler.recorder)
         positions = modes.positions
         states = [cv.init(*map(tf.constant, mode)) for mode in zip(*modes, strict=True)]
-    return [
-        Track(
-            chain,
-            Feed(chain, sampler.stepsizes, sampler.seed, number, Phase.CHAIN, state),
-            sampler.options.burn_in + n_iters,
-            start,
-            {name: array[number] for name, array in kept.items()},
-        )
-        for number, (start, state) in enumerate(zip(positions, states, strict=True))
-    ]
+    total = sampler.options.burn_in + n_iters
+    tracks = []
+    for number, (start, state) in enumerate(zip(positions, states, strict=True)):
+        stepsizes, seed = sampler.stepsizes, sampler.seed
+        feed = Feed(chain, stepsizes, seed, number, Phase.CHAIN, state, total)
+        room = {name: array[number] for name, array in kept.items()}
+        tracks.append(Track(chain, feed, start, room))
+    return tracks
 
 
 def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: Recorder) -> Chain:
@@ -212,7 +207,10 @@ def _wait(
     working = workers
     while working:
         try:
-            report = reports.get()
+            # Some systems let Ctrl-C through only between waits.
+            report = reports.get(timeout=0.5)
+        except queue.Empty:
+            continue
         except KeyboardInterrupt:
             return False
         if report is None:

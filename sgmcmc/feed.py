@@ -31,6 +31,7 @@ class Feed:
         number: number of the chain.
         phase: mode-finding or chain.
         estimator: the state of the gradient estimator at the start.
+        total: iterations to run in all; no schedule is asked for more.
 
     Attributes:
         executor: where the next block is prepared ahead; ``None`` prepares on demand.
@@ -44,6 +45,7 @@ class Feed:
         number: int,
         phase: Phase,
         estimator: Any,
+        total: int,
     ) -> None:
         self._chain = chain
         self._stepsizes = stepsizes
@@ -52,6 +54,7 @@ class Feed:
         self.executor: Executor | None = None
         self._ahead: tuple[int, Future[BlockInputs]] | None = None
         self.estimator = estimator
+        self.total = total
         self._buffers: dict[int, dict[str, np.ndarray]] = {}
 
     def _rng(self, purpose: Purpose, block: int = 0) -> np.random.Generator:
@@ -84,6 +87,14 @@ class Feed:
             self._ahead = number + 1, self.executor.submit(self._prepare, number + 1)
         return inputs
 
+    def _stepsizes_of(self, first: int) -> np.ndarray:
+        """Return the stepsizes of the block that starts with iteration ``first``."""
+        if self._stepsizes.constant:
+            return self._stepsizes.at(first, 1)
+        length = self._chain.block_length
+        table = self._stepsizes.at(first, min(length, self.total - first + 1))
+        return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
+
     def _prepare(self, number: int) -> BlockInputs:
         chain = self._chain
         length, dynamics = chain.block_length, chain.dynamics
@@ -98,13 +109,11 @@ class Feed:
         noise = arrays.pop("")
         self._normals(self._rng(Purpose.NOISE, number), noise)
         chain.minibatches.prepare(self._rng(Purpose.MINIBATCH, number), arrays)
-        count = 1 if self._stepsizes.constant else length
-        stepsizes = self._stepsizes.at(number * length + 1, count)
         minibatches = {name: _share(array) for name, array in arrays.items()}
         return BlockInputs(
             minibatches,
             _share(noise),
-            tf.constant(stepsizes, self._dtype),
+            tf.constant(self._stepsizes_of(number * length + 1), self._dtype),
             chain.look_ahead(self.estimator, minibatches),
         )
 

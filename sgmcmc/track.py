@@ -33,7 +33,6 @@ class Track:
     Args:
         chain: the compiled chain.
         feed: what its blocks consume, with the estimator's state at the start.
-        total: iterations to run in all.
         start: starting position, flat and unconstrained.
         kept: arrays that the kept draws are written to, by record; the first axis is the draw.
     """
@@ -42,14 +41,13 @@ class Track:
         self,
         chain: Chain,
         feed: Feed,
-        total: int,
         start: np.ndarray,
         kept: Mapping[str, np.ndarray],
     ) -> None:
         self._chain = chain
         self._feed = feed
         self._kept = kept
-        self.total = total
+        self.total = feed.total
         self.iteration = 0
         self.draws = 0
         self.log_post: list[tuple[int, float]] = []
