@@ -1,8 +1,12 @@
 """Bayesian sampling by stochastic gradient MCMC on TensorFlow 2, for data too large for Stan."""
 
+import warnings
+
 from sgmcmc.quiet import without_chatter
 
-with without_chatter():
+with without_chatter(), warnings.catch_warnings():
+    # What these two have to say of their own dependencies is no news to the user.
+    warnings.simplefilter("ignore")
     import tensorflow  # noqa: F401
     import tensorflow_probability  # noqa: F401
 
