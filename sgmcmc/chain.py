@@ -119,8 +119,8 @@ class Chain:
             stop: one past the last iteration within the block.
             iteration: number, from 1, of the iteration at ``start``.
         """
-        span = tf.constant([start, stop, iteration])
-        return self._run(carry, self.minibatches.fixed, inputs, span)
+        span = tf.constant(start), tf.constant(stop), tf.constant(iteration)
+        return self._run(carry, self.minibatches.fixed, inputs, *span)
 
     def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
         """Return what the estimator can know of a block's first steps before they are run.
@@ -179,9 +179,10 @@ class Chain:
         carry: Carry,
         fixed: Tensors,
         inputs: BlockInputs,
-        span: tf.Tensor,
+        start: tf.Tensor,
+        stop: tf.Tensor,
+        iteration: tf.Tensor,
     ) -> BlockResult:
-        start, stop, iteration = tf.unstack(span)
         recorder = self.recorder
         slots = recorder.slots(self.block_length)
         before = recorder.completed(iteration - 1)
@@ -199,14 +200,16 @@ class Chain:
             arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
             return i + 1, carry, arrays
 
-        _, carry, arrays = tf.while_loop(
+        end, carry, arrays = tf.while_loop(
             lambda i, *_: i < stop,
             one_iteration,
             (start, carry, arrays),
             parallel_iterations=1,
         )
         position = carry.state.position
-        last = self._minibatch(fixed, inputs, stop - 1, self.dynamics.steps - 1)
+        # `end` is `stop`, but XLA would compile anew for every value of an argument that it can
+        # trace an index back to.
+        last = self._minibatch(fixed, inputs, end - 1, self.dynamics.steps - 1)
         return BlockResult(
             carry,
             {name: array.stack() for name, array in arrays.items()},
