@@ -185,30 +185,30 @@ class Chain:
     ) -> BlockResult:
         recorder = self.recorder
         slots = recorder.slots(self.block_length)
-        before = recorder.completed(iteration - 1)
         arrays = {
             name: tf.TensorArray(dtype, slots, element_shape=shape, clear_after_read=False)
             for name, (shape, dtype) in recorder.specs().items()
         }
 
-        def one_iteration(i: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]) -> tuple:
+        # XLA compiles anew for every value of an argument that the index of a slice can be traced
+        # back to; the index of a gather may be anything.
+        def one_iteration(
+            i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
+        ) -> tuple:
             carry = self._iterate(carry, fixed, inputs, i)
-            now = iteration + (i - start)
             # The slot of a draw still in the making is written again until it is complete.
-            slot = recorder.completed(now - 1) - before
             values = recorder.values(carry.state.position, carry.gradient, now)
             arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
-            return i + 1, carry, arrays
+            slot += recorder.completed(now) - recorder.completed(now - 1)
+            return i + 1, now + 1, slot, carry, arrays
 
-        end, carry, arrays = tf.while_loop(
+        end, _, _, carry, arrays = tf.while_loop(
             lambda i, *_: i < stop,
             one_iteration,
-            (start, carry, arrays),
+            (start, iteration, tf.constant(0), carry, arrays),
             parallel_iterations=1,
         )
         position = carry.state.position
-        # `end` is `stop`, but XLA would compile anew for every value of an argument that it can
-        # trace an index back to.
         last = self._minibatch(fixed, inputs, end - 1, self.dynamics.steps - 1)
         return BlockResult(
             carry,
@@ -240,7 +240,7 @@ class Chain:
             return self.estimator.look_ahead(estimator, minibatch)
         return tf.cond(
             step < self.ahead_steps,
-            lambda: inputs.ahead[tf.minimum(step, self.ahead_steps - 1)],
+            lambda: tf.gather(inputs.ahead, tf.minimum(step, self.ahead_steps - 1)),
             lambda: self.estimator.look_ahead(estimator, minibatch),
         )
 
@@ -252,8 +252,8 @@ class Chain:
     def _iterate(self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor) -> Carry:
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
-        stepsize = self.layout.spread(inputs.stepsizes[row])
-        noise = inputs.noise[i]
+        stepsize = self.layout.spread(tf.gather(inputs.stepsizes, row))
+        noise = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:

@@ -205,20 +205,21 @@ def _wait(
 ) -> bool:
     """Show progress until every worker has ended, and raise the first error that one met."""
     working = workers
-    while working:
-        try:
-            # Some systems let Ctrl-C through only between waits.
-            report = reports.get(timeout=0.5)
-        except queue.Empty:
-            continue
-        except KeyboardInterrupt:
-            return False
-        if report is None:
-            working -= 1
-        elif isinstance(report, BaseException):
-            raise report
-        else:
-            progress.advance(*report)
+    try:
+        while working:
+            try:
+                # Some systems let Ctrl-C through only between waits.
+                report = reports.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            if report is None:
+                working -= 1
+            elif isinstance(report, BaseException):
+                raise report
+            else:
+                progress.advance(*report)
+    except KeyboardInterrupt:
+        return False
     return True
 
 
@@ -249,7 +250,9 @@ def _collect(
     draws = min(track.draws for track in tracks)
     arrays = {name: per_chain(array[:, :draws]) for name, array in kept.items()}
     length = min(len(track.log_post) for track in tracks)
-    log_post = np.array([track.log_post[:length] for track in tracks]).reshape(-1, length, 2)
+    log_post = np.array([track.log_post[:length] for track in tracks]).reshape(
+        len(tracks), length, 2
+    )
     about_mode = {}
     if modes is not None:
         constrained = np.stack([model.flat_user(tf.constant(at)) for at in modes.positions])

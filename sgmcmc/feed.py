@@ -55,7 +55,7 @@ class Feed:
         self._ahead: tuple[int, Future[BlockInputs]] | None = None
         self.estimator = estimator
         self.total = total
-        self._buffers: dict[int, dict[str, np.ndarray]] = {}
+        self._buffers: dict[int, tuple[dict[str, np.ndarray], np.ndarray]] = {}
 
     def _rng(self, purpose: Purpose, block: int = 0) -> np.random.Generator:
         return generator(self._seed, self._number, self._phase, purpose, block)
@@ -101,12 +101,11 @@ class Feed:
         shapes = chain.minibatches.shapes(length * dynamics.steps)
         side = number % 2
         if side not in self._buffers:
-            self._buffers[side] = {name: _aligned(*spec) for name, spec in shapes.items()}
-            self._buffers[side][""] = _aligned(
-                (length, dynamics.normals, chain.layout.size), self._dtype
+            self._buffers[side] = (
+                {name: _aligned(*spec) for name, spec in shapes.items()},
+                _aligned((length, dynamics.normals, chain.layout.size), self._dtype),
             )
-        arrays = dict(self._buffers[side])
-        noise = arrays.pop("")
+        arrays, noise = self._buffers[side]
         self._normals(self._rng(Purpose.NOISE, number), noise)
         chain.minibatches.prepare(self._rng(Purpose.MINIBATCH, number), arrays)
         minibatches = {name: _share(array) for name, array in arrays.items()}

@@ -66,7 +66,7 @@ class GatheredMinibatches:
 
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step."""
-        return {name: block[name][step] for name in self.data.columns}
+        return {name: tf.gather(block[name], step) for name in self.data.columns}
 
 
 class DeviceMinibatches:
@@ -88,7 +88,7 @@ class DeviceMinibatches:
 
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step."""
-        rows = block["rows"][step]
+        rows = tf.gather(block["rows"], step)
         return {name: tf.gather(fixed[name], rows) for name in self.data.columns}
 
 

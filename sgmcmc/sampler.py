@@ -28,6 +28,9 @@ from sgmcmc.recorder import Recorder
 from sgmcmc.schedules import Stepsizes
 from sgmcmc.tracing import quiet_start
 
+PLAIN = object()
+"""In place of an ``opt_stepsize``: the gradients are plain minibatch estimates."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -91,7 +94,7 @@ def make_sampler(
     seed: int | None,
     keywords: Mapping[str, Any],
     *,
-    opt_stepsize: Any = None,
+    opt_stepsize: Any = PLAIN,
     tuning: Mapping[str, Any] | None = None,
 ) -> Sampler:
     """Check everything that the user handed over and put the sampler together.
@@ -103,7 +106,7 @@ def make_sampler(
         make_dynamics: returns the dynamics for a layout of the parameters.
         seed: the user's ``seed``.
         keywords: the user's keyword arguments.
-        opt_stepsize: the user's ``opt_stepsize``; ``None`` for plain minibatch gradients.
+        opt_stepsize: the user's ``opt_stepsize``; ``PLAIN`` for plain minibatch gradients.
         tuning: the method's tuning constants, to be shown in the settings.
     """
     quiet_start()
@@ -115,7 +118,7 @@ def make_sampler(
     names = list(params[0])
     check_names(options, names)
     stepsizes = read_stepsizes("stepsize", stepsize, names)
-    opt = None if opt_stepsize is None else read_stepsizes("opt_stepsize", opt_stepsize, names)
+    opt = None if opt_stepsize is PLAIN else read_stepsizes("opt_stepsize", opt_stepsize, names)
     entropy = numbers.seed_number("seed", seed)
     data = read_dataset(target.dataset, options.dtype)
     rows = numbers.minibatch_rows("minibatch_size", target.minibatch_size, data.size)

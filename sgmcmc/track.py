@@ -104,11 +104,11 @@ class Track:
     ) -> Diverged:
         recorder = self._chain.recorder
         bad, layout = result.carry.state.position.numpy(), recorder.model.layout
-        if finite:
-            before = recorder.burn_in + self.draws * recorder.thin
         if draws is not None and finite < len(draws):
             bad, layout = draws[finite], recorder.draw_layout
             end = recorder.burn_in + (self.draws + 1) * recorder.thin
+            if finite:
+                before = end - recorder.thin
         first = int(np.flatnonzero(~np.isfinite(bad))[0])
         return Diverged((before + 1, end), layout.parameter_at(first))
 

@@ -33,5 +33,5 @@ def test_a_chain_is_compiled_once() -> None:
     for dynamics in (SGLD(), SGHMC(0.1, 3)):
         spans = [(0, 10, 1), (0, 7, 1), (3, 9, 4), (0, 10, 11), (2, 3, 13), (0, 5, 21)]
         first, *rest = seconds_for_spans(dynamics, spans)
-        # A call takes under a thousandth of a compilation; a tenth leaves room for a busy machine.
-        assert np.median(rest) < first / 10
+        # A call takes under a thousandth of a compilation: room for a busy machine.
+        assert max(rest) < first / 5
