@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +46,9 @@ DEFAULTS: dict[str, Any] = {
     "jit_compile": None,
 }
 
+ARGUMENTS: dict[str, list[str]] = {}
+"""All arguments of each sampler function, entered where the function is defined; for hints."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -87,18 +89,12 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
 
 def _hint(method: str, name: str) -> str:
     """Return what the user may have meant by an argument that ``method`` does not have."""
-    from sgmcmc import samplers  # here, since they import this module
-
-    arguments = {
-        function: list(inspect.signature(getattr(samplers, function)).parameters)
-        for function in samplers.__all__
-    }
-    owners = [function for function, names in arguments.items() if name in names]
+    owners = [function for function, names in ARGUMENTS.items() if name in names]
     if owners:
         return f" It is one of {', '.join(owners)}."
     # The R package writes minibatchSize, nIters.
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    near = difflib.get_close_matches(in_snake_case, arguments.get(method, list(DEFAULTS)), 1)
+    near = difflib.get_close_matches(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), 1)
     return f" Did you mean `{near[0]}`?" if near else ""
 
 

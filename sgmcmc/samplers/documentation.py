@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sgmcmc.inputs.options import DEFAULTS
+from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_ARGUMENTS = {
+_DESCRIPTIONS = {
     "log_lik": """
         function of two dicts of tensors, the parameters and a minibatch of the dataset,
         that returns the log-likelihood summed over the observations it was handed, a scalar
@@ -101,7 +101,8 @@ def documented(**own: str) -> Callable[[Function], Function]:
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=parameters
         )
-        said = {**_ARGUMENTS, **own}
+        ARGUMENTS[function.__name__] = [parameter.name for parameter in parameters]
+        said = {**_DESCRIPTIONS, **own}
         lines = ["Args:"]
         for parameter in parameters:
             text = textwrap.dedent(said[parameter.name]).strip().replace("\n", " ")

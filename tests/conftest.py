@@ -1,0 +1,54 @@
+"""What several test files share: a tiny Gaussian model and a short call of each sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+
+METHODS = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")
+
+
+def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the log-likelihood of x_i ~ N(theta, 1)."""
+    return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+
+
+def observations() -> np.ndarray:
+    """Return twenty observations."""
+    return np.random.default_rng(1).normal(1.0, 1.0, 20).astype(np.float32)
+
+
+def short_call(method: str = "sgld", **given: Any) -> sgmcmc.Samples:
+    """Call any method on the tiny model, for a few iterations; everything can be overridden."""
+    arguments = {
+        "log_lik": log_lik,
+        "dataset": {"x": observations()},
+        "params": {"theta": 0.0},
+        "stepsize": 1e-3,
+        "minibatch_size": 5,
+        "n_iters": 20,
+        "verbose": False,
+        "seed": 1,
+        "jit_compile": False,
+    }
+    if method.endswith("cv"):
+        arguments |= {"opt_stepsize": 1e-3, "n_iters_opt": 10}
+    return getattr(sgmcmc, method)(**{**arguments, **given})
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    """Return the observations of the tiny model."""
+    return observations()
+
+
+@pytest.fixture
+def run() -> Callable[..., sgmcmc.Samples]:
+    """Return the short call of any method on the tiny model."""
+    return short_call
