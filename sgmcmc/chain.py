@@ -9,64 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from sgmcmc.block import BlockInputs, BlockResult, Carry
 from sgmcmc.compiler import Compiler
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 from sgmcmc.recorder import Recorder
 from sgmcmc.tracing import trace
-
-
-class Carry(NamedTuple):
-    """What goes from iteration to iteration.
-
-    Attributes:
-        state: the state of the dynamics.
-        gradient: the gradient estimate at the state's position.
-        estimator: the state of the gradient estimator.
-    """
-
-    state: Any
-    gradient: tf.Tensor
-    estimator: Any
-
-
-class BlockInputs(NamedTuple):
-    """What a block of iterations consumes.
-
-    Attributes:
-        minibatches: the arrays of the data stream.
-        noise: standard normals, (iterations, vectors, d).
-        stepsizes: one row for each iteration, or a single row where they never change; one
-            column for each parameter, or a single column where they share a stepsize.
-        ahead: what the estimator could know of the first steps before they are run.
-    """
-
-    minibatches: Tensors
-    noise: tf.Tensor
-    stepsizes: tf.Tensor
-    ahead: tf.Tensor
-
-
-class BlockResult(NamedTuple):
-    """What a block of iterations gives.
-
-    Attributes:
-        carry: what the next block starts from.
-        records: what was written down; the first axis is the kept draws of the block.
-        log_post: the log posterior estimate at the end, from the last minibatch.
-        finite: whether the position at the end is finite.
-    """
-
-    carry: Carry
-    records: Tensors
-    log_post: tf.Tensor
-    finite: tf.Tensor
 
 
 class Chain:
@@ -279,20 +232,3 @@ class Chain:
             (tf.constant(0), carry),
             parallel_iterations=1,
         )[1]
-
-
-def block_length(
-    minibatches: Minibatches, dynamics: Dynamics, layout: Layout, itemsize: int
-) -> int:
-    """Return how many iterations make a block: as many as keep its arrays in the cache.
-
-    It depends only on the shapes of the problem, so that the random streams, which are named by
-    the block, do not depend on how a chain is run or stored.
-    """
-    vectors = dynamics.normals + 2
-    weight = dynamics.steps * minibatches.bytes_per_step + vectors * layout.size * itemsize
-    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, LONGEST_BLOCK))
-
-
-BLOCK_BYTES = 8 * 2**20
-LONGEST_BLOCK = 4096

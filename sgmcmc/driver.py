@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.chain import Chain, block_length
+from sgmcmc.block import block_length
+from sgmcmc.chain import Chain
 from sgmcmc.dynamics import SGD, Dynamics
 from sgmcmc.errors import DivergenceError
 from sgmcmc.feed import Feed

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.chain import BlockInputs, Chain
+from sgmcmc.block import BlockInputs
+from sgmcmc.chain import Chain
 from sgmcmc.schedules import Stepsizes
 from sgmcmc.streams import Phase, Purpose, generator
 

@@ -8,7 +8,8 @@ from concurrent.futures import Executor
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.chain import BlockResult, Chain
+from sgmcmc.block import BlockResult
+from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
 from sgmcmc.recorder import DRAWS
 

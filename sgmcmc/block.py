@@ -1,0 +1,78 @@
+"""A block of iterations: what goes in, what comes out, and how long it is.
+
+The block is the unit of everything that happens outside the compiled loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.layout import Layout
+from sgmcmc.minibatches import Minibatches, Tensors
+
+BLOCK_BYTES = 8 * 2**20
+LONGEST_BLOCK = 4096
+
+
+class Carry(NamedTuple):
+    """What goes from iteration to iteration.
+
+    Attributes:
+        state: the state of the dynamics.
+        gradient: the gradient estimate at the state's position.
+        estimator: the state of the gradient estimator.
+    """
+
+    state: Any
+    gradient: tf.Tensor
+    estimator: Any
+
+
+class BlockInputs(NamedTuple):
+    """What a block of iterations consumes.
+
+    Attributes:
+        minibatches: the arrays of the data stream.
+        noise: standard normals, (iterations, vectors, d).
+        stepsizes: one row for each iteration, or a single row where they never change; one
+            column for each parameter, or a single column where they share a stepsize.
+        ahead: what the estimator could know of the first steps before they are run.
+    """
+
+    minibatches: Tensors
+    noise: tf.Tensor
+    stepsizes: tf.Tensor
+    ahead: tf.Tensor
+
+
+class BlockResult(NamedTuple):
+    """What a block of iterations gives.
+
+    Attributes:
+        carry: what the next block starts from.
+        records: what was written down; the first axis is the kept draws of the block.
+        log_post: the log posterior estimate at the end, from the last minibatch.
+        finite: whether the position at the end is finite.
+    """
+
+    carry: Carry
+    records: Tensors
+    log_post: tf.Tensor
+    finite: tf.Tensor
+
+
+def block_length(
+    minibatches: Minibatches, dynamics: Dynamics, layout: Layout, itemsize: int
+) -> int:
+    """Return how many iterations make a block: as many as keep its arrays in the cache.
+
+    It depends only on the shapes of the problem, so that the random streams, which are named by
+    the block, do not depend on how a chain is run or stored.
+    """
+    vectors = dynamics.normals + 2
+    weight = dynamics.steps * minibatches.bytes_per_step + vectors * layout.size * itemsize
+    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, LONGEST_BLOCK))
