@@ -34,7 +34,13 @@ def short_run(demo, simulated):
     data, _, _ = simulated
     train, test = data.split(N_TEST, seed=1)
     samples = demo.sample(
-        train, n_iters=400, burn_in=100, n_iters_opt=2000, stepsize=6e-4, verbose=False
+        train,
+        n_iters=4000,
+        burn_in=100,
+        n_iters_opt=2000,
+        stepsize=6e-4,
+        opt_stepsize=2.5e-4,
+        verbose=False,
     )
     return samples, test
 

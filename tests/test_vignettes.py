@@ -1,0 +1,176 @@
+"""The vignettes in their short forms, and the Python blocks of the README and the docs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sgmcmc
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def vignette(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return the import of a vignette, which may import its neighbours."""
+    monkeypatch.syspath_prepend(str(ROOT / "vignettes"))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression"])
+def test_runs_from_top_to_bottom(
+    name: str,
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette(name).main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert str(output) in printed
+    for method in ("sgld ", "sghmc ", "sgnht ", "sgldcv ", "sghmccv ", "sgnhtcv "):
+        assert method in printed
+
+
+def test_every_vignette_is_run_somewhere() -> None:
+    names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
+    assert names == {"demo", "gaussian_mixture", "logistic_regression"}
+
+
+def test_moments_of_the_mixture_vignette(vignette: Callable[[str], ModuleType]) -> None:
+    mixture = vignette("gaussian_mixture")
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(2, 5000, 4)) * [1.0, 2.0, 3.0, 4.0]
+    found = mixture.moments(draws)
+    flat = draws.reshape(-1, 4)
+    np.testing.assert_allclose(found.covariance, np.cov(flat.T))
+    np.testing.assert_allclose(found.midpoint_variance, [2.5, 5.0], rtol=0.1)
+    np.testing.assert_allclose(found.difference_square, [10.0, 20.0], rtol=0.1)
+    assert found.share == pytest.approx(0.5, abs=0.03)
+    # Independent draws change sides every other time, and never across two chains.
+    assert found.changes == pytest.approx(4999, abs=250)
+
+
+def test_mixture_vignette_names_a_divergence(vignette: Callable[[str], ModuleType]) -> None:
+    mixture = vignette("gaussian_mixture")
+    run = mixture.Run("sgldcv", 1e-2, 10_000)
+    said = mixture.sample(run, mixture.simulate(), shorter=20)
+    assert isinstance(said, str) and said.startswith("diverged between iterations")
+    table = mixture.format_moments(
+        {"NUTS": np.random.default_rng(1).normal(size=(9, 4)), "a": said}
+    )
+    assert said in table
+
+
+def test_largest_curvature_of_the_regression_vignette(
+    vignette: Callable[[str], ModuleType],
+) -> None:
+    regression = vignette("logistic_regression")
+    train = {"X": np.zeros((40, 2), np.float32), "y": np.zeros(40, np.float32)}
+    mode = {"bias": np.zeros(()), "beta": np.zeros((2, 1))}
+    assert regression.largest_curvature(train, mode) == pytest.approx(10.0)  # 40 × ¼
+
+
+# ------------------------------------------------------------------------ the written pages
+
+
+def python_blocks(page: Path) -> list[tuple[int, str]]:
+    """Return the Python blocks of a Markdown page, each with its first line's number."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in BLOCK.finditer(text)
+    ]
+
+
+def shortened(code: str, seen: list[str]) -> str:
+    """Return a block in which every sampler runs for a few iterations and shows no progress.
+
+    Args:
+        code: the block.
+        seen: gains the names of the samplers that it calls.
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        name = node.func.attr if isinstance(node, ast.Call) and _is_sampler(node.func) else None
+        if name is None:
+            continue
+        seen.append(name)
+        few = {"n_iters": 40, "burn_in": 0, "verbose": False}
+        if name.endswith("cv"):
+            few["n_iters_opt"] = 40
+        node.keywords = [k for k in node.keywords if k.arg not in few]
+        node.keywords += [ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()]
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _is_sampler(node: ast.expr) -> bool:
+    """Tell whether an expression is ``sgmcmc.sgld`` or the like."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "sgmcmc"
+        and node.attr.startswith(("sgld", "sghmc", "sgnht"))
+    )
+
+
+def few_rows_of_covertype(name: str) -> np.ndarray:
+    """Stand in for ``get_dataset``: rows of covertype's shape and kind."""
+    assert name == "covertype"
+    rng = np.random.default_rng(1)
+    rows = rng.random((2000, 55), dtype=np.float32)
+    rows[:, 0] = rows[:, 0] < 0.5
+    return rows
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All blocks of a page run in order, in one namespace, on few rows and for few iterations."""
+    monkeypatch.setattr(sgmcmc, "get_dataset", few_rows_of_covertype)
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", np.zeros((100, 3), np.float32))
+    np.save("y.npy", np.zeros(100, np.float32))
+    namespace: dict[str, Any] = {}
+    calls: list[str] = []
+    for line, code in python_blocks(page):
+        try:
+            exec(compile(shortened(code, calls), f"{page.name}:{line}", "exec"), namespace)
+        except Exception as error:
+            raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
+    if page.name == "README.md":
+        assert {"sgldcv"} <= set(calls)
+        assert namespace["chains"]["beta"].shape == (4, 40, 54, 1)
+        assert (tmp_path / "chain.npz").exists()
+
+
+def test_the_first_model_of_the_readme_is_eight_lines() -> None:
+    first = ast.parse(python_blocks(ROOT / "README.md")[0][1])
+    functions = [node for node in first.body if isinstance(node, ast.FunctionDef)]
+    assert [f.name for f in functions] == ["log_lik", "log_prior"]
+    assert sum((f.end_lineno or 0) - f.lineno + 1 for f in functions) <= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_blocks_are_shortened() -> None:
+    calls: list[str] = []
+    code = shortened("sgmcmc.sgldcv(1, 2, n_iters=10_000_000, seed=1)", calls)
+    assert calls == ["sgldcv"]
+    assert "10000000" not in code and "n_iters=40" in code and "seed=1" in code
