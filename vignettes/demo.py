@@ -262,6 +262,7 @@ def plot(draws: Mapping[str, np.ndarray], names: Sequence[str]) -> Figure:
         density.plot(grid, height, color="C0")
         density.axvline(np.mean(x), color="black", linestyle="--", linewidth=1)
         density.set(title=name, ylabel="density", ylim=(0, None))
+        density.locator_params(axis="x", nbins=5)
     axes[0, 1].set_title(f"{names[0]} (dashed: mean)")
     axes[-1, 0].set_xlabel("draw")
     axes[-1, 1].set_xlabel("coefficient")
