@@ -53,7 +53,7 @@ format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff check --fix .
 
 clean: ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist demo.png
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist *.png
 	find sgmcmc tests vignettes -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp holds the folder it was made for and depends on the dependencies' list. A copied or
