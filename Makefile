@@ -10,6 +10,7 @@ VENV ?= .venv
 PYTHON ?=
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
@@ -21,7 +22,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow lint types doctest format clean FORCE
+.PHONY: help install demo test test-slow lint types doctest bench bench-scaling bench-cores format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -48,12 +49,21 @@ types: $(STAMP) ## mypy
 doctest: $(STAMP) ## the examples in the docstrings
 	$(RUN) pytest --doctest-modules sgmcmc
 
+bench: $(STAMP) ## compare with other packages (about 50 minutes); writes docs/benchmarks.md
+	$(RUN) benchmarks.run $(BENCH_ARGS)
+
+bench-scaling: $(STAMP) ## cost and memory up to ten million rows; 2.5 GB of temporary disk
+	$(RUN) benchmarks.scaling
+
+bench-cores: $(STAMP) ## CPU time of one, two and four chains
+	$(RUN) benchmarks.cores
+
 format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
 clean: ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist *.png
+	rm -rf $(VENV) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.png
 	find sgmcmc tests vignettes -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp holds the folder it was made for and depends on the dependencies' list. A copied or

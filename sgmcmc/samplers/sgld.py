@@ -46,7 +46,7 @@ def sgld(
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
         >>> chain = sgmcmc.sgld(log_lik, {"x": x}, {"theta": 3.0}, 1e-4, minibatch_size=100,
         ...                     n_iters=2000, verbose=False, seed=1)
-        >>> abs(float(chain["theta"].mean()) - x.mean()) < 0.05
+        >>> abs(float(chain["theta"].mean()) - float(x.mean())) < 0.05
         True
 
     Source:
@@ -99,9 +99,9 @@ def sgldcv(
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
         >>> chain = sgmcmc.sgldcv(log_lik, {"x": x}, {"theta": 0.0}, 1e-4, 1e-4,
         ...                       n_iters=2000, verbose=False, seed=1)
-        >>> abs(float(chain.mode["theta"]) - x.mean()) < 0.1
+        >>> abs(float(chain.mode["theta"]) - float(x.mean())) < 0.1
         True
-        >>> abs(float(chain["theta"].mean()) - x.mean()) < 0.05
+        >>> abs(float(chain["theta"].mean()) - float(x.mean())) < 0.05
         True
 
     Source:

@@ -52,7 +52,7 @@ def sgnht(
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
         >>> chain = sgmcmc.sgnht(log_lik, {"x": x}, {"theta": 3.0}, 1e-5, minibatch_size=100,
         ...                      n_iters=5000, verbose=False, seed=1)
-        >>> abs(float(chain["theta"].mean()) - x.mean()) < 0.05
+        >>> abs(float(chain["theta"].mean()) - float(x.mean())) < 0.05
         True
 
     Source:
@@ -111,7 +111,7 @@ def sgnhtcv(
         ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
         >>> chain = sgmcmc.sgnhtcv(log_lik, {"x": x}, {"theta": 0.0}, 1e-5, 1e-4,
         ...                        n_iters=5000, verbose=False, seed=1)
-        >>> abs(float(chain["theta"].mean()) - x.mean()) < 0.05
+        >>> abs(float(chain["theta"].mean()) - float(x.mean())) < 0.05
         True
 
     Source:

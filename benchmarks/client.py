@@ -1,0 +1,86 @@
+"""The side of the measuring process: starts a worker, asks it, waits for its answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environments import HERE
+from benchmarks.packages import Package
+from benchmarks.workloads import Workload
+
+TIMEOUT = 900  # seconds that one request may take
+
+# All on the CPU, whatever else the machine has.
+CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
+class WorkerError(Exception):
+    """A worker failed; the message has the end of what it said."""
+
+
+class UnsupportedWorkloadError(Exception):
+    """The package has no such sampler."""
+
+
+class Worker:
+    """A package in a process of its own, which idles, blocked on its input, between requests."""
+
+    def __init__(self, python: Path, package: Package) -> None:
+        self._errors = tempfile.TemporaryFile(mode="w+")
+        self._process = subprocess.Popen(
+            [str(python), "-m", "benchmarks.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            cwd=HERE.parent,
+            env={**os.environ, **CPU_ONLY, **package.variables},
+        )
+
+    def prepare(self, name: str, workload: Workload, data: Path) -> dict[str, Any]:
+        """Let it import the package and load the data."""
+        described = dataclasses.asdict(workload)
+        return self.ask("prepare", package=name, workload=described, data=str(data))
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Send a request and return the answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        timer = threading.Timer(TIMEOUT, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            timer.cancel()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            raise WorkerError("\n".join(self._errors.read().strip().splitlines()[-5:]))
+        answer = json.loads(line)
+        if "unsupported" in answer:
+            raise UnsupportedWorkloadError(answer["unsupported"])
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                pass
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()

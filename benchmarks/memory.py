@@ -1,0 +1,45 @@
+"""Resident memory of this process, in bytes."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+_STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
+
+
+def _field(name: str) -> int | None:
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(name + ":"):
+                return 1024 * int(line.split()[1])
+    return None
+
+
+def peak() -> int:
+    """The most that was ever resident."""
+    found = _field("VmHWM")
+    if found is None:
+        unit = 1 if sys.platform == "darwin" else 1024
+        found = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found
+
+
+def resident() -> int:
+    """What is resident now (where the system does not tell: the most that ever was)."""
+    return _field("VmRSS") or peak()
+
+
+def mapped(ending: str) -> int:
+    """What is resident of mapped files of that ending: the system can take it back at any time."""
+    if not _MAPS.exists():
+        return 0
+    total, counting = 0, False
+    for line in _MAPS.read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):  # the head of a mapping: addresses, ..., its file
+            counting = line.endswith(ending)
+        elif counting and words[0] == "Rss:":
+            total += 1024 * int(words[1])
+    return total

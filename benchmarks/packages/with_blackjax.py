@@ -1,0 +1,45 @@
+"""BlackJAX: its kernels in a `lax.scan`, as its documentation has it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+from blackjax.sgmcmc.gradients import control_variates, grad_estimator
+
+from benchmarks.packages.jax_models import MODELS, chain_runner
+from benchmarks.workloads import Arrays, Workload
+
+
+def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:
+    log_lik, log_prior = MODELS[workload.model]
+    arrays = tuple(jnp.asarray(array) for array in data.values())
+    start = jax.tree.map(jnp.asarray, params)
+
+    gradient = grad_estimator(log_prior, lambda p, batch: log_lik(p, *batch), workload.N)
+    if workload.method == "sgldcv":
+        gradient = control_variates(gradient, start, arrays)
+    if workload.method == "sghmc":  # its momentum is ours over √ε
+        stepsize = sqrt(workload.stepsize)
+        algorithm = blackjax.sghmc(gradient, workload.L, workload.alpha / stepsize)
+    else:  # its SGLD is θ + dt ĝ + √(2 dt) η
+        stepsize = workload.stepsize / 2
+        algorithm = blackjax.sgld(gradient)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def one_chain(key: jax.Array, n_iters: int, start: Any, arrays: Any) -> Any:
+        def iteration(position: Any, key: jax.Array) -> tuple[Any, Any]:
+            key_rows, key_step = jax.random.split(key)
+            rows = jax.random.randint(key_rows, (workload.n,), 0, workload.N)
+            minibatch = tuple(array[rows] for array in arrays)
+            position = algorithm.step(key_step, position, minibatch, stepsize)
+            return position, position
+
+        return jax.lax.scan(iteration, start, jax.random.split(key, n_iters))[1]
+
+    return chain_runner(workload, one_chain, start, arrays)

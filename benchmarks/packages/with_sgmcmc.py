@@ -1,0 +1,84 @@
+"""`sgmcmc` itself, by its one-call functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+import sgmcmc
+from benchmarks.workloads import Arrays, Workload
+
+
+def logistic_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    y_est = 1 / (
+        1 + tf.exp(-tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1))
+    )
+    return tf.reduce_sum(
+        dataset["y"] * tf.math.log(y_est) + (1 - dataset["y"]) * tf.math.log(1 - y_est)
+    )
+
+
+def logistic_log_prior(params: Any) -> tf.Tensor:
+    return -(tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"])))
+
+
+def gaussian_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+
+
+def gaussian_log_prior(params: Any) -> tf.Tensor:
+    return -0.005 * tf.reduce_sum(params["theta"] ** 2)
+
+
+def network_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    hidden = tf.nn.softmax(tf.matmul(dataset["X"], params["B"]) + params["b"])
+    beta = tf.nn.softmax(tf.matmul(hidden, params["A"]) + params["a"])
+    return tf.reduce_sum(dataset["y"] * tf.math.log(beta))
+
+
+def network_log_prior(params: Any) -> tf.Tensor:
+    total = 0.0
+    for name in ("A", "B", "a", "b"):
+        log_precision, x = params[f"log_{name}"], params[name]
+        precision = tf.exp(log_precision)
+        total += 0.5 * x.shape.num_elements() * log_precision
+        total += -0.5 * precision * tf.reduce_sum(x**2) + log_precision - precision
+    return total
+
+
+MODELS = {
+    "logistic": (logistic_log_lik, logistic_log_prior),
+    "gaussian": (gaussian_log_lik, gaussian_log_prior),
+    "network": (network_log_lik, network_log_prior),
+}
+
+
+def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:
+    log_lik, log_prior = MODELS[workload.model]
+    others: dict[str, Any] = {"verbose": False, "seed": 1, "minibatch_size": workload.n}
+    if workload.n_chains > 1:
+        others["n_chains"] = workload.n_chains
+    model, stepsize = (log_lik, data, params), workload.stepsize
+
+    def chain(n_iters: int) -> Arrays:
+        if workload.method == "sgldcv":  # centred at the starting values
+            draws = sgmcmc.sgldcv(
+                *model, stepsize, stepsize, log_prior, n_iters=n_iters, n_iters_opt=0, **others
+            )
+        elif workload.method == "sghmc":
+            draws = sgmcmc.sghmc(
+                *model,
+                stepsize,
+                log_prior,
+                alpha=workload.alpha,
+                L=workload.L,
+                n_iters=n_iters,
+                **others,
+            )
+        else:
+            draws = sgmcmc.sgld(*model, stepsize, log_prior, n_iters=n_iters, **others)
+        return dict(draws)
+
+    return chain

@@ -1,0 +1,143 @@
+"""Writes the tables: `python -m benchmarks.report` does it again from the raw numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environments import HERE
+from benchmarks.packages import PACKAGES
+from benchmarks.summary import Numbers, columns
+
+RESULTS = HERE / "results.json"
+DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; all columns but the first are aligned to the right."""
+    head = list(head)
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def replace_section(path: Path, section: str, text: str) -> None:
+    """Put text between the two markers of a section; what is around them stays."""
+    begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = path.read_text() if path.exists() else "# Benchmarks\n"
+    if begin not in old or end not in old:
+        old = f"{old.rstrip()}\n\n{begin}\n{end}\n"
+    before, rest = old.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")
+
+
+def describe_machine(raw: dict[str, Any]) -> str:
+    """The date and the machine in one line."""
+    return f"{raw['date']}; " + ", ".join(f"{k} {v}" for k, v in raw["machine"].items()) + "."
+
+
+def number(x: float) -> str:
+    """Three digits, or all those before the point."""
+    if x <= 0:
+        return "noise"
+    return f"{x:.0f}" if x >= 100 else f"{x:.3g}"
+
+
+def _cells(raw: dict[str, Any], cell: Callable[[Numbers, Numbers | None], str]) -> str:
+    shown = [n for n in raw["packages"] if PACKAGES[n].variant_of is None]
+    rows = []
+    for entry in raw["workloads"]:
+        found = columns(entry["results"], entry["workload"]["n_chains"])
+        reference = found.get("sgmcmc")
+        row = [entry["workload"]["description"]]
+        for name in shown:
+            numbers = found.get(name)
+            text = _missing(entry["results"].get(name, {}))
+            row.append(cell(numbers, reference) if numbers else text)
+        rows.append(row)
+    return table(["", *(PACKAGES[n].label for n in shown)], rows)
+
+
+def _missing(result: dict[str, Any]) -> str:
+    """What stands in a cell without numbers."""
+    return "— ¹" if "unsupported" in result else "— ²" if "failed" in result else "—"
+
+
+def _micros(numbers: Numbers, reference: Numbers | None) -> str:
+    return f"{number(numbers.median)} ({number(numbers.best)})"
+
+
+def _ratio(numbers: Numbers, reference: Numbers | None) -> str:
+    if reference is None or min(reference.median, reference.best) <= 0:
+        return "—"
+    medians = numbers.median / reference.median
+    return f"{number(medians)} ({number(numbers.best / reference.best)})"
+
+
+def _footnotes(raw: dict[str, Any]) -> str:
+    notes = [f"{PACKAGES[n].label}: {PACKAGES[n].note}." for n in raw["packages"]]
+    notes = [note for note in notes if not note.endswith(": .")]
+    lines = ["How the packages are used:", "", *(f"- {note}" for note in notes), ""]
+    for entry in raw["workloads"]:
+        for numbers in columns(entry["results"], entry["workload"]["n_chains"]).values():
+            if numbers and PACKAGES[numbers.package].variant_of:
+                where = entry["workload"]["description"]
+                lines.append(
+                    f"{where}: the numbers are those of {PACKAGES[numbers.package].label}."
+                )
+    reasons = {
+        f"{PACKAGES[name].label}: {result['unsupported']}"
+        for entry in raw["workloads"]
+        for name, result in entry["results"].items()
+        if "unsupported" in result
+    }
+    if reasons:
+        lines += ["", f"¹ The package does not have it ({'; '.join(sorted(reasons))})."]
+    if any("failed" in r for entry in raw["workloads"] for r in entry["results"].values()):
+        lines += ["", "² Could not be installed or run here."]
+    return "\n".join(lines).strip()
+
+
+def _versions(raw: dict[str, Any]) -> str:
+    found: dict[str, str] = {}
+    for entry in raw["workloads"]:
+        for name, result in entry["results"].items():
+            if "versions" in result:
+                versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
+                found[PACKAGES[name].variant_of or name] = versions
+    return "\n".join(f"- {PACKAGES[name].label}: {v}" for name, v in found.items())
+
+
+def render(raw: dict[str, Any]) -> str:
+    """All of the tables in Markdown."""
+    parts = [
+        describe_machine(raw),
+        "### Microseconds an iteration",
+        f"Median of {raw['rounds']} rounds, in brackets the best. A round is a long run less a "
+        f"short one, about {raw['seconds']:g} s for each package in turn, all packages one after "
+        "another before the next round begins. Every draw is kept. With four chains: wall time "
+        "over four times the iterations, so that of one iteration of one chain.",
+        _cells(raw, _micros),
+        "### Times as long as `sgmcmc`",
+        _cells(raw, _ratio),
+        "### Seconds to the first draw",
+        "From the call, in a process that has imported the package and loaded the data: a chain "
+        "of one iteration, with all tracing, compiling and copying of data.",
+        _cells(raw, lambda numbers, _: number(numbers.first)),
+        "### Memory, MB",
+        "Peak beyond what was resident after the import and the loading of the data, in brackets "
+        "the peak itself, after the first draw and a run whose length is the same for all "
+        "packages.",
+        _cells(raw, lambda numbers, _: f"{number(numbers.added)} ({number(numbers.peak)})"),
+        _footnotes(raw),
+        "Versions:",
+        _versions(raw),
+    ]
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    replace_section(DOCUMENT, "packages", render(json.loads(RESULTS.read_text())))

@@ -1,0 +1,158 @@
+"""What is sampled: the workloads, and the simulated data that all packages share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+HIDDEN, CLASSES, PIXELS = 100, 10, 784
+FEATURES = 54
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model, a size and a method.
+
+    Attributes:
+        name: for the command line.
+        description: for the table.
+        model: key of `SIMULATIONS`.
+        method: "sgld", "sgldcv" or "sghmc".
+        N: observations.
+        n: observations in a minibatch.
+        stepsize: ε of θ' = θ + (ε/2) ĝ(θ) + √ε η.
+        L: gradient steps in one iteration of SGHMC.
+        alpha: friction of SGHMC.
+        n_chains: independent chains.
+        memory_iters: iterations of the run that measures memory, the same for all packages.
+    """
+
+    name: str
+    description: str
+    model: str
+    method: str
+    N: int
+    n: int
+    stepsize: float
+    L: int = 1
+    alpha: float = 0.1
+    n_chains: int = 1
+    memory_iters: int = 2000
+
+    @property
+    def data_name(self) -> str:
+        """Workloads with the same data name have the same data."""
+        return f"{self.model}-{self.N}"
+
+    def smoke(self) -> Workload:
+        """The same in tiny, to see that it runs."""
+        N = min(self.N, 2000)
+        return dataclasses.replace(
+            self, N=N, n=min(self.n, N // 4), stepsize=min(self.stepsize, 1e-5), memory_iters=20
+        )
+
+
+def _logistic(N: int, n: int, method: str, name: str, description: str, **others: int) -> Workload:
+    return Workload(name, description, "logistic", method, N, n, 0.1 / N, **others)
+
+
+_COVERTYPE = 581_012
+
+WORKLOADS = (
+    _logistic(100_000, 500, "sgld", "sgld-100k", "Logistic, N = 100 000, SGLD"),
+    _logistic(_COVERTYPE, 500, "sgld", "sgld-581k", "Logistic, N = 581 012, SGLD"),
+    _logistic(100_000, 500, "sgldcv", "cv-100k", "Logistic, N = 100 000, SGLD-CV"),
+    _logistic(_COVERTYPE, 500, "sgldcv", "cv-581k", "Logistic, N = 581 012, SGLD-CV"),
+    _logistic(100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5),
+    Workload(
+        "tiny", "Gaussian mean, N = 1000, d = 2, n = 10, SGLD", "gaussian", "sgld", 1000, 10, 1e-4
+    ),
+    Workload(
+        "network",
+        "Network 784–100–10, N = 55 000, SGLD",
+        "network",
+        "sgld",
+        55_000,
+        500,
+        1e-5,
+        memory_iters=200,
+    ),
+    _logistic(100_000, 500, "sgld", "chains", "Logistic, N = 100 000, SGLD, 4 chains", n_chains=4),
+    _logistic(_COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"),
+)
+
+
+def find(name: str) -> Workload:
+    """The workload of that name."""
+    for workload in WORKLOADS:
+        if workload.name == name:
+            return workload
+    raise KeyError(name)
+
+
+def simulate_logistic(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
+    """Standard normal features; log-odds with a standard deviation of about two."""
+    beta = rng.normal(0.0, 0.3, (FEATURES, 1)).astype(np.float32)
+    bias = np.float32(0.2)
+    X = rng.standard_normal((N, FEATURES), dtype=np.float32)
+    y = rng.random(N, dtype=np.float32) < 1 / (1 + np.exp(-(bias + X @ beta)[:, 0]))
+    return {"X": X, "y": y.astype(np.float32)}, {"bias": np.asarray(bias), "beta": beta}
+
+
+def simulate_gaussian(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
+    """Two standard normal columns; their mean is sought."""
+    return {"x": rng.standard_normal((N, 2), dtype=np.float32)}, {"theta": np.zeros(2, np.float32)}
+
+
+def simulate_network(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
+    """Images like MNIST's, a fifth of the pixels lit, with labels drawn at random.
+
+    Parameters: weights `B`, `A` and offsets `b`, `a` of the two layers, and the logarithms of
+    the four precisions of their normal priors.
+    """
+    X = rng.random((N, PIXELS), dtype=np.float32)
+    np.maximum(X - np.float32(0.8), 0, out=X)
+    X *= 5
+    y = np.zeros((N, CLASSES), np.float32)
+    y[np.arange(N), rng.integers(CLASSES, size=N)] = 1
+    params = {
+        "A": rng.standard_normal((HIDDEN, CLASSES), dtype=np.float32),
+        "B": rng.standard_normal((PIXELS, HIDDEN), dtype=np.float32),
+        "a": rng.standard_normal(CLASSES, dtype=np.float32),
+        "b": rng.standard_normal(HIDDEN, dtype=np.float32),
+    }
+    return {"X": X, "y": y}, params | {f"log_{k}": np.zeros((), np.float32) for k in params}
+
+
+SIMULATIONS: dict[str, Callable[[int, np.random.Generator], tuple[Arrays, Arrays]]] = {
+    "logistic": simulate_logistic,
+    "gaussian": simulate_gaussian,
+    "network": simulate_network,
+}
+
+
+def write_data(workload: Workload, folder: Path) -> Path:
+    """Simulate the workload's data and starting values into a folder of its own, unless there."""
+    target = folder / workload.data_name
+    if not target.exists():
+        data, params = SIMULATIONS[workload.model](workload.N, np.random.default_rng(2019))
+        target.mkdir(parents=True)
+        for kind, arrays in (("data", data), ("params", params)):
+            for name, array in arrays.items():
+                np.save(target / f"{kind}.{name}.npy", array)
+    return target
+
+
+def read_data(folder: Path) -> tuple[Arrays, Arrays]:
+    """The data and the starting values that `write_data` wrote, in memory."""
+    read: dict[str, Arrays] = {"data": {}, "params": {}}
+    for path in sorted(folder.glob("*.npy")):
+        kind, name, _ = path.name.split(".")
+        read[kind][name] = np.load(path)
+    return read["data"], read["params"]
