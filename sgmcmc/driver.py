@@ -22,7 +22,7 @@ from sgmcmc.chain import Chain
 from sgmcmc.dynamics import SGD, Dynamics
 from sgmcmc.errors import DivergenceError
 from sgmcmc.feed import Feed
-from sgmcmc.gradients import ControlVariateGradient, MinibatchGradient, full_gradient
+from sgmcmc.gradients import ControlVariateGradient, MinibatchGradient, full_gradients
 from sgmcmc.progress import Progress
 from sgmcmc.recorder import DRAWS, GRADIENTS, Recorder
 from sgmcmc.sampler import Sampler
@@ -92,8 +92,7 @@ def find_modes(sampler: Sampler, stepsizes: Stepsizes, n_iters: int, verbose: bo
         except Diverged as diverged:
             raise _divergence(diverged, "opt_stepsize", None) from None
         positions = [track.position() for track in tracks]
-    gradients = [full_gradient(sampler.model, sampler.data, position) for position in positions]
-    return Modes(positions, gradients)
+    return Modes(positions, full_gradients(sampler.model, sampler.data, positions))
 
 
 def _chain_tracks(

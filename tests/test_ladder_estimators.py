@@ -12,7 +12,7 @@ import tensorflow as tf
 from ladder import TABLE, Array, Case, Problem, bound, every, flat, logistic
 from scipy import stats
 
-from sgmcmc.gradients import ControlVariateGradient, MinibatchGradient, full_gradient
+from sgmcmc.gradients import ControlVariateGradient, MinibatchGradient, full_gradients
 from sgmcmc.inputs.arrays import read_dataset
 from sgmcmc.minibatches import draw_rows
 from sgmcmc.model import Model
@@ -34,7 +34,7 @@ class Estimates:
             return
         centre = problem.start + 0.7
         data = read_dataset(problem.dataset, tf.float64)
-        full = full_gradient(model, data, centre)
+        full = full_gradients(model, data, [centre])[0]
         np.testing.assert_allclose(full, problem.gradient(centre), rtol=1e-12)
         self.estimator = ControlVariateGradient(model, scale)
         self.state = self.estimator.init(tf.constant(centre), tf.constant(full))

@@ -87,13 +87,16 @@ def test_gaussian_model(case: Case, value: int) -> None:
     compare_with_law(case, problem, n, stepsize(problem, 0.5))
 
 
-@walk(lambda case, d: d == 3 and case.control_variates, [1, 3])
+@walk(lambda case, d: d == 3 and case.name in ("sgldcv", "sghmccv"), [1, 3])
 def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) -> None:
     problem = regression(value, 60)
     compare_with_law(case, problem, 30, stepsize(problem, 0.4))
 
 
-@walk(lambda case, make: (make is regression) == case.control_variates, [gaussian, regression])
+@walk(
+    lambda case, make: (case.name, make) in (("sghmc", gaussian), ("sgldcv", regression)),
+    [gaussian, regression],
+)
 def test_minibatches_with_replacement(case: Case, value: Callable[..., LinearProblem]) -> None:
     problem = value(3, 40)
     compare_with_law(case, problem, 30, stepsize(problem, 0.4), replace=True)
@@ -173,7 +176,7 @@ def _linear_map(case: Case, problem: LinearProblem, step: Any) -> tuple[int, Arr
     return inputs, np.array(columns).T
 
 
-@pytest.mark.parametrize("name", ["sgld", "sghmc"])
+@pytest.mark.parametrize("name", ["sgld", pytest.param("sghmc", marks=pytest.mark.slow)])
 def test_the_regression_law_by_simulation_in_numpy(name: str) -> None:
     """The law with multiplicative noise, against the transcription run on real minibatches."""
     case, problem, n = BY_NAME[name], regression(1, 12), 6

@@ -70,26 +70,28 @@ class ControlVariateGradient:
         return state.full_gradient + (here - centre), state
 
 
-def full_gradient(model: Model, data: Data, position: np.ndarray) -> np.ndarray:
-    """Return G = ∇log p(θ | x) over the whole dataset, taken in pieces that fit in memory.
+def full_gradients(model: Model, data: Data, positions: list[np.ndarray]) -> list[np.ndarray]:
+    """Return G = ∇log p(θ | x) over the whole dataset at each of some positions.
 
-    The pieces are added in float64.
+    The dataset is passed over once, in pieces that fit in memory, which are added in float64.
 
     Args:
         model: the model.
         data: the dataset.
-        position: θ, flat and unconstrained.
+        positions: where, flat and unconstrained.
     """
-    where = tf.constant(position)
-    total = np.zeros(position.shape)
-    graphs = {}
+    points = [tf.constant(position) for position in positions]
+    totals = [np.zeros(position.shape) for position in positions]
+    graphs: dict[tuple[bool, int], Callable[[tf.Tensor, Tensors], tf.Tensor]] = {}
     for number, piece in enumerate(data.pieces()):
-        with_prior = number == 0
-        kind = with_prior, len(next(iter(piece.values())))
+        kind = number == 0, len(next(iter(piece.values())))
         if kind not in graphs:
-            graphs[kind] = trace(_gradient_of_piece(model, with_prior), where, piece)
-        total += graphs[kind](where, piece).numpy()
-    return total.astype(position.dtype)
+            # The prior and the Jacobian count once, with the first piece.
+            graphs[kind] = trace(_gradient_of_piece(model, kind[0]), points[0], piece)
+        for point, total in zip(points, totals, strict=True):
+            total += graphs[kind](point, piece).numpy()
+    dtype = model.dtype.as_numpy_dtype
+    return [total.astype(dtype) for total in totals]
 
 
 def _gradient_of_piece(model: Model, with_prior: bool) -> Callable[[tf.Tensor, Tensors], tf.Tensor]:
