@@ -49,7 +49,7 @@ types: $(STAMP) ## mypy
 doctest: $(STAMP) ## the examples in the docstrings
 	$(RUN) pytest --doctest-modules sgmcmc
 
-bench: $(STAMP) ## compare with other packages (about 50 minutes); writes docs/benchmarks.md
+bench: $(STAMP) ## compare with other packages, which takes long; writes docs/benchmarks.md
 	$(RUN) benchmarks.run $(BENCH_ARGS)
 
 bench-scaling: $(STAMP) ## cost and memory up to ten million rows; 2.5 GB of temporary disk

@@ -129,7 +129,9 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
         layout,
         length,
         sampler.compiler,
-        length * dynamics.steps // 2 if estimator.looks_ahead and _core_to_spare(sampler) else 0,
+        length * dynamics.steps // 2
+        if estimator.looks_ahead and _core_to_spare(len(sampler.starts))
+        else 0,
     )
 
 
@@ -140,8 +142,9 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _core_to_spare(sampler: Sampler) -> bool:
-    return len(sampler.starts) < _cores()
+def _core_to_spare(chains: int) -> bool:
+    """Tell whether there are more cores than chains, so that one can prepare blocks ahead."""
+    return chains < _cores()
 
 
 def _scale(sampler: Sampler) -> float:
@@ -160,7 +163,7 @@ def _room(sampler: Sampler, draws: int) -> dict[str, np.ndarray]:
 def _advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
     """Run all tracks to their ends; return ``False`` if Ctrl-C came first."""
     workers = min(len(tracks), _cores())
-    spare = workers < _cores()
+    spare = _core_to_spare(len(tracks))
     turns: queue.SimpleQueue[Track] = queue.SimpleQueue()
     for track in tracks:
         turns.put(track)

@@ -90,20 +90,18 @@ class Track:
         recorder = self._chain.recorder
         completed = recorder.completed(end) - self.draws
         records = {name: array.numpy()[:completed] for name, array in result.records.items()}
-        finite = completed
-        if not bool(result.finite):
-            finite = _finite_rows(records.get(DRAWS), completed)
+        diverged = not bool(result.finite)
+        finite = _finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
             self._kept[name][self.draws : self.draws + finite] = array[:finite]
-        before = self.iteration
         self.draws += finite
-        if not bool(result.finite):
-            raise self._diverged(result, records.get(DRAWS), finite, before, end)
+        if diverged:
+            raise self._diverged(result, records.get(DRAWS), finite, end)
 
     def _diverged(
-        self, result: BlockResult, draws: np.ndarray | None, finite: int, before: int, end: int
+        self, result: BlockResult, draws: np.ndarray | None, finite: int, end: int
     ) -> Diverged:
-        recorder = self._chain.recorder
+        recorder, before = self._chain.recorder, self.iteration
         bad, layout = result.carry.state.position.numpy(), recorder.model.layout
         if draws is not None and finite < len(draws):
             bad, layout = draws[finite], recorder.draw_layout
