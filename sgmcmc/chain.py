@@ -57,6 +57,7 @@ class Chain:
         self.ahead_steps = ahead_steps
         self._run = compiler.lazily(self._block)
         self._look_ahead = compiler.lazily(self._ahead)
+        self._nothing_ahead = tf.zeros([0, layout.size], estimator.model.dtype)
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
@@ -72,8 +73,8 @@ class Chain:
             stop: one past the last iteration within the block.
             iteration: number, from 1, of the iteration at ``start``.
         """
-        span = tf.constant(start), tf.constant(stop), tf.constant(iteration)
-        return self._run(carry, self.minibatches.fixed, inputs, *span)
+        span = tf.constant([start, stop, iteration])
+        return self._run(carry, self.minibatches.fixed, inputs, span)
 
     def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
         """Return what the estimator can know of a block's first steps before they are run.
@@ -86,7 +87,7 @@ class Chain:
             A row for each of the first ``ahead_steps`` steps.
         """
         if self.ahead_steps == 0:
-            return tf.zeros([0, self.layout.size], self.estimator.model.dtype)
+            return self._nothing_ahead
         return self._look_ahead(estimator, self.minibatches.fixed, minibatches)
 
     def start(
@@ -132,10 +133,9 @@ class Chain:
         carry: Carry,
         fixed: Tensors,
         inputs: BlockInputs,
-        start: tf.Tensor,
-        stop: tf.Tensor,
-        iteration: tf.Tensor,
+        span: tf.Tensor,
     ) -> BlockResult:
+        start, stop, iteration = tf.unstack(span)
         recorder = self.recorder
         slots = recorder.slots(self.block_length)
         arrays = {

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.block import block_length
+from sgmcmc.buffers import Pool
 from sgmcmc.chain import Chain
 from sgmcmc.dynamics import SGD, Dynamics
 from sgmcmc.errors import DivergenceError
@@ -79,8 +80,11 @@ def find_modes(sampler: Sampler, stepsizes: Stepsizes, n_iters: int, verbose: bo
     if n_iters > 0:
         estimator = MinibatchGradient(sampler.model, _scale(sampler))
         chain = _make_chain(sampler, SGD(), estimator, Recorder(sampler.model))
+        pool = Pool(chain, stepsizes)
         feeds = [
-            Feed(chain, stepsizes, sampler.seed, number, Phase.MODE, estimator.init(), n_iters)
+            Feed(
+                chain, pool, stepsizes, sampler.seed, number, Phase.MODE, estimator.init(), n_iters
+            )
             for number in range(len(positions))
         ]
         tracks = [
@@ -109,10 +113,11 @@ def _chain_tracks(
         positions = modes.positions
         states = [cv.init(*map(tf.constant, mode)) for mode in zip(*modes, strict=True)]
     total = sampler.options.burn_in + n_iters
+    pool = Pool(chain, sampler.stepsizes)
     tracks = []
     for number, (start, state) in enumerate(zip(positions, states, strict=True)):
         stepsizes, seed = sampler.stepsizes, sampler.seed
-        feed = Feed(chain, stepsizes, seed, number, Phase.CHAIN, state, total)
+        feed = Feed(chain, pool, stepsizes, seed, number, Phase.CHAIN, state, total)
         room = {name: array[number] for name, array in kept.items()}
         tracks.append(Track(chain, feed, start, room))
     return tracks

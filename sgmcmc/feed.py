@@ -1,25 +1,30 @@
 """Prepares what blocks of iterations consume: minibatches, noise and stepsizes.
 
 For a single chain the next block is made on a second thread while the compiled chain works on
-the present one. A block's arrays are written into one of two sets of buffers in turn, so memory
-is bounded and no page is touched for the first time more than once.
+the present one.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Executor, Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.block import BlockInputs
+from sgmcmc.buffers import Buffers, Pool
 from sgmcmc.chain import Chain
 from sgmcmc.schedules import Stepsizes
 from sgmcmc.streams import Phase, Purpose, generator
 
-_ALIGNMENT = 64
-_SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))
+
+class _Prepared(NamedTuple):
+    """A block that is ready to run."""
+
+    number: int
+    buffers: Buffers
+    inputs: BlockInputs
 
 
 class Feed:
@@ -27,6 +32,7 @@ class Feed:
 
     Args:
         chain: the compiled chain, for its shapes.
+        pool: the memory that blocks are prepared in, which chains may share.
         stepsizes: the stepsizes.
         seed: the seed.
         number: number of the chain.
@@ -41,6 +47,7 @@ class Feed:
     def __init__(
         self,
         chain: Chain,
+        pool: Pool,
         stepsizes: Stepsizes,
         seed: int,
         number: int,
@@ -49,14 +56,15 @@ class Feed:
         total: int,
     ) -> None:
         self._chain = chain
+        self._pool = pool
         self._stepsizes = stepsizes
         self._seed, self._number, self._phase = seed, number, phase
         self._dtype = np.dtype(chain.estimator.model.dtype.as_numpy_dtype)
         self.executor: Executor | None = None
-        self._ahead: tuple[int, Future[BlockInputs]] | None = None
+        self._ahead: tuple[int, Future[_Prepared]] | None = None
         self.estimator = estimator
         self.total = total
-        self._buffers: dict[int, tuple[dict[str, np.ndarray], np.ndarray]] = {}
+        self._present: _Prepared | None = None
 
     def _rng(self, purpose: Purpose, block: int = 0) -> np.random.Generator:
         return generator(self._seed, self._number, self._phase, purpose, block)
@@ -67,7 +75,7 @@ class Feed:
     def start(self) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         """Return the first minibatch, the stepsizes and the normals that a chain starts with."""
         minibatches, dynamics = self._chain.minibatches, self._chain.dynamics
-        arrays = {name: _aligned(*spec) for name, spec in minibatches.shapes(1).items()}
+        arrays = {name: np.empty(*spec) for name, spec in minibatches.shapes(1).items()}
         minibatches.prepare(self._rng(Purpose.START_MINIBATCH), arrays)
         normals = np.empty((dynamics.start_normals, self._chain.layout.size), self._dtype)
         self._normals(self._rng(Purpose.START_NOISE), normals)
@@ -78,15 +86,27 @@ class Feed:
         )
 
     def block(self, number: int, is_last: bool) -> BlockInputs:
-        """Return the inputs of one block, and start on the next unless this is the last."""
+        """Return the inputs of one block, and start on the next unless this is the last.
+
+        They hold until ``release`` is called or another block is asked for.
+        """
+        if self._present is not None and self._present.number == number:
+            return self._present.inputs
+        self.release()
         if self._ahead is not None and self._ahead[0] == number:
-            inputs = self._ahead[1].result()
+            self._present = self._ahead[1].result()
         else:
-            inputs = self._prepare(number)
+            self._present = self._prepare(number)
         self._ahead = None
         if self.executor is not None and not is_last:
             self._ahead = number + 1, self.executor.submit(self._prepare, number + 1)
-        return inputs
+        return self._present.inputs
+
+    def release(self) -> None:
+        """Let the memory of the present block be used again."""
+        if self._present is not None:
+            self._pool.give_back(self._present.buffers)
+            self._present = None
 
     def _stepsizes_of(self, first: int) -> np.ndarray:
         """Return the stepsizes of the block that starts with iteration ``first``."""
@@ -96,40 +116,20 @@ class Feed:
         table = self._stepsizes.at(first, min(length, self.total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
-    def _prepare(self, number: int) -> BlockInputs:
+    def _prepare(self, number: int) -> _Prepared:
         chain = self._chain
-        length, dynamics = chain.block_length, chain.dynamics
-        shapes = chain.minibatches.shapes(length * dynamics.steps)
-        side = number % 2
-        if side not in self._buffers:
-            self._buffers[side] = (
-                {name: _aligned(*spec) for name, spec in shapes.items()},
-                _aligned((length, dynamics.normals, chain.layout.size), self._dtype),
-            )
-        arrays, noise = self._buffers[side]
-        self._normals(self._rng(Purpose.NOISE, number), noise)
-        chain.minibatches.prepare(self._rng(Purpose.MINIBATCH, number), arrays)
-        minibatches = {name: _share(array) for name, array in arrays.items()}
-        return BlockInputs(
+        buffers = self._pool.take()
+        self._normals(self._rng(Purpose.NOISE, number), buffers.noise.array)
+        chain.minibatches.prepare(
+            self._rng(Purpose.MINIBATCH, number),
+            {name: buffer.array for name, buffer in buffers.minibatches.items()},
+        )
+        buffers.stepsizes.array[...] = self._stepsizes_of(number * chain.block_length + 1)
+        minibatches = {name: buffer.tensor() for name, buffer in buffers.minibatches.items()}
+        inputs = BlockInputs(
             minibatches,
-            _share(noise),
-            tf.constant(self._stepsizes_of(number * length + 1), self._dtype),
+            buffers.noise.tensor(),
+            buffers.stepsizes.tensor(),
             chain.look_ahead(self.estimator, minibatches),
         )
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an uninitialised array that starts where TensorFlow can use it without a copy."""
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    offset = -raw.ctypes.data % _ALIGNMENT
-    return raw[offset : offset + size].view(dtype).reshape(shape)
-
-
-def _share(array: np.ndarray) -> tf.Tensor:
-    """Return a tensor of a buffer, without a copy where device and dtype allow."""
-    on_gpu = bool(tf.config.list_logical_devices("GPU"))
-    if on_gpu or array.dtype not in _SHAREABLE or array.size == 0:
-        return tf.constant(array)
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+        return _Prepared(number, buffers, inputs)

@@ -81,6 +81,8 @@ class Track:
         result = self._chain.run(self._carry, inputs, offset, stop, self.iteration + 1)
         end = self.iteration + stop - offset
         self._keep(result, end)
+        if stop == length:
+            self._feed.release()
         self._carry = result.carry
         self.iteration = end
         self.log_post.append((end, float(result.log_post)))

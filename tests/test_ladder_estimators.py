@@ -101,7 +101,8 @@ PATHS = {
 
 
 def drawn(N: int, n: int, count: int, *, replace: bool = False, seed: int = 1) -> Array:
-    return draw_rows(np.random.default_rng([seed, N, n]), N, n, count, replace)
+    rows = draw_rows(np.random.default_rng([seed, N, n]), N, n, count, replace)
+    return np.sort(rows, axis=1)  # their order has no meaning
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def drawn(N: int, n: int, count: int, *, replace: bool = False, seed: int = 1) -
         (10**6, 500, 20),
     ],
 )
-def test_rows_are_distinct_in_rising_order_and_in_range(N: int, n: int, count: int) -> None:
+def test_rows_are_distinct_and_in_range(N: int, n: int, count: int) -> None:
     rows = drawn(N, n, count)
     assert rows.shape == (count, n)
     assert rows.min() >= 0 and rows.max() < N

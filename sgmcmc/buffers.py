@@ -1,0 +1,100 @@
+"""The memory that blocks of iterations are prepared in.
+
+It is used again and again: no page is touched for the first time twice, and TensorFlow reads
+the very memory that NumPy wrote, so handing a block over costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.chain import Chain
+from sgmcmc.schedules import Stepsizes
+
+_ALIGNMENT = 64
+_SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))
+
+
+class Buffer:
+    """An array that is filled again and again, and the tensor of what it holds.
+
+    Where device and dtype allow, the tensor is the memory of the array itself; whoever fills
+    the array must know that the last reader is done.
+
+    Args:
+        shape: of the array.
+        dtype: of the array.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.array = _aligned(shape, np.dtype(dtype))
+        on_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._shared: tf.Tensor | None = None
+        if not on_gpu and self.array.dtype in _SHAREABLE and self.array.size > 0:
+            self._shared = tf.experimental.dlpack.from_dlpack(self.array.__dlpack__())
+
+    def tensor(self) -> tf.Tensor:
+        """Return the tensor of what the array holds now."""
+        return tf.constant(self.array) if self._shared is None else self._shared
+
+
+class Buffers(NamedTuple):
+    """What one block is written into.
+
+    Attributes:
+        minibatches: the arrays of the data stream.
+        noise: the normals, (iterations, vectors, d).
+        stepsizes: a row for each iteration, or a single one.
+    """
+
+    minibatches: dict[str, Buffer]
+    noise: Buffer
+    stepsizes: Buffer
+
+
+class Pool:
+    """Buffers that the chains of a run share: there are never more than are in use at a time.
+
+    Args:
+        chain: the compiled chain, for its shapes.
+        stepsizes: the stepsizes.
+    """
+
+    def __init__(self, chain: Chain, stepsizes: Stepsizes) -> None:
+        self._chain = chain
+        self._stepsizes = stepsizes
+        self._free: deque[Buffers] = deque()
+
+    def take(self) -> Buffers:
+        """Return buffers that nobody uses; what they hold is of no account."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, buffers: Buffers) -> None:
+        """Let others have these buffers."""
+        self._free.append(buffers)
+
+    def _make(self) -> Buffers:
+        chain = self._chain
+        length, dynamics = chain.block_length, chain.dynamics
+        dtype = np.dtype(chain.estimator.model.dtype.as_numpy_dtype)
+        shapes = chain.minibatches.shapes(length * dynamics.steps)
+        return Buffers(
+            {name: Buffer(*spec) for name, spec in shapes.items()},
+            Buffer((length, dynamics.normals, chain.layout.size), dtype),
+            Buffer((1 if self._stepsizes.constant else length, len(self._stepsizes.values)), dtype),
+        )
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialised array that starts where TensorFlow can use it without a copy."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    offset = -raw.ctypes.data % _ALIGNMENT
+    return raw[offset : offset + size].view(dtype).reshape(shape)
