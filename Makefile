@@ -22,7 +22,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow lint types doctest bench bench-scaling bench-cores format clean FORCE
+.PHONY: help install demo test test-slow lint types doctest bench bench-scaling bench-cores bench-parts bench-long format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -57,6 +57,12 @@ bench-scaling: $(STAMP) ## cost and memory up to ten million rows; 2.5 GB of tem
 
 bench-cores: $(STAMP) ## CPU time of one, two and four chains
 	$(RUN) benchmarks.cores
+
+bench-parts: $(STAMP) ## where the time of an iteration goes
+	$(RUN) benchmarks.parts
+
+bench-long: $(STAMP) ## what a step and a store cost
+	$(RUN) benchmarks.long_chains
 
 format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff format .

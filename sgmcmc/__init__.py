@@ -14,21 +14,50 @@ __version__ = "0.1.0"
 
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
 from sgmcmc.errors import DivergenceError
-from sgmcmc.samplers import sghmc, sghmccv, sgld, sgldcv, sgnht, sgnhtcv
+from sgmcmc.reductions import Reduction, running_mean, running_moments
+from sgmcmc.samplers import (
+    sghmc,
+    sghmc_setup,
+    sghmccv,
+    sghmccv_setup,
+    sgld,
+    sgld_setup,
+    sgldcv,
+    sgldcv_setup,
+    sgnht,
+    sgnht_setup,
+    sgnhtcv,
+    sgnhtcv_setup,
+)
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
+from sgmcmc.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 
 __all__ = [
     "DamagedFileError",
     "DivergenceError",
     "DownloadError",
+    "Reduction",
     "Samples",
+    "Session",
+    "StepwiseSampler",
     "get_dataset",
+    "get_params",
+    "init_sess",
     "polynomial_decay",
+    "running_mean",
+    "running_moments",
     "sghmc",
+    "sghmc_setup",
     "sghmccv",
+    "sghmccv_setup",
     "sgld",
+    "sgld_setup",
     "sgldcv",
+    "sgldcv_setup",
+    "sgmcmc_step",
     "sgnht",
+    "sgnht_setup",
     "sgnhtcv",
+    "sgnhtcv_setup",
 ]

@@ -25,11 +25,13 @@ class Carry(NamedTuple):
         state: the state of the dynamics.
         gradient: the gradient estimate at the state's position.
         estimator: the state of the gradient estimator.
+        reductions: the states of the running reductions.
     """
 
     state: Any
     gradient: tf.Tensor
     estimator: Any
+    reductions: dict[str, Any]
 
 
 class BlockInputs(NamedTuple):

@@ -126,7 +126,7 @@ class Chain:
         known = self.estimator.look_ahead(estimator, minibatch)
         gradient, estimator = self.estimator.estimate(estimator, position, minibatch, known)
         state = self.dynamics.init(position, self.layout.spread(stepsizes), normals)
-        return Carry(state, gradient, estimator)
+        return Carry(state, gradient, estimator, self.recorder.start(position))
 
     def _block(
         self,
@@ -149,8 +149,10 @@ class Chain:
             i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
         ) -> tuple:
             carry = self._iterate(carry, fixed, inputs, i)
+            position = carry.state.position
+            carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
             # The slot of a draw still in the making is written again until it is complete.
-            values = recorder.values(carry.state.position, carry.gradient, now)
+            values = recorder.values(position, carry.gradient, now)
             arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
             slot += recorder.completed(now) - recorder.completed(now - 1)
             return i + 1, now + 1, slot, carry, arrays
@@ -221,7 +223,7 @@ class Chain:
                 self._known(carry.estimator, inputs, minibatch, i * dynamics.steps + step),
             )
             state = dynamics.close(state, gradient, stepsize)
-            return step + 1, Carry(state, gradient, estimator)
+            return step + 1, carry._replace(state=state, gradient=gradient, estimator=estimator)
 
         carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, noise[:refresh]))
         if dynamics.steps == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -10,6 +11,13 @@ import tensorflow as tf
 
 PIECE_BYTES = 32 * 2**20
 """How much of a dataset is looked at in one go where all of it has to be passed over."""
+
+
+def digest(array: np.ndarray) -> str:
+    """Return what tells an array from others: shape, dtype and SHA-256 of its bytes."""
+    contiguous = np.ascontiguousarray(array)
+    summed = hashlib.sha256(contiguous.reshape(-1).view(np.uint8).data).hexdigest()
+    return f"{array.shape} {array.dtype} {summed[:32]}"
 
 
 class Column(Protocol):
@@ -23,6 +31,9 @@ class Column(Protocol):
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
+
+    def digest(self) -> str:
+        """Return what tells these values from others."""
 
 
 class ArrayColumn:
@@ -41,6 +52,10 @@ class ArrayColumn:
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
         return self.array[start:stop]
+
+    def digest(self) -> str:
+        """Return the digest of all values."""
+        return digest(self.array)
 
 
 class LazyColumn:
@@ -67,6 +82,13 @@ class LazyColumn:
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
         return np.asarray(self.source[start:stop]).astype(self.dtype, copy=False)
+
+    def digest(self) -> str:
+        """Return the digest of 64 pieces; reading all of a large file would take too long."""
+        length = self.source.shape[0]
+        starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
+        pieces = [self.slice(start, min(start + 64, length)) for start in starts.tolist()]
+        return f"{length} rows, " + digest(np.concatenate(pieces))
 
 
 class Data:

@@ -19,12 +19,13 @@ class Progress:
         label: what is being done.
         total: the iterations in all, over all chains.
         verbose: ``False`` shows nothing at all.
+        done: iterations that were run before.
     """
 
-    def __init__(self, label: str, total: int, verbose: bool) -> None:
+    def __init__(self, label: str, total: int, verbose: bool, done: int = 0) -> None:
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
-        self._bar = tqdm(total=total, desc=label, unit="it", disable=silent)
+        self._bar = tqdm(total=total, initial=done, desc=label, unit="it", disable=silent)
 
     def advance(self, iterations: int, log_post: float) -> None:
         """Move the bar on."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.layout import Layout
 from sgmcmc.model import Model, Tensors
+from sgmcmc.reductions import Reduction
 
-DRAWS, GRADIENTS = "draws", "gradients"
+DRAWS, GRADIENTS, LOG_POST = "draws", "gradients", "log_post"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Recorder:
         with_gradients: names of the parameters whose gradient is kept.
         test_functions: functions of the parameters to evaluate at each kept draw.
         test_values: what each test function returned at the start, for its shape and dtype.
+        reductions: folds over the kept draws.
     """
 
     model: Model
@@ -35,6 +38,7 @@ class Recorder:
     with_gradients: tuple[str, ...] = ()
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
 
     @property
     def draw_layout(self) -> Layout:
@@ -80,10 +84,47 @@ class Recorder:
         if self.with_gradients:
             values[GRADIENTS] = _select(gradient, self.model.layout, self.with_gradients)
         if self.test_functions:
-            past = iteration - self.burn_in
-            kept = tf.logical_and(past > 0, past % self.thin == 0)
+            kept = self._keeps(iteration)
             values |= tf.cond(kept, lambda: self._test(position), self._blank)
         return values
+
+    def start(self, position: tf.Tensor) -> dict[str, Any]:
+        """Return the states of the reductions before the first draw."""
+        return {
+            name: reduction.start(self.model.constrain(position), self.model.dtype)
+            for name, reduction in self.reductions.items()
+        }
+
+    def fold(
+        self, states: dict[str, Any], position: tf.Tensor, iteration: tf.Tensor
+    ) -> dict[str, Any]:
+        """Return the states of the reductions after an iteration, inside the compiled chain."""
+        if not self.reductions:
+            return states
+
+        def updated() -> dict[str, Any]:
+            params = self.model.constrain(position)
+            return {
+                name: tf.nest.map_structure(
+                    lambda new, old: tf.ensure_shape(tf.convert_to_tensor(new), old.shape),
+                    reduction.update(states[name], dict(params)),
+                    states[name],
+                )
+                for name, reduction in self.reductions.items()
+            }
+
+        return tf.cond(self._keeps(iteration), updated, lambda: states)
+
+    def results(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Return what the user wants to see of the reductions, as NumPy arrays."""
+        return {
+            name: tf.nest.map_structure(np.asarray, reduction.result(states[name]))
+            for name, reduction in self.reductions.items()
+        }
+
+    def _keeps(self, iteration: tf.Tensor) -> tf.Tensor:
+        past = iteration - self.burn_in
+        return tf.logical_and(past > 0, past % self.thin == 0)
 
     def _test(self, position: tf.Tensor) -> Tensors:
         params = self.model.constrain(position)

@@ -19,7 +19,7 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.inputs import numbers
 from sgmcmc.inputs.arrays import read_dataset, read_params
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.inputs.trial import make_model, try_model, try_test_functions
+from sgmcmc.inputs.trial import make_model, try_model, try_reductions, try_test_functions
 from sgmcmc.inputs.tuning import read_stepsizes
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, make_minibatches
@@ -66,6 +66,10 @@ class Sampler:
         starts: starting positions, flat and unconstrained, one for each chain.
         recorder: what is written down of each draw.
         seed: the seed, or the entropy drawn in its place.
+        seed_given: whether the user chose it.
+        trial: what the user's functions returned at the starting values.
+        target: what the user handed over.
+        tuning: the method's tuning constants, as the user gave them.
         options: the keyword arguments.
         compiler: compiles the chain's functions.
         settings: everything above that a person would want to see with the draws.
@@ -81,6 +85,10 @@ class Sampler:
     starts: list[np.ndarray]
     recorder: Recorder
     seed: int
+    seed_given: bool
+    trial: dict[str, float]
+    target: Target
+    tuning: dict[str, Any]
     options: Options
     compiler: Compiler
     settings: dict[str, Any]
@@ -114,6 +122,8 @@ def make_sampler(
     if target.log_prior is not None:
         numbers.function("log_prior", target.log_prior, "of `params`, or None")
     options = read_options(method, keywords)
+    stepwise = method.endswith("_setup")
+    method = method.removesuffix("_setup")
     params = read_params(target.params, options.n_chains, options.dtype)
     names = list(params[0])
     check_names(options, names)
@@ -125,7 +135,7 @@ def make_sampler(
     model = make_model(target.log_lik, target.log_prior, params, options.bijectors, options.dtype)
     dynamics = make_dynamics(model.layout)
     starts = [model.unconstrain(start) for start in params]
-    try_model(model, data, rows, starts)
+    trial = try_model(model, data, rows, starts)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     settings = {
@@ -148,8 +158,13 @@ def make_sampler(
         stepsizes=stepsizes,
         opt_stepsizes=opt,
         starts=starts,
-        recorder=_make_recorder(model, options, starts[0]),
+        recorder=Recorder(model) if stepwise else _make_recorder(model, options, starts[0]),
         seed=entropy,
+        seed_given=seed is not None,
+        trial=trial,
+        target=target,
+        tuning={"stepsize": stepsize, **({} if opt is None else {"opt_stepsize": opt_stepsize})}
+        | dict(tuning or {}),
         options=options,
         compiler=Compiler(options.jit_compile),
         settings=settings,
@@ -171,6 +186,7 @@ def _make_recorder(model: Model, options: Options, start: np.ndarray) -> Recorde
         with_gradients if options.store_gradients else (),
         options.test_functions,
         try_test_functions(options.test_functions, model, start),
+        try_reductions(options.reductions, model, start),
     )
 
 
@@ -193,6 +209,7 @@ def _plain_options(options: Options) -> dict[str, Any]:
         "thin": options.thin,
         "store_gradients": options.store_gradients,
         "test_functions": list(options.test_functions),
+        "reductions": list(options.reductions),
         "store_params": stored if isinstance(stored, bool) else list(stored),
         "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
         "replace": options.replace,

@@ -50,6 +50,47 @@ class Arrays(Mapping[str, np.ndarray]):
         return "\n".join([f"{type(self).__name__}:", *rows])
 
 
+class Results(Mapping[str, Any]):
+    """A read-only mapping from names to arrays, or to mappings of arrays."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self._results = {
+            name: Arrays(value) if isinstance(value, Mapping) else _read_only(value)
+            for name, value in results.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._results[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def flat(self) -> dict[str, np.ndarray]:
+        """Return the arrays under one name each, which ``nested`` takes apart again."""
+        flat: dict[str, np.ndarray] = {}
+        for name, value in self.items():
+            if isinstance(value, Mapping):
+                flat |= {f"{name}/{key}": part for key, part in value.items()}
+            else:
+                flat[name] = value
+        return flat
+
+    @classmethod
+    def nested(cls, flat: Mapping[str, np.ndarray]) -> Results:
+        """Return the results that ``flat`` gave."""
+        results: dict[str, Any] = {}
+        for label, value in flat.items():
+            name, slash, key = label.partition("/")
+            if slash:
+                results.setdefault(name, {})[key] = value
+            else:
+                results[name] = value
+        return cls(results)
+
+
 class Samples(Arrays):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 
@@ -66,6 +107,8 @@ class Samples(Arrays):
         mode: for the control variate methods, the mode that the control variate is centred at.
         mode_gradient: the gradient of the log posterior at that mode over the whole dataset, in
             the space the chain moves in.
+        reductions: what the running reductions have come to, by name: an array, or a mapping of
+            arrays; ``None`` if there were none.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -86,6 +129,7 @@ class Samples(Arrays):
         test_functions: Mapping[str, np.ndarray] | None = None,
         mode: Mapping[str, np.ndarray] | None = None,
         mode_gradient: Mapping[str, np.ndarray] | None = None,
+        reductions: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(draws)
         self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
@@ -94,6 +138,7 @@ class Samples(Arrays):
         self.test_functions = None if test_functions is None else Arrays(test_functions)
         self.mode = None if mode is None else Arrays(mode)
         self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
+        self.reductions = None if reductions is None else Results(reductions)
 
     def __repr__(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
@@ -109,6 +154,7 @@ class Samples(Arrays):
             "test_functions": self.test_functions,
             "mode": self.mode,
             "mode_gradient": self.mode_gradient,
+            "reductions": None if self.reductions is None else self.reductions.flat(),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -183,6 +229,38 @@ class Samples(Arrays):
                 ) from error
 
     @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Samples:
+        """Open what a sampler with ``store=path`` has written so far, without loading it.
+
+        The arrays are mapped from disk: a slice reads only itself. The chain may still be
+        running; what it writes later is seen by opening again.
+
+        Args:
+            path: the folder.
+
+        Returns:
+            The draws, as from the call that made the store.
+
+        Raises:
+            ValueError: the folder is not a store, or holds no draws yet.
+            OSError: it cannot be read.
+
+        Example:
+            >>> import os, tempfile, numpy as np, sgmcmc, tensorflow as tf
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = os.path.join(folder, "chain")
+            ...     chain = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3,
+            ...                         n_iters=500, verbose=False, seed=1, store=path)
+            ...     sgmcmc.Samples.open(path)["theta"].shape
+            (500,)
+        """
+        from sgmcmc.store import read_store
+
+        return read_store(Path(path))
+
+    @classmethod
     def _read(cls, file: BinaryIO) -> Samples:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not in NumPy's npz format")
@@ -198,7 +276,14 @@ class Samples(Arrays):
                 for group, names in about["names"].items()
             }
             log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
-        return cls(groups.pop("draws"), log_post=log_post, settings=about["settings"], **groups)
+        folded = groups.pop("reductions", None)
+        return cls(
+            groups.pop("draws"),
+            log_post=log_post,
+            settings=about["settings"],
+            reductions=None if folded is None else Results.nested(folded),
+            **groups,
+        )
 
 
 def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:

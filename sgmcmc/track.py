@@ -1,9 +1,10 @@
-"""One chain on its way: where it is, what it has kept, and how to take it a block further."""
+"""One chain on its way: where it is, what it has kept, and how to take it further."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +12,16 @@ import tensorflow as tf
 from sgmcmc.block import BlockResult
 from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
-from sgmcmc.recorder import DRAWS
+from sgmcmc.recorder import DRAWS, LOG_POST
+
+Snapshot = dict[str, np.ndarray]
+
+
+class Rows(Protocol):
+    """A place that rows are written to, in memory or on disk."""
+
+    def __setitem__(self, rows: slice, values: np.ndarray) -> None:
+        """Write these rows."""
 
 
 class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceError
@@ -35,7 +45,15 @@ class Track:
         chain: the compiled chain.
         feed: what its blocks consume, with the estimator's state at the start.
         start: starting position, flat and unconstrained.
-        kept: arrays that the kept draws are written to, by record; the first axis is the draw.
+        kept: where the kept draws are written to, by record, and the log posterior estimate at
+            the end of each block.
+        checkpoint: called after each block, to save where the chain is.
+
+    Attributes:
+        iteration: iterations run so far.
+        draws: draws kept so far.
+        blocks: log posterior estimates kept so far.
+        estimate: the last log posterior estimate.
     """
 
     def __init__(
@@ -43,15 +61,16 @@ class Track:
         chain: Chain,
         feed: Feed,
         start: np.ndarray,
-        kept: Mapping[str, np.ndarray],
+        kept: Mapping[str, Rows],
+        checkpoint: Callable[[Track], None] | None = None,
     ) -> None:
         self._chain = chain
         self._feed = feed
         self._kept = kept
+        self._checkpoint = checkpoint
         self.total = feed.total
-        self.iteration = 0
-        self.draws = 0
-        self.log_post: list[tuple[int, float]] = []
+        self.iteration = self.draws = self.blocks = 0
+        self.estimate = float("nan")
         minibatch, stepsizes, normals = feed.start()
         self._carry = chain.start(tf.constant(start), feed.estimator, minibatch, stepsizes, normals)
 
@@ -64,20 +83,47 @@ class Track:
         """Return the present position, flat and unconstrained."""
         return self._carry.state.position.numpy()
 
+    def reductions(self) -> dict[str, Any]:
+        """Return what the running reductions have come to."""
+        return self._chain.recorder.results(self._carry.reductions)
+
     def prepare_on(self, executor: Executor | None) -> None:
         """Prepare each next block ahead on this executor, or on demand if there is none."""
         self._feed.executor = executor
 
-    def advance(self) -> int:
+    def snapshot(self) -> Snapshot:
+        """Return all that is needed to go on from here."""
+        counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
+        leaves = {f"carry/{i}": leaf.numpy() for i, leaf in enumerate(tf.nest.flatten(self._carry))}
+        return {
+            **{name: np.array(count) for name, count in counts.items()},
+            "estimate": np.array(self.estimate),
+            **leaves,
+        }
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go on from where a snapshot was taken."""
+        leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self._carry)))]
+        self._carry = tf.nest.pack_sequence_as(self._carry, [tf.constant(leaf) for leaf in leaves])
+        self.iteration, self.draws, self.blocks = (
+            int(snapshot[name]) for name in ("iteration", "draws", "blocks")
+        )
+        self.estimate = float(snapshot["estimate"])
+
+    def advance(self, most: int | None = None) -> int:
         """Run the rest of the present block and return how many iterations that were.
 
+        Args:
+            most: run no more iterations than that.
+
         Raises:
-            Diverged: the position is not finite at the end of the block.
+            Diverged: the position is not finite at the end.
         """
         length = self._chain.block_length
         block, offset = divmod(self.iteration, length)
-        stop = min(length, offset + self.total - self.iteration)
-        inputs = self._feed.block(block, is_last=self.iteration + stop - offset >= self.total)
+        left = self.total - self.iteration if most is None else most
+        stop = min(length, offset + left)
+        inputs = self._feed.block(block, is_last=self.iteration + length - offset >= self.total)
         result = self._chain.run(self._carry, inputs, offset, stop, self.iteration + 1)
         end = self.iteration + stop - offset
         self._keep(result, end)
@@ -85,20 +131,27 @@ class Track:
             self._feed.release()
         self._carry = result.carry
         self.iteration = end
-        self.log_post.append((end, float(result.log_post)))
+        if self._checkpoint is not None:
+            self._checkpoint(self)
         return stop - offset
 
     def _keep(self, result: BlockResult, end: int) -> None:
         recorder = self._chain.recorder
-        completed = recorder.completed(end) - self.draws
+        first = recorder.completed(self.iteration)
+        completed = recorder.completed(end) - first
         records = {name: array.numpy()[:completed] for name, array in result.records.items()}
         diverged = not bool(result.finite)
         finite = _finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
-            self._kept[name][self.draws : self.draws + finite] = array[:finite]
-        self.draws += finite
+            self._kept[name][first : first + finite] = array[:finite]
+        self.draws = first + finite
         if diverged:
             raise self._diverged(result, records.get(DRAWS), finite, end)
+        self.estimate = float(result.log_post)
+        if LOG_POST in self._kept:
+            row = np.array([[end, self.estimate]])
+            self._kept[LOG_POST][self.blocks : self.blocks + 1] = row
+            self.blocks += 1
 
     def _diverged(
         self, result: BlockResult, draws: np.ndarray | None, finite: int, end: int

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import driver
+from sgmcmc.assembly import chain_tracks
 from sgmcmc.dynamics import SGHMC, SGLD, Dynamics
 from sgmcmc.sampler import Target, make_sampler
 
@@ -19,7 +19,7 @@ def log_lik(params: dict, dataset: dict) -> tf.Tensor:
 def seconds_for_spans(dynamics: Dynamics, spans: list[tuple[int, int, int]]) -> list[float]:
     target = Target(log_lik, {"x": np.arange(50.0)}, {"theta": 0.0}, None, 5)
     sampler = make_sampler("sgld", target, 1e-4, lambda layout: dynamics, 1, {})
-    track = driver._chain_tracks(sampler, None, 100, driver._room(sampler, 100))[0]
+    track = chain_tracks(sampler, None, 100, [{}])[0]
     inputs = track._feed.block(0, is_last=True)
     seconds = []
     for span in spans:

@@ -26,7 +26,7 @@ def vignette(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
-@pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression"])
+@pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression", "neural_network"])
 def test_runs_from_top_to_bottom(
     name: str,
     vignette: Callable[[str], ModuleType],
@@ -42,9 +42,25 @@ def test_runs_from_top_to_bottom(
         assert method in printed
 
 
+def test_step_by_step_as_published(
+    vignette: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    vignette("step_by_step").main(["--short"])
+    printed = capsys.readouterr().out
+    assert printed.count("log loss") == 6
+    found = re.search(r"differ by at most (\S+)\.", printed)
+    assert found is not None and float(found.group(1)) < 1e-4
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
-    assert names == {"demo", "gaussian_mixture", "logistic_regression"}
+    assert names == {
+        "demo",
+        "gaussian_mixture",
+        "logistic_regression",
+        "neural_network",
+        "step_by_step",
+    }
 
 
 def test_moments_of_the_mixture_vignette(vignette: Callable[[str], ModuleType]) -> None:
@@ -120,6 +136,7 @@ def _is_sampler(node: ast.expr) -> bool:
         and isinstance(node.value, ast.Name)
         and node.value.id == "sgmcmc"
         and node.attr.startswith(("sgld", "sghmc", "sgnht"))
+        and not node.attr.endswith("_setup")
     )
 
 

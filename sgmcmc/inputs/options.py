@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import tensorflow as tf
@@ -13,6 +15,7 @@ import tensorflow_probability as tfp
 
 from sgmcmc.inputs import numbers
 from sgmcmc.inputs.numbers import describe, flag, known_keys, whole_number
+from sgmcmc.reductions import Reduction
 
 if TYPE_CHECKING:
     from sgmcmc.model import Tensors
@@ -27,6 +30,8 @@ class Keywords(TypedDict, total=False):
     store_gradients: bool
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] | None
     store_params: bool | list[str]
+    reductions: Mapping[str, Reduction | tuple[Any, Callable[..., Any]]] | None
+    store: str | os.PathLike[str] | None
     bijectors: Mapping[str, tfp.bijectors.Bijector] | None
     replace: bool
     dtype: tf.DType
@@ -40,11 +45,24 @@ DEFAULTS: dict[str, Any] = {
     "store_gradients": False,
     "test_functions": None,
     "store_params": True,
+    "reductions": None,
+    "store": None,
     "bijectors": None,
     "replace": False,
     "dtype": tf.float32,
     "jit_compile": None,
 }
+
+OF_A_RUN = (
+    "burn_in",
+    "thin",
+    "store_gradients",
+    "test_functions",
+    "store_params",
+    "reductions",
+    "store",
+)
+"""Keywords about the draws of a run, which mean nothing to a sampler that runs step by step."""
 
 ARGUMENTS: dict[str, list[str]] = {}
 """All arguments of each sampler function, entered where the function is defined; for hints."""
@@ -60,6 +78,8 @@ class Options:
     store_gradients: bool
     test_functions: dict[str, Callable[[Tensors], tf.Tensor]]
     store_params: bool | tuple[str, ...]
+    reductions: dict[str, Reduction]
+    store: Path | None
     bijectors: dict[str, Any]
     replace: bool
     dtype: tf.DType
@@ -72,6 +92,12 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
         if name not in DEFAULTS:
             raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
     given = {**DEFAULTS, **keywords}
+    for name in OF_A_RUN if method.endswith("_setup") else ():
+        if given[name] != DEFAULTS[name]:
+            raise ValueError(
+                f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
+                f"sgmcmc_step as you need it, or call {method.removesuffix('_setup')}()."
+            )
     n_chains, jit_compile = given["n_chains"], given["jit_compile"]
     return Options(
         n_chains=None if n_chains is None else whole_number("n_chains", n_chains, 1),
@@ -79,7 +105,11 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
         thin=whole_number("thin", given["thin"], 1),
         store_gradients=flag("store_gradients", given["store_gradients"]),
         test_functions=_read_test_functions(given["test_functions"]),
-        store_params=_read_store_params(given["store_params"], given["test_functions"]),
+        store_params=_read_store_params(
+            given["store_params"], given["test_functions"] or given["reductions"]
+        ),
+        reductions=_read_reductions(given["reductions"]),
+        store=_read_store(given["store"]),
         bijectors=_read_bijectors(given["bijectors"]),
         replace=flag("replace", given["replace"]),
         dtype=numbers.floating_dtype("dtype", given["dtype"]),
@@ -105,12 +135,40 @@ def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]
     return functions
 
 
-def _read_store_params(value: Any, test_functions: Any) -> bool | tuple[str, ...]:
+def _read_reductions(value: Any) -> dict[str, Reduction]:
+    reductions = {}
+    for name, entry in _read_dict("reductions", value, "of reductions").items():
+        label = f"reductions[{name!r}]"
+        if not isinstance(entry, tuple) or not 2 <= len(entry) <= 3:
+            raise TypeError(
+                f"`{label}` must be a pair (init, update) or a sgmcmc.Reduction, such as "
+                f"sgmcmc.running_mean gives; it is {describe(entry)}."
+            )
+        numbers.function(f"{label}[1]", entry[1], "of the state and `params`")
+        if "/" in name:
+            raise ValueError(f"`reductions`: the name {name!r} must not contain a slash.")
+        reductions[name] = Reduction(*entry)
+    return reductions
+
+
+def _read_store(value: Any) -> Path | None:
+    if value is None:
+        return None
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None
+    if not isinstance(path, str) or not path:
+        raise TypeError(f"`store` must be the path of a folder; it is {describe(value)}.")
+    return Path(path)
+
+
+def _read_store_params(value: Any, others: Any) -> bool | tuple[str, ...]:
     if isinstance(value, bool):
-        if not value and not test_functions:
+        if not value and not others:
             raise ValueError(
                 "`store_params=False` keeps only the test functions, and there are none: nothing "
-                "would be kept. Give `test_functions`."
+                "would be kept. Give `test_functions` or `reductions`."
             )
         return value
     if isinstance(value, str) or not isinstance(value, list | tuple):

@@ -15,6 +15,7 @@ from sgmcmc.data import Data
 from sgmcmc.inputs.numbers import describe
 from sgmcmc.layout import Layout
 from sgmcmc.model import LogLik, LogPrior, Model, Tensors
+from sgmcmc.reductions import Reduction
 from sgmcmc.tracing import trace
 
 _DTYPE_CLASH = re.compile(
@@ -63,8 +64,12 @@ def _try_bijector(start: str, name: str, bijector: Any, value: np.ndarray, dtype
         )
 
 
-def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> None:
+def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> dict[str, float]:
     """Evaluate the model and its gradient once at every start, on the first rows of the data.
+
+    Returns:
+        What the functions gave at the first start: log-likelihood, log-prior, and the length of
+        the gradient.
 
     Raises:
         TypeError, ValueError: what a function of the user's does wrong, in words.
@@ -89,6 +94,7 @@ def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> 
         }
 
     tried = trace(trial, tf.constant(starts[0]), minibatch)
+    found: list[dict[str, np.ndarray]] = []
     for number, start in enumerate(starts):
         label = "params" if len(starts) == 1 else f"params[{number}]"
         try:
@@ -97,7 +103,11 @@ def try_model(model: Model, data: Data, rows: int, starts: list[np.ndarray]) -> 
             raise ValueError(
                 f"`log_lik` or `log_prior` failed when it was run. {_first_lines(error)}"
             ) from error
-        _need_finite(label, model.layout, {name: value.numpy() for name, value in values.items()})
+        found.append({name: value.numpy() for name, value in values.items()})
+        _need_finite(label, model.layout, found[-1])
+    gradient = found[0].pop("gradient")
+    terms = {name: float(value) for name, value in found[0].items()}
+    return {**terms, "the length of the gradient": float(np.linalg.norm(gradient))}
 
 
 def _try_terms(model: Model, params: Tensors, minibatch: Tensors) -> dict[str, Any]:
@@ -230,3 +240,51 @@ def try_test_functions(
         except tf.errors.OpError as error:
             raise ValueError(f"`{label}` failed when it was run. {_first_lines(error)}") from error
     return values
+
+
+def try_reductions(
+    reductions: Mapping[str, Reduction], model: Model, start: np.ndarray
+) -> dict[str, Reduction]:
+    """Return the reductions, once each has taken a first step at the start.
+
+    Raises:
+        TypeError, ValueError: what a reduction does wrong, in words.
+    """
+    for name, reduction in reductions.items():
+        label = f"reductions[{name!r}]"
+
+        def trial(position: tf.Tensor, label: str = label, fold: Reduction = reduction) -> Any:
+            params = model.constrain(position)
+            try:
+                state = fold.start(dict(params), model.dtype)
+                after = fold.update(state, dict(params))
+                result = fold.result(state)
+            except Exception as error:
+                raise _explain(label, f"params {list(params)}", error, model.dtype) from error
+            if not isinstance(result, tf.Tensor | dict):
+                raise TypeError(
+                    f"`{label}` must result in a tensor or a dict of tensors; it is "
+                    f"{describe(result)}."
+                )
+            before, now = (_structure(value) for value in (state, after))
+            if before != now:
+                raise ValueError(
+                    f"`{label}`: `update` must return a state like the one it was given. It was "
+                    f"given {before} and returned {now}."
+                )
+            return result
+
+        try:
+            trace(trial, tf.constant(start))(tf.constant(start))
+        except tf.errors.OpError as error:
+            raise ValueError(f"`{label}` failed when it was run. {_first_lines(error)}") from error
+    return dict(reductions)
+
+
+def _structure(state: Any) -> str:
+    """Return shapes and dtypes of a state, in words."""
+    if isinstance(state, Mapping):
+        return ", ".join(f"{name!r} {_structure(state[name])}" for name in sorted(state))
+    if not tf.is_tensor(state):
+        return describe(state)
+    return f"{tuple(state.shape)} {state.dtype.name}"

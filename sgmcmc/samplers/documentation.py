@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS
+from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, OF_A_RUN
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,7 +56,14 @@ _DESCRIPTIONS = {
         dict of functions of the parameters, evaluated at each kept draw inside the compiled
         chain.""",
     "store_params": """
-        ``False`` keeps only the test functions, a list only those parameters.""",
+        ``False`` keeps only test functions and reductions, a list only those parameters.""",
+    "reductions": """
+        dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean`
+        gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
+    "store": """
+        path of a folder that draws are written to as they are made. Killed at any instant, the
+        same call goes on from there and ends with the same bits; :meth:`sgmcmc.Samples.open`
+        reads it without loading it.""",
     "bijectors": """
         dict of TFP bijectors: such a parameter moves in the unconstrained space with the
         log-Jacobian in the target, and is seen only constrained.""",
@@ -79,6 +86,14 @@ Raises:
     DivergenceError: the chain became NaN or infinite.
 """
 
+_RETURNS_STEPWISE = """
+Returns:
+    :class:`sgmcmc.StepwiseSampler`: what ``init_sess`` starts a session of.
+
+Raises:
+    ValueError, TypeError: an argument is wrong; the message names it.
+"""
+
 
 def documented(**own: str) -> Callable[[Function], Function]:
     """Return a decorator that completes the signature and the docstring of a sampler function.
@@ -93,10 +108,12 @@ def documented(**own: str) -> Callable[[Function], Function]:
 
     def complete(function: Function) -> Function:
         signature = inspect.signature(function)
+        stepwise = function.__name__.endswith("_setup")
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
             for name, default in DEFAULTS.items()
+            if not (stepwise and name in OF_A_RUN)
         ]
         function.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=parameters
@@ -115,7 +132,7 @@ def documented(**own: str) -> Callable[[Function], Function]:
                     break_long_words=False,
                 )
             )
-        text = "\n".join(lines) + "\n" + _RETURNS.rstrip()
+        text = "\n".join(lines) + "\n" + (_RETURNS_STEPWISE if stepwise else _RETURNS).rstrip()
         function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
         return function
 

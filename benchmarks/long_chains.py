@@ -1,0 +1,97 @@
+"""What a step and a store cost: `python -m benchmarks.long_chains --help`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sgmcmc
+from benchmarks import machine
+from benchmarks.in_process import n
+from benchmarks.packages.with_sgmcmc import logistic_log_lik, logistic_log_prior
+from benchmarks.report import DOCUMENT, describe_machine, number, replace_section, table
+from benchmarks.workloads import FEATURES, Arrays, simulate_logistic
+
+
+def arguments_of(data: Arrays) -> tuple[Any, ...]:
+    params = {"bias": 0.0, "beta": [[0.0]] * FEATURES}
+    return logistic_log_lik, data, params, 0.1 / len(data["y"]), logistic_log_prior, n
+
+
+def steps(data: Arrays, n_iters: int, n_steps: int) -> Callable[[], float]:
+    """Seconds of a session that is stepped so many iterations at a time."""
+    sampler = sgmcmc.sgld_setup(*arguments_of(data), seed=1)
+    sess = sgmcmc.init_sess(sampler)
+    sgmcmc.sgmcmc_step(sampler, sess, 100)
+
+    def run() -> float:
+        start = time.perf_counter()
+        for _ in range(n_iters // n_steps):
+            sgmcmc.sgmcmc_step(sampler, sess, n_steps)
+        return time.perf_counter() - start
+
+    return run
+
+
+def one_call(data: Arrays, n_iters: int, store: Path | None = None) -> Callable[[], float]:
+    """Seconds of a call less those of a short one, with a store of its own each time."""
+    calls = 0
+
+    def seconds(n_iters: int) -> float:
+        nonlocal calls
+        calls += 1
+        path = None if store is None else store / str(calls)
+        start = time.perf_counter()
+        sgmcmc.sgld(*arguments_of(data), n_iters=n_iters, verbose=False, seed=1, store=path)
+        return time.perf_counter() - start
+
+    return lambda: seconds(n_iters + 500) - seconds(500)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="What a step and a store cost.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    options = parser.parse_args(arguments)
+    N, few, many = (2000, 20, 100) if options.smoke else (100_000, 3000, 30_000)
+    data, _ = simulate_logistic(N, np.random.default_rng(2019))
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {
+            "one call": (one_call(data, many), many),
+            "one call, `store`": (one_call(data, many, Path(folder)), many),
+            "`sgmcmc_step`": (steps(data, few, 1), few),
+            "`sgmcmc_step`, `n_steps=100`": (steps(data, many, 100), many),
+        }
+        found: dict[str, list[float]] = {label: [] for label in ways}
+        for _ in range(1 if options.smoke else options.rounds):
+            for label, (run, iterations) in ways.items():
+                found[label].append(run() / iterations * 1e6)
+    medians = {label: statistics.median(values) for label, values in found.items()}
+    rows = [
+        [label, number(value), f"{value / medians['one call']:.2f}"]
+        for label, value in medians.items()
+    ]
+    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+    text = "\n\n".join(
+        [
+            describe_machine(raw),
+            f"SGLD, logistic regression, N = {N}, n = 500, every draw kept: microseconds an "
+            f"iteration, median of {options.rounds} rounds in turn, and the ratio to one call.",
+            table(["", "µs", "ratio"], rows),
+        ]
+    )
+    print(text)
+    if not options.smoke:
+        replace_section(DOCUMENT, "long-chains", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Where the time of an iteration goes: `python -m benchmarks.parts --help`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.in_process import run_sgld
+from benchmarks.report import DOCUMENT, describe_machine, number, replace_section, table
+from benchmarks.workloads import simulate_logistic
+from sgmcmc import minibatches
+from sgmcmc.chain import Chain
+from sgmcmc.compiler import FlatGraph
+from sgmcmc.data import ArrayColumn
+from sgmcmc.feed import Feed
+from sgmcmc.track import Track
+
+PARTS = (
+    ("preparing a block", Feed, "_prepare"),
+    ("· row numbers", minibatches, "draw_rows"),
+    ("· gathering rows", ArrayColumn, "take"),
+    ("· noise", Feed, "_normals"),
+    ("· opening random streams", Feed, "_rng"),
+    ("running a block", Chain, "run"),
+    ("· the compiled call", FlatGraph, "__call__"),
+    ("keeping what it gave", Track, "_keep"),
+    ("all of a block, with waiting", Track, "advance"),
+)
+"""What is timed: a label, and the function that is wrapped."""
+
+
+@contextmanager
+def timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
+    """Note how long each call of a function takes while the block lasts."""
+    function = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            seconds.append(time.perf_counter() - start)
+
+    setattr(owner, name, wrapped)
+    try:
+        yield
+    finally:
+        setattr(owner, name, function)
+
+
+def profile(N: int, blocks: int) -> dict[str, float]:
+    """Microseconds an iteration of each part, in a run of about so many blocks."""
+    data, _ = simulate_logistic(N, np.random.default_rng(2019))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    with ExitStack() as stack:
+        for label, owner, name in PARTS:
+            stack.enter_context(timed(owner, name, seconds[label]))
+        run_sgld(data, 1)
+        seconds["all of a block, with waiting"].clear()
+        run_sgld(data, 75 * blocks)
+    number_of_blocks = len(seconds["all of a block, with waiting"])
+    length = 75 * blocks / number_of_blocks
+    found = {}
+    for label, _, _ in PARTS:
+        late = seconds[label][len(seconds[label]) // 5 :]  # compiled, and memory touched once
+        calls = round(len(seconds[label]) / number_of_blocks)
+        found[label] = statistics.median_high(_sums(late, calls)) / length * 1e6
+    return found
+
+
+def _sums(values: list[float], count: int) -> list[float]:
+    """Sums of so many values after one another: some parts are called twice for a block."""
+    return [sum(values[i : i + count]) for i in range(0, len(values) - count + 1, count)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Where the time of an iteration goes.")
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    options = parser.parse_args(arguments)
+    sizes, blocks = ((2000,), 5) if options.smoke else ((100_000, 581_012), 400)
+    found = {N: profile(N, blocks) for N in sizes}
+    rows = [[label, *(number(found[N][label]) for N in sizes)] for label, _, _ in PARTS]
+    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+    text = "\n\n".join(
+        [
+            describe_machine(raw),
+            "SGLD, logistic regression, n = 500: median microseconds an iteration of each part, "
+            "while all run together. Preparing and running go on at the same time, on two threads.",
+            table(["", *(f"N = {N}" for N in sizes)], rows),
+        ]
+    )
+    print(text)
+    if not options.smoke:
+        replace_section(DOCUMENT, "parts", text)
+
+
+if __name__ == "__main__":
+    main()

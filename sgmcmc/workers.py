@@ -1,0 +1,98 @@
+"""Runs tracks side by side, on the cores that there are.
+
+Chains take turns, a block at a time, on as many threads as there are cores; with a core to spare
+the next block is prepared ahead. The main thread only shows progress and waits, so Ctrl-C reaches
+it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from sgmcmc.progress import Progress
+from sgmcmc.track import Track
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def core_to_spare(chains: int) -> bool:
+    """Tell whether there are more cores than chains, so that one can prepare blocks ahead."""
+    return chains < cores()
+
+
+def advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
+    """Run all tracks to their ends; return ``False`` if Ctrl-C came first."""
+    unfinished = [track for track in tracks if not track.finished]
+    if not unfinished:
+        return True
+    workers = min(len(unfinished), cores())
+    spare = core_to_spare(len(unfinished))
+    turns: queue.SimpleQueue[Track] = queue.SimpleQueue()
+    for track in unfinished:
+        turns.put(track)
+    reports: queue.SimpleQueue[tuple[int, float] | BaseException | None] = queue.SimpleQueue()
+    halt = threading.Event()
+
+    def work() -> None:
+        try:
+            while not halt.is_set():
+                try:
+                    track = turns.get_nowait()
+                except queue.Empty:
+                    break
+                done = track.advance()
+                if not track.finished:
+                    turns.put(track)
+                reports.put((done, track.estimate))
+        except BaseException as error:
+            reports.put(error)
+        reports.put(None)
+
+    total = sum(track.total for track in tracks)
+    done = sum(track.iteration for track in tracks)
+    with (
+        ThreadPoolExecutor(workers, "sgmcmc-chain") as chains,
+        ThreadPoolExecutor(workers, "sgmcmc-feed") as ahead,
+        Progress(label, total, verbose, done) as progress,
+    ):
+        for track in unfinished:
+            track.prepare_on(ahead if spare else None)
+        for _ in range(workers):
+            chains.submit(work)
+        try:
+            return _wait(reports, workers, progress)
+        finally:
+            halt.set()
+
+
+def _wait(
+    reports: queue.SimpleQueue[tuple[int, float] | BaseException | None],
+    workers: int,
+    progress: Progress,
+) -> bool:
+    """Show progress until every worker has ended, and raise the first error that one met."""
+    working = workers
+    try:
+        while working:
+            try:
+                # Some systems let Ctrl-C through only between waits.
+                report = reports.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            if report is None:
+                working -= 1
+            elif isinstance(report, BaseException):
+                raise report
+            else:
+                progress.advance(*report)
+    except KeyboardInterrupt:
+        return False
+    return True
