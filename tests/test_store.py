@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
@@ -219,7 +220,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks
     with pytest.raises(OSError, match="`store`.*No space left"):
         short_call(store=tmp_path / "chain", n_iters=50)
     monkeypatch.setattr(FileRows, "__setitem__", write)
-    assert 0 < len(Samples.open(tmp_path / "chain")["theta"]) <= 20
+    assert 0 < len(Samples.open(tmp_path / "chain")["theta"]) < 50
     same(short_call(store=tmp_path / "chain", n_iters=50), short_call(n_iters=50))
 
 

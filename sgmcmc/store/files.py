@@ -7,10 +7,11 @@ a full disk then is an error that can be told and not the end of the process.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class FileRows:
     """
 
     def __init__(self, path: Path, chain: int) -> None:
+        self._path = path
         mapped = np.load(path, mmap_mode="r")
         self._dtype = mapped.dtype
         self._row_bytes = mapped.dtype.itemsize * int(np.prod(mapped.shape[2:]))
@@ -34,13 +36,27 @@ class FileRows:
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
         data = memoryview(np.ascontiguousarray(values, self._dtype).tobytes())
-        self._file.seek(self._start + rows.start * self._row_bytes)
-        while data:
-            data = data[self._file.write(data) :]
+        with explained(self._path.parent):
+            self._file.seek(self._start + rows.start * self._row_bytes)
+            while data:
+                data = data[self._file.write(data) :]
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Say of an error of the operating system that it concerns the store."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"`store`: cannot write to {str(path)!r}; what was written before is whole. "
+            f"{error.strerror}",
+        ) from error
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:

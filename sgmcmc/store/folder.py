@@ -8,10 +8,9 @@ instant a process is killed, what the file says is there is there.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from sgmcmc.samples import Results, Samples
 from sgmcmc.store.files import (
     FileRows,
     create_array,
+    explained,
     read_arrays,
     write_arrays,
     write_json,
@@ -52,14 +52,14 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.about = _read_about(path)
-        with _explained(path):
+        with explained(path):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(path / _LOCK, timeout=0)
         self._rows: list[FileRows] = []
         self._saved: dict[str, float] = {}
 
     def __enter__(self) -> Store:
-        with _explained(self.path):
+        with explained(self.path):
             try:
                 self._lock.acquire()
             except Timeout:
@@ -109,7 +109,7 @@ class Store:
             "outline": outline.to_json(),
             "arrays": files,
         }
-        with _explained(self.path):
+        with explained(self.path):
             for name, (shape, dtype) in records.items():
                 create_array(self.path / files[name], shape, dtype)
             write_json(self.path / _ABOUT, about)
@@ -139,7 +139,7 @@ class Store:
         name = f"{kind}-{chain}.npz"
         results = Results(track.reductions()).flat()
         results = {f"reduction/{name}": value for name, value in results.items()}
-        with _explained(self.path):
+        with explained(self.path):
             write_arrays(self.path / name, {**track.snapshot(), **results})
         self._saved[name] = time.monotonic()
 
@@ -150,7 +150,7 @@ class Store:
 
     def save_modes(self, modes: Mapping[str, np.ndarray]) -> None:
         """Write down the modes, which takes the place of where mode-finding was."""
-        with _explained(self.path):
+        with explained(self.path):
             write_arrays(self.path / _MODES, modes)
             for path in self.path.glob("mode-*.npz"):
                 path.unlink()
@@ -209,19 +209,6 @@ def _read_about(path: Path) -> dict[str, Any] | None:
             "empty or a new one. Nothing was changed."
         )
     return None
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say of an error of the operating system that it concerns the store."""
-    try:
-        yield
-    except OSError as error:
-        raise type(error)(
-            error.errno,
-            f"`store`: cannot write to {str(path)!r}; what was written before is whole. "
-            f"{error.strerror}",
-        ) from error
 
 
 def _results(state: Mapping[str, np.ndarray]) -> Results:
