@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sgmcmc.assembly import Modes, chain_tracks, mode_tracks, records
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import full_gradients
 from sgmcmc.identity import identify
+from sgmcmc.model import Model
 from sgmcmc.outline import Outline
 from sgmcmc.sampler import Sampler
 from sgmcmc.samples import Samples
@@ -105,7 +107,7 @@ class _Run:
         if found is None:
             modes = find_modes(sampler, stepsizes, self.n_iters_opt, verbose, store)
             positions, gradients = (np.stack(part) for part in modes)
-            seen = seen_modes(sampler, modes)
+            seen = flat_seen(sampler.model, modes.positions)
             store.save_modes({"positions": positions, "gradients": gradients, "seen": seen})
             return modes
         return Modes(list(found["positions"]), list(found["gradients"]))
@@ -120,7 +122,9 @@ class _Run:
             self.arrays,
             min(track.draws for track in tracks),
             min(track.blocks for track in tracks),
-            None if modes is None else (seen_modes(self.sampler, modes), np.stack(modes.gradients)),
+            None
+            if modes is None
+            else (flat_seen(self.sampler.model, modes.positions), np.stack(modes.gradients)),
             [track.reductions() for track in tracks],
         )
 
@@ -152,9 +156,11 @@ def find_modes(
     return Modes(positions, full_gradients(sampler.model, sampler.data, positions))
 
 
-def seen_modes(sampler: Sampler, modes: Modes) -> np.ndarray:
-    """Return the modes in the user's space, flat, a row for each chain."""
-    return np.stack([sampler.model.flat_user(tf.constant(at)) for at in modes.positions])
+def flat_seen(model: Model, positions: Sequence[np.ndarray]) -> np.ndarray:
+    """Return flat unconstrained positions in the user's space, flat, a row for each chain."""
+    if not model.bijectors:
+        return np.stack(positions)
+    return np.stack([model.flat_user(tf.constant(at)) for at in positions])
 
 
 def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:

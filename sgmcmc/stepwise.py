@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.assembly import Modes, chain_tracks
-from sgmcmc.driver import divergence, find_modes, seen_modes, with_seed
+from sgmcmc.driver import divergence, find_modes, flat_seen, with_seed
 from sgmcmc.identity import difference, identify
 from sgmcmc.inputs.numbers import describe, flag, whole_number
 from sgmcmc.layout import Layout
@@ -124,8 +124,7 @@ class StepwiseSampler:
 
     def _split(self, sampler: Sampler, positions: list[np.ndarray]) -> dict[str, np.ndarray]:
         """Return flat unconstrained positions, one for each chain, in the user's space."""
-        seen = np.stack([sampler.model.flat_user(tf.constant(at)) for at in positions])
-        return self._user(sampler.model.user_layout, seen)
+        return self._user(sampler.model.user_layout, flat_seen(sampler.model, positions))
 
     def _user(self, layout: Layout, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Return a row for each chain as the arrays that the user sees."""
@@ -133,12 +132,13 @@ class StepwiseSampler:
 
     def _show(self, positions: list[np.ndarray]) -> None:
         """Let ``params`` be what the session stepped last has come to."""
+        # `assign` checks what is sure here, and takes five times as long.
         for name, value in self._split(self._sampler, positions).items():
-            self.params[name].assign(value, read_value=False)
+            tf.raw_ops.AssignVariableOp(resource=self.params[name].handle, value=value)
 
     def _show_modes(self, modes: Modes) -> None:
         model = self._sampler.model
-        self.params_opt = self._user(model.user_layout, seen_modes(self._sampler, modes))
+        self.params_opt = self._split(self._sampler, modes.positions)
         self.log_post_opt_grad = self._user(model.layout, np.stack(modes.gradients))
 
 
