@@ -13,8 +13,15 @@ with without_chatter(), warnings.catch_warnings():
 __version__ = "0.1.0"
 
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
+from sgmcmc.diagnostics import summary
 from sgmcmc.errors import DivergenceError
-from sgmcmc.reductions import Reduction, running_mean, running_moments
+from sgmcmc.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
+from sgmcmc.reductions import (
+    Reduction,
+    running_batch_means,
+    running_mean,
+    running_moments,
+)
 from sgmcmc.samplers import (
     sghmc,
     sghmc_setup,
@@ -31,7 +38,9 @@ from sgmcmc.samplers import (
 )
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
+from sgmcmc.stein import ksd
 from sgmcmc.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
+from sgmcmc.zero_variance import ZeroVarianceSamples, zero_variance
 
 __all__ = [
     "DamagedFileError",
@@ -41,10 +50,17 @@ __all__ = [
     "Samples",
     "Session",
     "StepwiseSampler",
+    "ZeroVarianceSamples",
     "get_dataset",
     "get_params",
     "init_sess",
+    "ksd",
+    "plot_log_post",
+    "plot_posterior",
+    "plot_trace",
+    "plot_zero_variance",
     "polynomial_decay",
+    "running_batch_means",
     "running_mean",
     "running_moments",
     "sghmc",
@@ -60,4 +76,6 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "summary",
+    "zero_variance",
 ]

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -204,6 +204,42 @@ class Samples(Arrays):
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+    def to_arviz(
+        self,
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+        observed_data: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the draws as an ArviZ ``InferenceData``.
+
+        Its group ``posterior`` has the draws with dimensions ``chain`` and ``draw`` in front;
+        ``sample_stats`` the log posterior estimates ``lp``, which are fewer than the draws and
+        have the dimension ``lp_iteration``; ``test_functions`` the test functions.
+
+        Args:
+            dims: names of the further dimensions, by parameter.
+            coords: labels along dimensions, by dimension.
+            observed_data: arrays for the group ``observed_data``; the dataset is not kept with
+                the draws.
+
+        Returns:
+            An ``arviz.InferenceData``, which can be written to NetCDF.
+
+        Example:
+            >>> samples = Samples({"beta": np.zeros((100, 2))})
+            >>> data = samples.to_arviz(
+            ...     dims={"beta": ["feature"]}, coords={"feature": ["age", "height"]})
+            >>> dict(data.posterior.sizes)
+            {'chain': 1, 'draw': 100, 'feature': 2}
+
+        Source:
+            The InferenceData schema, ArviZ documentation.
+        """
+        from sgmcmc.inference_data import to_inference_data
+
+        return to_inference_data(self, dims, coords, observed_data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Samples:

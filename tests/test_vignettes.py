@@ -52,6 +52,16 @@ def test_step_by_step_as_published(
     assert found is not None and float(found.group(1)) < 1e-4
 
 
+def test_zero_variance_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette("zero_variance").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "median" in printed and "r_hat" in printed
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
     assert names == {
@@ -60,6 +70,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "logistic_regression",
         "neural_network",
         "step_by_step",
+        "zero_variance",
     }
 
 

@@ -1,0 +1,86 @@
+"""Summaries of draws, through ArviZ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.inputs.numbers import describe, known_keys
+from sgmcmc.samples import Samples
+
+
+def summary(
+    samples: Samples,
+    var_names: Sequence[str] | None = None,
+    *,
+    quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+) -> Any:
+    """Return means, standard deviations, quantiles and convergence diagnostics.
+
+    ESS is the number of independent draws that would be worth as much, for the mean (bulk) and for
+    the 5 % and 95 % quantiles (tail); MCSE the standard error of mean and standard deviation that
+    is due to the length of the chain; R-hat compares chains, and is NaN where there is one. They
+    say how well the *chain's* stationary distribution is known, and nothing about how far that is
+    from the posterior: for that see :func:`ksd`, and run again with half the stepsize.
+
+    Args:
+        samples: the draws.
+        var_names: names of the parameters to show; ``None`` shows all.
+        quantiles: the quantiles to show.
+
+    Returns:
+        A pandas ``DataFrame``, a row for each component.
+
+    Raises:
+        ValueError: there are no draws, or no parameter of a name.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples, summary
+        >>> theta = np.random.default_rng(1).normal(size=(4, 500, 2))
+        >>> table = summary(Samples({"theta": theta}, settings={"n_chains": 4}))
+        >>> list(table.index)
+        ['theta[0]', 'theta[1]']
+        >>> bool((table["r_hat"] < 1.05).all())
+        True
+
+    Source:
+        Vehtari et al., Bayesian Analysis 16, 2021.
+    """
+    from sgmcmc.inference_data import az, to_inference_data
+
+    names = need_draws(samples, var_names)
+    for q in quantiles:
+        if not 0 < q < 1:
+            raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+    data = to_inference_data(samples)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Shape validation failed.*")
+        shown = az.summary(
+            data,
+            var_names=names,
+            kind="stats",
+            round_to="none",
+            stat_funcs={f"q{100 * q:g}": partial(np.quantile, q=q) for q in quantiles},
+        )
+        judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
+    statistics = [name for name in shown.columns if not name.startswith("hdi_")]
+    return shown[statistics].join(judged)
+
+
+def need_draws(samples: Any, var_names: Sequence[str] | None) -> list[str]:
+    """Return the names of the parameters that are meant, once they are known to be there."""
+    if not isinstance(samples, Samples):
+        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
+    if not len(samples):
+        raise ValueError("`samples` holds no draws of parameters.")
+    if var_names is None:
+        return list(samples)
+    if isinstance(var_names, str):
+        raise TypeError("`var_names` must be a list of names; it is a string.")
+    known_keys("var_names", var_names, samples, "the parameters are")
+    return list(var_names)

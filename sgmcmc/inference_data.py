@@ -1,0 +1,66 @@
+"""Draws as ArviZ's ``InferenceData``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.samples import Samples
+
+with warnings.catch_warnings():
+    # ArviZ announces its next major version once a day, wherever it is imported.
+    warnings.simplefilter("ignore")
+    import arviz as az
+    import xarray as xr
+
+__all__ = ["az", "to_inference_data"]
+
+
+def to_inference_data(
+    samples: Samples,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    observed_data: Mapping[str, Any] | None = None,
+) -> az.InferenceData:
+    """Return draws as ``InferenceData``; the arguments are those of :meth:`Samples.to_arviz`."""
+    has_chains = samples.settings.get("n_chains") is not None
+
+    def by_chain(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: array if has_chains else array[np.newaxis] for name, array in arrays.items()}
+
+    groups: dict[str, Any] = {}
+    if len(samples):
+        groups["posterior"] = by_chain(samples)
+    if observed_data is not None:
+        groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
+    data = az.from_dict(
+        **groups,
+        dims=None if dims is None else {name: list(names) for name, names in dims.items()},
+        coords=None if coords is None else dict(coords),
+        attrs={"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")},
+    )
+    if samples.test_functions is not None:
+        data.add_groups(test_functions=_dataset(by_chain(samples.test_functions)))
+    if samples.log_post.iterations.size:
+        values = samples.log_post.values
+        data.add_groups(
+            sample_stats=xr.Dataset(
+                {"lp": (("chain", "lp_iteration"), values if has_chains else values[np.newaxis])},
+                {
+                    "chain": np.arange(values.shape[0] if has_chains else 1),
+                    "lp_iteration": samples.log_post.iterations,
+                },
+            )
+        )
+    return data
+
+
+def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
+    return az.from_dict(posterior=dict(arrays)).posterior
+
+
+def _text(samples: Samples, setting: str) -> str:
+    return str(samples.settings.get(setting, "unknown"))

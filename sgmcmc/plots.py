@@ -1,0 +1,187 @@
+"""Pictures of draws, through ArviZ and Matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.diagnostics import need_draws
+from sgmcmc.samples import Samples
+
+
+def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
+    """Plot the density and the trace of each component, a line for each chain.
+
+    Args:
+        samples: the draws.
+        var_names: names of the parameters to show; ``None`` shows all.
+        **keywords: handed on to ``arviz.plot_trace``.
+
+    Returns:
+        Array of Matplotlib axes.
+
+    Raises:
+        ValueError: there are no draws, or no parameter of a name.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples, plot_trace
+        >>> draws = np.random.default_rng(1).normal(size=(100, 2))
+        >>> plot_trace(Samples({"theta": draws})).shape
+        (1, 2)
+
+    Source:
+        Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
+    """
+    from sgmcmc.inference_data import az, to_inference_data
+
+    names = need_draws(samples, var_names)
+    axes = az.plot_trace(to_inference_data(samples), var_names=names, **keywords)
+    for density, trace in axes:
+        density.set_ylabel("density")
+        trace.set_xlabel("draw")
+    axes[0, 0].figure.tight_layout()
+    return axes
+
+
+def plot_posterior(
+    samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any
+) -> Any:
+    """Plot the density of each component, with its mean and its highest density interval.
+
+    Args:
+        samples: the draws.
+        var_names: names of the parameters to show; ``None`` shows all.
+        **keywords: handed on to ``arviz.plot_posterior``.
+
+    Returns:
+        A Matplotlib axes, or an array of them.
+
+    Raises:
+        ValueError: there are no draws, or no parameter of a name.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples, plot_posterior
+        >>> draws = np.random.default_rng(1).normal(size=(100, 2))
+        >>> plot_posterior(Samples({"theta": draws})).shape
+        (2,)
+
+    Source:
+        Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
+    """
+    from sgmcmc.inference_data import az, to_inference_data
+
+    names = need_draws(samples, var_names)
+    return az.plot_posterior(to_inference_data(samples), var_names=names, **keywords)
+
+
+def plot_log_post(samples: Samples, ax: Any = None) -> Any:
+    """Plot the log posterior estimates along the chain, a line for each chain.
+
+    Each is the estimate from one minibatch at the end of a block of iterations: it scatters by the
+    choice of the minibatch. A trend says that the chain has not arrived yet.
+
+    Args:
+        samples: the draws.
+        ax: Matplotlib axes to draw on; ``None`` makes a figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: there are no estimates.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples, plot_log_post
+        >>> from sgmcmc.samples import LogPost
+        >>> estimates = LogPost(np.array([75, 150]), np.array([-10.0, -9.0]))
+        >>> plot_log_post(Samples({}, log_post=estimates)).get_xlabel()
+        'iteration'
+
+    Source:
+        What the R package prints while it runs (thesis 4.5.1).
+    """
+    iterations, values = samples.log_post
+    if not iterations.size:
+        raise ValueError("`samples` holds no log posterior estimates.")
+    ax = _axes(ax)
+    lines = np.atleast_2d(values)
+    for number, line in enumerate(lines):
+        ax.plot(iterations, line, linewidth=0.8, label=f"chain {number}")
+    ax.set(xlabel="iteration", ylabel="log posterior estimate")
+    if len(lines) > 1:
+        ax.legend(fontsize=8)
+    return ax
+
+
+def plot_zero_variance(
+    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], name: str, ax: Any = None
+) -> Any:
+    """Plot the draws of one quantity before and after correction, as box plots side by side.
+
+    Args:
+        before: the draws, such as ``samples`` or ``samples.test_functions``.
+        after: the corrected draws, as :func:`zero_variance` returns them.
+        name: the quantity; of an array each component has its pair of boxes, centred at the mean
+            before.
+        ax: Matplotlib axes to draw on; ``None`` makes a figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: there is no quantity of that name.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import plot_zero_variance
+        >>> draws = np.random.default_rng(1).normal(size=(100, 3))
+        >>> ax = plot_zero_variance({"theta": draws}, {"theta": 0.1 * draws}, "theta")
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['before', 'after']
+
+    Source:
+        Thesis, figure 3.5.2.
+    """
+    for label, given in (("before", before), ("after", after)):
+        if name not in given:
+            raise ValueError(f"`{label}` has no {name!r}; there is {', '.join(given)}.")
+    ax = _axes(ax)
+    shape = np.shape(after[name])
+    old = np.reshape(before[name], (shape[0], -1)).astype(np.float64)
+    new = np.reshape(after[name], (shape[0], -1))
+    single = old.shape[1] == 1
+    centre: np.ndarray = np.zeros(1) if single else old.mean(axis=0)
+    places = np.arange(old.shape[1])
+    handles = []
+    pairs: list[tuple[np.ndarray, float, str]] = [(old, -0.2, "C0"), (new, 0.2, "C1")]
+    for draws, shift, colour in pairs:
+        boxes = ax.boxplot(
+            draws - centre,
+            positions=places + shift,
+            widths=0.3,
+            patch_artist=True,
+            flierprops={"markersize": 2, "markeredgecolor": colour},
+            medianprops={"color": "black"},
+        )
+        for box in boxes["boxes"]:
+            box.set(facecolor=colour, alpha=0.5)
+        handles.append(boxes["boxes"][0])
+    ax.set_xticks(places, [name] if single else [str(place) for place in places])
+    ax.set_ylabel(name if single else f"{name}, less the mean before")
+    if not single:
+        ax.set_xlabel("component")
+    ax.legend(handles, ["before", "after"])
+    return ax
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
