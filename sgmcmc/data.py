@@ -46,8 +46,7 @@ class ArrayColumn:
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        # mode="clip" lets NumPy write straight into `out`; the rows are known to be in range.
-        np.take(self.array, rows, axis=0, out=out, mode="clip")
+        _take(self.array, rows, out)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
@@ -68,12 +67,13 @@ class LazyColumn:
         self.source = source
         self.dtype = dtype
         self.row_shape = tuple(source.shape[1:])
-        self.is_memmap = isinstance(source, np.memmap)
+        # The same memory without what a memmap does at each indexing.
+        self._mapped = np.asarray(source) if isinstance(source, np.memmap) else None
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        if self.is_memmap:
-            out[...] = self.source[rows]
+        if self._mapped is not None:
+            _take(self._mapped, rows, out)
             return
         # HDF5 wants each row named once, in rising order.
         unique, place = np.unique(rows, return_inverse=True)
@@ -89,6 +89,15 @@ class LazyColumn:
         starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
         pieces = [self.slice(start, min(start + 64, length)) for start in starts.tolist()]
         return f"{length} rows, " + digest(np.concatenate(pieces))
+
+
+def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Copy rows of an array, which are known to be in range, into ``out``."""
+    if array.dtype == out.dtype and array.flags.c_contiguous:
+        # mode="clip" lets NumPy write straight into `out`.
+        np.take(array, rows, axis=0, out=out, mode="clip")
+    else:
+        out[...] = array[rows]
 
 
 class Data:

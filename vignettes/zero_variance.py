@@ -6,9 +6,9 @@
 # gradient whose posterior mean is known to be zero are control variates for everything that is
 # estimated from the draws. `sgmcmc.zero_variance` fits and subtracts them.
 #
-# It works because the gradients of `sgldcv` have little noise. Those of plain SGLD do not, and there
-# the same correction does nothing: this file shows both on covertype, for the posterior means of the
-# 55 coefficients and for the log predictive density of held-out rows.
+# It works because the gradients of `sgldcv` have little noise. Those of plain SGLD have more, and
+# there the same correction does less: this file shows both on covertype, for the posterior means
+# of the 55 coefficients and for the log predictive density of held-out rows.
 #
 # Run it as `python vignettes/zero_variance.py`. `--short` is the form that the tests run, on a few
 # thousand simulated rows.
