@@ -12,6 +12,7 @@ with without_chatter(), warnings.catch_warnings():
 
 __version__ = "0.1.0"
 
+from sgmcmc.correction import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
 from sgmcmc.diagnostics import summary
 from sgmcmc.errors import DivergenceError
@@ -40,7 +41,6 @@ from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
 from sgmcmc.stein import ksd
 from sgmcmc.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
-from sgmcmc.zero_variance import ZeroVarianceSamples, zero_variance
 
 __all__ = [
     "DamagedFileError",

@@ -165,7 +165,7 @@ def test_arviz_round_trips_through_netcdf(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.sample_stats["lp"], chains.log_post.values)
     iterations = again.sample_stats["lp_iteration"]
     np.testing.assert_array_equal(iterations, chains.log_post.iterations)
-    assert again.posterior.attrs["sampling_method"] == "sgld"
+    assert again.attrs["sampling_method"] == "sgld"
 
 
 def test_arviz_has_the_users_names() -> None:
