@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.inputs.numbers import describe, flag, known_keys, whole_number
+from sgmcmc.inputs.numbers import choice, describe, flag, known_keys, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.samples import Arrays, Samples
 
@@ -23,8 +23,8 @@ class ZeroVarianceSamples(Samples):
     Attributes:
         mean: the mean of the corrected draws of each quantity, in double precision.
         coefficients: the coefficients of each quantity, of shape ``(k, *shape)``, with a leading
-            chain axis if they were estimated for each chain. The k control variates come in the
-            order that :func:`zero_variance` describes.
+            axis of chains (or of the two halves of a single chain) if each has its own. The k
+            control variates come in the order that :func:`zero_variance` describes.
         variance_ratio: the variance of the draws over that of the corrected ones: how many times
             fewer independent draws would do.
     """
@@ -49,7 +49,7 @@ def zero_variance(
     degree: int = 1,
     test_functions: TestFunctions | None = None,
     *,
-    per_chain: bool = False,
+    fit: str = "pooled",
     keep_draws: bool = True,
     bijectors: Mapping[str, Any] | None = None,
 ) -> ZeroVarianceSamples:
@@ -74,7 +74,11 @@ def zero_variance(
         degree: 1 or 2. Degree 2 has d(d + 3)/2 control variates and wants many times as many draws.
         test_functions: what to correct in place of the parameters: a list of names among
             ``samples.test_functions``, or a dict of functions of ``params``, evaluated here.
-        per_chain: estimate the coefficients for each chain by itself, not from all together.
+        fit: where the coefficients come from: ``"pooled"``, all draws together; ``"own"``, each
+            chain by itself; ``"others"``, for each chain all the others, and with a single chain
+            for each half the other. Coefficients fitted to the draws that they correct lessen
+            the variance of those draws by more than that of the mean, and by far more where the
+            chain moves slowly; with ``"others"`` the variance ratio is honest.
         keep_draws: ``False`` returns only means, coefficients and ratios.
         bijectors: for degree 2, those that the chain was run with.
 
@@ -107,13 +111,13 @@ def zero_variance(
     if whole_number("degree", degree, 1) > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
     source = _Source(samples, degree, test_functions, bijectors or {})
-    flag("per_chain", per_chain), flag("keep_draws", keep_draws)
-    groups = [[c] for c in range(source.chains)] if per_chain else [list(range(source.chains))]
-    fits = [_fit(source, group) for group in groups]
+    flag("keep_draws", keep_draws)
+    plan = _plan(source, choice("fit", fit, ("pooled", "own", "others")))
+    fits = [_fit(source, fitted) for fitted, _ in plan]
     out = np.empty((source.chains, source.draws, source.layout.size)) if keep_draws else None
     before, after = _Moments(source.layout.size), _Moments(source.layout.size)
-    for group, coefficients in zip(groups, fits, strict=True):
-        for chain, start, values, features in source.pieces(group):
+    for (_, corrected_parts), coefficients in zip(plan, fits, strict=True):
+        for chain, start, values, features in source.pieces(corrected_parts):
             corrected = values + features @ coefficients
             before.add(values)
             after.add(corrected)
@@ -125,10 +129,35 @@ def zero_variance(
     return ZeroVarianceSamples(
         {} if out is None else layout.split(out if source.has_chains else out[0]),
         mean=layout.split(after.mean),
-        coefficients=layout.split(np.stack(fits) if per_chain else fits[0]),
+        coefficients=_by_quantity(layout, fits),
         variance_ratio=layout.split(ratio),
         settings={**samples.settings, "zero_variance_degree": degree},
     )
+
+
+class _Part(NamedTuple):
+    """Some of the draws of a chain."""
+
+    chain: int
+    start: int
+    stop: int
+
+
+def _plan(source: _Source, fit: str) -> list[tuple[list[_Part], list[_Part]]]:
+    """Return pairs: the draws to fit coefficients to, and the draws to correct with them."""
+    parts = [_Part(chain, 0, source.draws) for chain in range(source.chains)]
+    if fit == "pooled":
+        return [(parts, parts)]
+    if fit == "own":
+        return [([part], [part]) for part in parts]
+    if len(parts) == 1:
+        middle = source.draws // 2
+        parts = [_Part(0, 0, middle), _Part(0, middle, source.draws)]
+    return [([other for other in parts if other != part], [part]) for part in parts]
+
+
+def _by_quantity(layout: Layout, fits: list[np.ndarray]) -> dict[str, np.ndarray]:
+    return layout.split(fits[0] if len(fits) == 1 else np.stack(fits))
 
 
 class _Source:
@@ -181,12 +210,12 @@ class _Source:
         """The precision in which the gradients were kept."""
         return next(iter(self._gradients.values())).dtype
 
-    def pieces(self, chains: Sequence[int]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    def pieces(self, parts: list[_Part]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Yield chain, first draw, what is corrected and the control variates, in float64."""
         length = max(1, _PIECE_BYTES // (8 * (self.features + self.layout.size)))
-        for chain in chains:
-            for start in range(0, self.draws, length):
-                stop = min(start + length, self.draws)
+        for chain, first, last in parts:
+            for start in range(first, last, length):
+                stop = min(start + length, last)
                 values = _flat(self._values(chain, start, stop))
                 yield chain, start, values, self._control_variates(chain, start, stop)
 
@@ -302,10 +331,10 @@ class _Moments:
         self._count = total
 
 
-def _fit(source: _Source, chains: Sequence[int]) -> np.ndarray:
-    """Return the coefficients a = −Var(f)⁻¹ Cov(f, h), from the draws of these chains."""
+def _fit(source: _Source, parts: list[_Part]) -> np.ndarray:
+    """Return the coefficients a = −Var(f)⁻¹ Cov(f, h), from these draws."""
     features, values = _Moments(source.features), _Moments(source.layout.size)
-    for _, _, h, f in source.pieces(chains):
+    for _, _, h, f in source.pieces(parts):
         features.add(f)
         values.add(h)
     # Unit variances: the scale of a gradient has nothing to do with how well it is determined.
@@ -313,11 +342,11 @@ def _fit(source: _Source, chains: Sequence[int]) -> np.ndarray:
     scale[scale == 0] = 1.0
     gram = np.zeros((source.features, source.features))
     cross = np.zeros((source.features, source.layout.size))
-    for _, _, h, f in source.pieces(chains):
+    for _, _, h, f in source.pieces(parts):
         centred = (f - features.mean) / scale
         gram += centred.T @ centred
         cross += centred.T @ (h - values.mean)
-    draws = len(chains) * source.draws
+    draws = sum(part.stop - part.start for part in parts)
     return -_solve(gram / draws, cross / draws, draws, source.gradient_dtype) / scale[:, np.newaxis]
 
 
