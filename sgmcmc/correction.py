@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.inputs.numbers import choice, describe, flag, known_keys, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.samples import Arrays, Samples
+from sgmcmc.tracing import trace
 
 _PIECE_BYTES = 32 * 2**20
 TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
@@ -185,6 +186,7 @@ class _Source:
         if degree == 2:
             self._check_positions(samples)
         self._functions = _functions(samples, test_functions)
+        self._traced: dict[int, Callable[..., dict[str, tf.Tensor]]] = {}
         stored: Mapping[str, np.ndarray] = samples.test_functions or {}
         names = list(test_functions) if test_functions is not None else []
         self._targets = (
@@ -230,10 +232,12 @@ class _Source:
         params = {
             name: tf.constant(np.asarray(a[chain, start:stop])) for name, a in self._params.items()
         }
-        return {
-            name: tf.vectorized_map(function, params).numpy()
-            for name, function in self._functions.items()
-        }
+        if stop - start not in self._traced:
+            self._traced[stop - start] = trace(self._evaluate, params)
+        return {name: value.numpy() for name, value in self._traced[stop - start](params).items()}
+
+    def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {name: tf.vectorized_map(f, params) for name, f in self._functions.items()}
 
     def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
         z = -0.5 * _flat({n: g[chain, start:stop] for n, g in self._gradients.items()})

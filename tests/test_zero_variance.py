@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -210,41 +211,15 @@ def test_wrong_input(arguments: dict[str, Any], error: type[Exception], said: st
     assert said in str(caught.value)
 
 
-def factor(size: int, with_cv: bool) -> float:
-    """How many times less the mean of θ varies after correction, n = 10 of so many rows."""
-    x = np.random.default_rng(1).normal(size=size)
-
-    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
-        # Not Gaussian, or control variates would make every gradient exact.
-        return -tf.reduce_sum(tf.math.log(tf.math.cosh(dataset["x"] - params["theta"])))
-
-    mode = 0.0
-    for _ in range(20):
-        mode += np.tanh(x - mode).sum() / (1 - np.tanh(x - mode) ** 2).sum()
-    curvature = (1 - np.tanh(x - mode) ** 2).sum()
-    of_cv = {"opt_stepsize": 1.0, "n_iters_opt": 0} if with_cv else {}
-    chain = getattr(sgmcmc, "sgldcv" if with_cv else "sgld")(
-        log_lik,
-        {"x": x},
-        {"theta": mode},
-        0.3 / curvature,
-        minibatch_size=10,
-        n_iters=20_000,
-        burn_in=500,
-        verbose=False,
-        seed=1,
-        dtype=tf.float64,
-        store_gradients=True,
-        **of_cv,
-    )
-    return float(zero_variance(chain).variance_ratio["theta"])
-
-
 @pytest.mark.slow
-def test_reduction_fades_with_the_rows_but_not_with_control_variates() -> None:
+def test_reduction_fades_with_the_rows_but_not_with_control_variates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Thesis 3.4.2: minibatch noise in ĝ grows like N² and drowns z, that of ĝ_cv does not."""
-    plain = [factor(size, False) for size in (100, 1000, 10_000)]
-    with_cv = [factor(size, True) for size in (100, 1000, 10_000)]
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "vignettes"))
+    factor = importlib.import_module("zero_variance").factor
+    plain = [factor("sgld", size, 20_000) for size in (100, 1000, 10_000)]
+    with_cv = [factor("sgldcv", size, 20_000) for size in (100, 1000, 10_000)]
     print("plain", plain, "control variates", with_cv)
     assert plain[0] > plain[1] > plain[2] and plain[2] < 1.2
     assert min(with_cv) > 5 and with_cv[2] > 0.5 * with_cv[0]
