@@ -97,6 +97,11 @@ def sample(
 # this posterior are slow (effective sample sizes of 5 from 10 000 draws), so that ratio promises
 # too much. *Out of sample*, each of two chains is corrected with the coefficients of the other
 # (`fit="others"`): that is what the correction is worth.
+#
+# On covertype the median over the coefficients is 6 in sample and 2 out of sample with control
+# variates, and about 1 both ways with plain gradients. A single corrected draw may scatter more
+# than it did before, as the box plots show: it has taken on the noise of its gradient, which is
+# fresh at each iteration and averages out, in exchange for the slow wandering that does not.
 
 
 # %%
