@@ -12,11 +12,12 @@ with without_chatter(), warnings.catch_warnings():
 
 __version__ = "0.1.0"
 
-from sgmcmc.correction import ZeroVarianceSamples, zero_variance
+from sgmcmc.after.diagnostics import summary
+from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
+from sgmcmc.after.stein import ksd
+from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
-from sgmcmc.diagnostics import summary
 from sgmcmc.errors import DivergenceError
-from sgmcmc.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
 from sgmcmc.reductions import (
     Reduction,
     running_batch_means,
@@ -39,7 +40,6 @@ from sgmcmc.samplers import (
 )
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
-from sgmcmc.stein import ksd
 from sgmcmc.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 
 __all__ = [

@@ -122,7 +122,7 @@ def test_saved_loaded_and_stored_chains(tmp_path: Path, monkeypatch: pytest.Monk
     chain.save(tmp_path / "chain.npz")
     gaussian(log_prior=lambda params: -tf.abs(params["a"]), store=tmp_path / "store")
     # In pieces of a few draws.
-    monkeypatch.setattr("sgmcmc.correction._PIECE_BYTES", 500)
+    monkeypatch.setattr("sgmcmc.after.draws.PIECE_BYTES", 500)
     for again in (Samples.load(tmp_path / "chain.npz"), Samples.open(tmp_path / "store")):
         found = zero_variance(again, 2)
         np.testing.assert_allclose(found["a"], expected["a"], rtol=1e-9)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from sgmcmc.arrays import Results
 from sgmcmc.identity import difference
 from sgmcmc.outline import Outline
-from sgmcmc.samples import Results, Samples
+from sgmcmc.samples import Samples
 from sgmcmc.store.files import (
     FileRows,
     create_array,

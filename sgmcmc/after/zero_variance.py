@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from sgmcmc.inputs.numbers import choice, describe, flag, known_keys, whole_number
+from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.arrays import Arrays
+from sgmcmc.inputs.numbers import choice, describe, flag, whole_number
 from sgmcmc.layout import Layout
-from sgmcmc.samples import Arrays, Samples
-from sgmcmc.tracing import trace
-
-_PIECE_BYTES = 32 * 2**20
-TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
+from sgmcmc.samples import Samples
 
 
 class ZeroVarianceSamples(Samples):
@@ -111,7 +108,7 @@ def zero_variance(
         raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
     if whole_number("degree", degree, 1) > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
-    source = _Source(samples, degree, test_functions, bijectors or {})
+    source = Source(samples, degree, test_functions, bijectors or {})
     flag("keep_draws", keep_draws)
     plan = _plan(source, choice("fit", fit, ("pooled", "own", "others")))
     fits = [_fit(source, fitted) for fitted, _ in plan]
@@ -136,181 +133,21 @@ def zero_variance(
     )
 
 
-class _Part(NamedTuple):
-    """Some of the draws of a chain."""
-
-    chain: int
-    start: int
-    stop: int
-
-
-def _plan(source: _Source, fit: str) -> list[tuple[list[_Part], list[_Part]]]:
+def _plan(source: Source, fit: str) -> list[tuple[list[Part], list[Part]]]:
     """Return pairs: the draws to fit coefficients to, and the draws to correct with them."""
-    parts = [_Part(chain, 0, source.draws) for chain in range(source.chains)]
+    parts = [Part(chain, 0, source.draws) for chain in range(source.chains)]
     if fit == "pooled":
         return [(parts, parts)]
     if fit == "own":
         return [([part], [part]) for part in parts]
     if len(parts) == 1:
         middle = source.draws // 2
-        parts = [_Part(0, 0, middle), _Part(0, middle, source.draws)]
+        parts = [Part(0, 0, middle), Part(0, middle, source.draws)]
     return [([other for other in parts if other != part], [part]) for part in parts]
 
 
 def _by_quantity(layout: Layout, fits: list[np.ndarray]) -> dict[str, np.ndarray]:
     return layout.split(fits[0] if len(fits) == 1 else np.stack(fits))
-
-
-class _Source:
-    """Draws and their control variates, piece by piece."""
-
-    def __init__(
-        self,
-        samples: Samples,
-        degree: int,
-        test_functions: TestFunctions | None,
-        bijectors: Mapping[str, Any],
-    ) -> None:
-        if samples.gradients is None:
-            raise ValueError(
-                "`samples` has no gradients: run the sampler with `store_gradients=True`."
-            )
-        self.has_chains = samples.settings.get("n_chains") is not None
-        self._degree = degree
-        self._gradients = self._by_chain(samples.gradients)
-        self.chains, self.draws = next(iter(self._gradients.values())).shape[:2]
-        if self.draws < 2:
-            raise ValueError(f"`samples` must hold at least two draws; it holds {self.draws}.")
-        self._params = self._by_chain(samples)
-        self._bijectors = dict(bijectors)
-        if degree == 2:
-            self._check_positions(samples)
-        self._functions = _functions(samples, test_functions)
-        self._traced: dict[int, Callable[..., dict[str, tf.Tensor]]] = {}
-        stored: Mapping[str, np.ndarray] = samples.test_functions or {}
-        names = list(test_functions) if test_functions is not None else []
-        self._targets = (
-            self._params
-            if test_functions is None
-            else {}
-            if self._functions
-            else self._by_chain({name: stored[name] for name in names})
-        )
-        first = self._values(0, 0, 1)
-        self.layout = Layout({name: value.shape[1:] for name, value in first.items()})
-        self._size = sum(int(np.prod(g.shape[2:])) for g in self._gradients.values())
-        self._centre = self._mean_position() if degree == 2 else None
-
-    @property
-    def features(self) -> int:
-        """The number of control variates."""
-        d = self._size
-        return d if self._degree == 1 else d * (d + 3) // 2
-
-    @property
-    def gradient_dtype(self) -> np.dtype:
-        """The precision in which the gradients were kept."""
-        return next(iter(self._gradients.values())).dtype
-
-    def pieces(self, parts: list[_Part]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Yield chain, first draw, what is corrected and the control variates, in float64."""
-        length = max(1, _PIECE_BYTES // (8 * (self.features + self.layout.size)))
-        for chain, first, last in parts:
-            for start in range(first, last, length):
-                stop = min(start + length, last)
-                values = _flat(self._values(chain, start, stop))
-                yield chain, start, values, self._control_variates(chain, start, stop)
-
-    def _by_chain(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            name: array if self.has_chains else array[np.newaxis] for name, array in arrays.items()
-        }
-
-    def _values(self, chain: int, start: int, stop: int) -> dict[str, np.ndarray]:
-        if not self._functions:
-            return {name: a[chain, start:stop] for name, a in self._targets.items()}
-        params = {
-            name: tf.constant(np.asarray(a[chain, start:stop])) for name, a in self._params.items()
-        }
-        if stop - start not in self._traced:
-            self._traced[stop - start] = trace(self._evaluate, params)
-        return {name: value.numpy() for name, value in self._traced[stop - start](params).items()}
-
-    def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {name: tf.vectorized_map(f, params) for name, f in self._functions.items()}
-
-    def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
-        z = -0.5 * _flat({n: g[chain, start:stop] for n, g in self._gradients.items()})
-        if self._centre is None:
-            return z
-        theta = self._positions(chain, start, stop) - self._centre
-        i, j = np.triu_indices(z.shape[1], 1)
-        mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
-        return np.concatenate([z, theta * z - 0.5, mixed], axis=1)
-
-    def _positions(self, chain: int, start: int, stop: int) -> np.ndarray:
-        """Return draws in the space that the chain moves in."""
-        found = {}
-        for name in self._gradients:
-            value = np.asarray(self._params[name][chain, start:stop])
-            if name in self._bijectors:
-                value = self._bijectors[name].inverse(tf.constant(value)).numpy()
-            found[name] = value
-        return _flat(found)
-
-    def _mean_position(self) -> np.ndarray:
-        total, length = np.zeros(self._size), max(1, _PIECE_BYTES // (8 * self._size))
-        for chain in range(self.chains):
-            for start in range(0, self.draws, length):
-                total += self._positions(chain, start, min(start + length, self.draws)).sum(axis=0)
-        return total / (self.chains * self.draws)
-
-    def _check_positions(self, samples: Samples) -> None:
-        missing = [name for name in self._gradients if name not in self._params]
-        if missing:
-            raise ValueError(f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them.")
-        moved = samples.settings.get("bijectors") or {}
-        known_keys("bijectors", self._bijectors, moved, "the chain was run with bijectors for")
-        lacking = [
-            name for name in moved if name in self._gradients and name not in self._bijectors
-        ]
-        if lacking:
-            raise ValueError(
-                f"`bijectors`: degree 2 needs the draws in the space that the chain moved in; give "
-                f"the bijector of {lacking[0]!r} that it was run with, or use degree 1."
-            )
-
-
-def _functions(
-    samples: Samples, test_functions: TestFunctions | None
-) -> dict[str, Callable[..., Any]]:
-    """Return the functions to evaluate; none where stored values or parameters are meant."""
-    if test_functions is None:
-        if not len(samples):
-            raise ValueError("`samples` holds no draws of parameters; name its `test_functions`.")
-        return {}
-    if isinstance(test_functions, Mapping):
-        for name, function in test_functions.items():
-            if not callable(function):
-                raise TypeError(
-                    f"`test_functions[{name!r}]` must be a function of `params`; it is "
-                    f"{describe(function)}."
-                )
-        return dict(test_functions)
-    if isinstance(test_functions, str) or not isinstance(test_functions, Sequence):
-        raise TypeError(
-            "`test_functions` must be a list of names or a dict of functions; it is "
-            f"{describe(test_functions)}."
-        )
-    known_keys("test_functions", test_functions, samples.test_functions or {}, "there are")
-    return {}
-
-
-def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return arrays of draws as one matrix in float64, a row for each draw."""
-    return np.concatenate(
-        [np.asarray(a, np.float64).reshape(len(a), -1) for a in arrays.values()], axis=1
-    )
 
 
 class _Moments:
@@ -335,7 +172,7 @@ class _Moments:
         self._count = total
 
 
-def _fit(source: _Source, parts: list[_Part]) -> np.ndarray:
+def _fit(source: Source, parts: list[Part]) -> np.ndarray:
     """Return the coefficients a = −Var(f)⁻¹ Cov(f, h), from these draws."""
     features, values = _Moments(source.features), _Moments(source.layout.size)
     for _, _, h, f in source.pieces(parts):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.diagnostics import need_draws
+from sgmcmc.after.diagnostics import need_draws
 from sgmcmc.samples import Samples
 
 
@@ -35,7 +35,7 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.inference_data import az, to_inference_data
+    from sgmcmc.after.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     axes = az.plot_trace(to_inference_data(samples), var_names=names, **keywords)
@@ -72,7 +72,7 @@ def plot_posterior(
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.inference_data import az, to_inference_data
+    from sgmcmc.after.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     return az.plot_posterior(to_inference_data(samples), var_names=names, **keywords)

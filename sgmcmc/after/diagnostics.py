@@ -51,7 +51,7 @@ def summary(
     Source:
         Vehtari et al., Bayesian Analysis 16, 2021.
     """
-    from sgmcmc.inference_data import az, to_inference_data
+    from sgmcmc.after.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     for q in quantiles:

@@ -1,0 +1,1 @@
+"""After the chain: draws corrected, judged, drawn, and handed to ArviZ."""
