@@ -132,7 +132,7 @@ def shortened(code: str, seen: list[str]) -> str:
         if name is None:
             continue
         seen.append(name)
-        few = {"n_iters": 40, "burn_in": 0, "verbose": False}
+        few = {"n_iters": 120, "burn_in": 0, "verbose": False}
         if name.endswith("cv"):
             few["n_iters_opt"] = 40
         node.keywords = [k for k in node.keywords if k.arg not in few]
@@ -179,7 +179,7 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
             raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
     if page.name == "README.md":
         assert {"sgldcv"} <= set(calls)
-        assert namespace["chains"]["beta"].shape == (4, 40, 54, 1)
+        assert namespace["chains"]["beta"].shape == (4, 120, 54, 1)
         assert (tmp_path / "chain.npz").exists()
 
 
@@ -201,4 +201,4 @@ def test_blocks_are_shortened() -> None:
     calls: list[str] = []
     code = shortened("sgmcmc.sgldcv(1, 2, n_iters=10_000_000, seed=1)", calls)
     assert calls == ["sgldcv"]
-    assert "10000000" not in code and "n_iters=40" in code and "seed=1" in code
+    assert "10000000" not in code and "n_iters=120" in code and "seed=1" in code

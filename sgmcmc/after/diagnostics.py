@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -58,8 +59,7 @@ def summary(
         if not 0 < q < 1:
             raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
     data = to_inference_data(samples)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Shape validation failed.*")
+    with _silent():
         shown = az.summary(
             data,
             var_names=names,
@@ -70,6 +70,17 @@ def summary(
         judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
     statistics = [name for name in shown.columns if not name.startswith("hdi_")]
     return shown[statistics].join(judged)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep ArviZ from logging, for each component, that one chain has no R-hat."""
+    log = logging.getLogger("arviz")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def need_draws(samples: Any, var_names: Sequence[str] | None) -> list[str]:

@@ -111,7 +111,13 @@ def zero_variance(
     source = Source(samples, degree, test_functions, bijectors or {})
     flag("keep_draws", keep_draws)
     plan = _plan(source, choice("fit", fit, ("pooled", "own", "others")))
-    fits = [_fit(source, fitted) for fitted, _ in plan]
+    fits, complaints = [], set()
+    for fitted, _ in plan:
+        coefficients, complaint = _fit(source, fitted)
+        fits.append(coefficients)
+        complaints.add(complaint)
+    for complaint in complaints - {""}:
+        warnings.warn(complaint, stacklevel=2)
     out = np.empty((source.chains, source.draws, source.layout.size)) if keep_draws else None
     before, after = _Moments(source.layout.size), _Moments(source.layout.size)
     for (_, corrected_parts), coefficients in zip(plan, fits, strict=True):
@@ -172,8 +178,8 @@ class _Moments:
         self._count = total
 
 
-def _fit(source: Source, parts: list[Part]) -> np.ndarray:
-    """Return the coefficients a = −Var(f)⁻¹ Cov(f, h), from these draws."""
+def _fit(source: Source, parts: list[Part]) -> tuple[np.ndarray, str]:
+    """Return a = −Var(f)⁻¹ Cov(f, h), from these draws, and what there is to say of them."""
     features, values = _Moments(source.features), _Moments(source.layout.size)
     for _, _, h, f in source.pieces(parts):
         features.add(f)
@@ -188,10 +194,13 @@ def _fit(source: Source, parts: list[Part]) -> np.ndarray:
         gram += centred.T @ centred
         cross += centred.T @ (h - values.mean)
     draws = sum(part.stop - part.start for part in parts)
-    return -_solve(gram / draws, cross / draws, draws, source.gradient_dtype) / scale[:, np.newaxis]
+    solution, complaint = _solve(gram / draws, cross / draws, draws, source.gradient_dtype)
+    return -solution / scale[:, np.newaxis], complaint
 
 
-def _solve(correlation: np.ndarray, cross: np.ndarray, draws: int, dtype: np.dtype) -> np.ndarray:
+def _solve(
+    correlation: np.ndarray, cross: np.ndarray, draws: int, dtype: np.dtype
+) -> tuple[np.ndarray, str]:
     """Return the least-squares solution, truncated where directions are not determined.
 
     With too few draws for so many control variates every set of values is fitted, noise and all;
@@ -200,19 +209,17 @@ def _solve(correlation: np.ndarray, cross: np.ndarray, draws: int, dtype: np.dty
     k = len(correlation)
     weights, directions = np.linalg.eigh(correlation)
     known = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
-    shrunk = 2 * k > draws
-    if shrunk:
-        warnings.warn(
+    complaint = ""
+    if 2 * k > draws:
+        complaint = (
             f"{k} control variates are too many for {draws} draws: their coefficients are shrunk. "
-            "Take more draws, or degree 1.",
-            stacklevel=4,
+            "Take more draws, or degree 1."
         )
         weights = weights + k / draws
     elif not known.all():
-        warnings.warn(
+        complaint = (
             f"The control variates are collinear: {np.count_nonzero(~known)} of {k} directions are "
-            "left out.",
-            stacklevel=4,
+            "left out."
         )
     directions, weights = directions[:, known], weights[known]
-    return directions @ ((directions.T @ cross) / weights[:, np.newaxis])
+    return directions @ ((directions.T @ cross) / weights[:, np.newaxis]), complaint
