@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from sgmcmc.chain import Chain
 from sgmcmc.schedules import Stepsizes
-from sgmcmc.sharing import share
 
+# TensorFlow reads whole vectors from where an array starts; elsewhere that ends the process.
 _ALIGNMENT = 64
 _SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))
 
@@ -36,7 +36,7 @@ class Buffer:
         on_gpu = bool(tf.config.list_logical_devices("GPU"))
         self._shared: tf.Tensor | None = None
         if not on_gpu and self.array.dtype in _SHAREABLE and self.array.size > 0:
-            self._shared = share(self.array)
+            self._shared = tf.experimental.dlpack.from_dlpack(self.array.__dlpack__())
 
     def tensor(self) -> tf.Tensor:
         """Return the tensor of what the array holds now."""

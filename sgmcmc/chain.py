@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from sgmcmc.block import BlockInputs, BlockResult, Carry
@@ -20,7 +19,6 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 from sgmcmc.recorder import Recorder
-from sgmcmc.sharing import share
 from sgmcmc.tracing import trace
 
 
@@ -75,7 +73,7 @@ class Chain:
             stop: one past the last iteration within the block.
             iteration: number, from 1, of the iteration at ``start``.
         """
-        span = share(np.array([start, stop, iteration], np.int32))
+        span = tf.constant([start, stop, iteration])
         return self._run(carry, self.minibatches.fixed, inputs, span)
 
     def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:

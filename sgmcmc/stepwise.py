@@ -23,7 +23,6 @@ from sgmcmc.identity import difference, identify
 from sgmcmc.inputs.numbers import describe, flag, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.sampler import Sampler
-from sgmcmc.sharing import share
 from sgmcmc.store.files import read_arrays, write_arrays
 from sgmcmc.track import Diverged, Track
 from sgmcmc.workers import core_to_spare
@@ -135,8 +134,7 @@ class StepwiseSampler:
         """Let ``params`` be what the session stepped last has come to."""
         # `assign` checks what is sure here, and takes five times as long.
         for name, value in self._split(self._sampler, positions).items():
-            tensor = share(np.array(value))
-            tf.raw_ops.AssignVariableOp(resource=self.params[name].handle, value=tensor)
+            tf.raw_ops.AssignVariableOp(resource=self.params[name].handle, value=value)
 
     def _show_modes(self, modes: Modes) -> None:
         model = self._sampler.model
