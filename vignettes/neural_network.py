@@ -187,9 +187,9 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
 # For each sampler the log loss of the last draw, the log loss of the posterior predictive (the
 # mean of the predicted probabilities over the chain) and its error rate.
 #
-# On MNIST the last draws end between 0.23 (`sghmccv`) and 0.28 (`sghmc`, `sgld`). Averaging over the
-# chain is worth far more than the choice of the sampler: the log loss of the posterior predictive is
-# between 0.15 (`sgnht`) and 0.22 (`sgld`), and its error rate between 4 and 6 %.
+# On MNIST the last draws end between 0.23 (`sghmccv`) and 0.28 (`sghmc`, `sgld`). Averaging over
+# the chain is worth far more than the choice of the sampler: the log loss of the posterior
+# predictive is between 0.15 (`sgnht`) and 0.22 (`sgld`), and its error rate between 4 and 6 %.
 
 
 # %%
