@@ -69,6 +69,9 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     Returns:
         A :class:`Reduction`; its result is the mean.
 
+    Raises:
+        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
+
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
         >>> def log_lik(params, dataset):
@@ -105,6 +108,9 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
 
     Returns:
         A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``.
+
+    Raises:
+        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -158,6 +164,9 @@ def running_batch_means(
         A :class:`Reduction`; its result is a dict of ``"mean"``, over all whole batches, and
         ``"standard_error"``, which is NaN while there are fewer than two.
 
+    Raises:
+        ValueError: ``batch_size`` is not a whole number of at least 1.
+
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
         >>> def log_lik(params, dataset):
@@ -173,8 +182,8 @@ def running_batch_means(
     Source:
         Flegal & Jones, Annals of Statistics 38, 2010.
     """
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be at least 1; it is {batch_size}.")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"`batch_size` must be a whole number of at least 1; it is {batch_size}.")
 
     def init(params: Tensors) -> State:
         zero = tf.zeros_like(tf.convert_to_tensor(function(params)))

@@ -37,6 +37,11 @@ class StepwiseSampler:
     Its tuning constants are attributes too, under the names of the arguments (``stepsize``,
     ``alpha``, ``L``, ``a``, ``opt_stepsize``).
 
+    Args:
+        sampler: the sampler, checked and put together.
+        n_iters_opt: iterations of mode-finding.
+        verbose: show its progress.
+
     Attributes:
         params: the present state of the session stepped last, in the user's space: a dict of
             ``tf.Variable``, with a leading chain axis where ``n_chains`` was given. Reading it,
@@ -145,8 +150,22 @@ class StepwiseSampler:
 class Session:
     """A run of a :class:`StepwiseSampler`, made by :func:`init_sess`.
 
+    Args:
+        sampler: what the session runs.
+        modes: where the control variates are centred, or ``None``.
+
     Attributes:
         iteration: iterations run so far.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3, seed=1)
+        >>> sess = sgmcmc.init_sess(sampler)
+        >>> sgmcmc.sgmcmc_step(sampler, sess, n_steps=30)
+        >>> sess.iteration
+        30
     """
 
     def __init__(self, sampler: Sampler, modes: Modes | None) -> None:
@@ -254,8 +273,12 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
         sess: the session.
         n_steps: iterations to run.
 
+    Returns:
+        Nothing: the session and ``sampler.params`` have moved on.
+
     Raises:
         DivergenceError: a chain became NaN or infinite.
+        ValueError: the session belongs to another sampler.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -292,6 +315,9 @@ def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]
     Returns:
         Dict of NumPy arrays, of the parameters' shapes, with a leading chain axis where
         ``n_chains`` was given.
+
+    Raises:
+        ValueError: the session belongs to another sampler.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf

@@ -488,7 +488,7 @@ def test_every_start_is_tried(run: Callable[..., Any]) -> None:
         run(log_lik=root, params=[{"theta": 1.0}, {"theta": 0.0}], n_chains=2)
 
 
-@pytest.mark.parametrize("method", ["sgld_setup", "unknown"])
+@pytest.mark.parametrize("method", ["unknown"])
 def test_unknown_keyword_of_a_method_that_is_not_a_function(method: str) -> None:
     with pytest.raises(TypeError, match=rf"{method}\(\).*`thinn`.*`thin`"):
         read_options(method, {"thinn": 1})

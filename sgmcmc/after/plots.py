@@ -17,7 +17,7 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
     Args:
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
-        **keywords: handed on to ``arviz.plot_trace``.
+        keywords: handed on to ``arviz.plot_trace``.
 
     Returns:
         Array of Matplotlib axes.
@@ -54,7 +54,7 @@ def plot_posterior(
     Args:
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
-        **keywords: handed on to ``arviz.plot_posterior``.
+        keywords: handed on to ``arviz.plot_posterior``.
 
     Returns:
         A Matplotlib axes, or an array of them.

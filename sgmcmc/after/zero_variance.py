@@ -18,6 +18,13 @@ from sgmcmc.samples import Samples
 class ZeroVarianceSamples(Samples):
     """Corrected draws, as :func:`zero_variance` returns them.
 
+    Args:
+        draws: the corrected draws, by quantity.
+        mean: see below, as are the next two.
+        coefficients: see below.
+        variance_ratio: see below.
+        settings: the settings of the chain, and the degree.
+
     Attributes:
         mean: the mean of the corrected draws of each quantity, in double precision.
         coefficients: the coefficients of each quantity, of shape ``(k, *shape)``, with a leading
@@ -25,6 +32,14 @@ class ZeroVarianceSamples(Samples):
             control variates come in the order that :func:`zero_variance` describes.
         variance_ratio: the variance of the draws over that of the corrected ones: how many times
             fewer independent draws would do.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc import Samples, zero_variance
+        >>> theta = np.random.default_rng(1).normal(size=100)
+        >>> corrected = zero_variance(Samples({"theta": theta}, gradients={"theta": -theta}))
+        >>> bool(abs(corrected.mean["theta"]) < 1e-12)
+        True
     """
 
     def __init__(
