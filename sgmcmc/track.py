@@ -71,8 +71,7 @@ class Track:
         self.total = feed.total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
-        minibatch, stepsizes, normals = feed.start()
-        self._carry = chain.start(tf.constant(start), feed.estimator, minibatch, stepsizes, normals)
+        self._carry = chain.start(tf.constant(start), feed.estimator, feed.start())
 
     @property
     def finished(self) -> bool:

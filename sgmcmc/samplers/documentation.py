@@ -74,6 +74,13 @@ _DESCRIPTIONS = {
     "jit_compile": """
         compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
         warning that names the op.""",
+    "gibbs": """
+        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
+        that draws latent variables and returns the minibatch with them added, as ``log_lik``
+        then sees it; called before each gradient, inside the compiled chain.""",
+    "latents": """
+        dict of arrays of length N: starting values of latent variables that are kept for each
+        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
 }
 
 _RETURNS = """

@@ -153,7 +153,7 @@ def _dynamics(alpha: Any, L: int, integrator: str) -> Callable[[Layout], SGHMC]:
     steps = whole_number("L", L, 1)
     euler = choice("integrator", integrator, ("symmetric", "euler")) == "euler"
     most = 1.0 if euler else float("inf")
-    return lambda layout: SGHMC(read_constant("alpha", alpha, layout, most), steps, euler)
+    return lambda model: SGHMC(read_constant("alpha", alpha, model.layout, most), steps, euler)
 
 
 @documented(

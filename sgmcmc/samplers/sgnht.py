@@ -135,7 +135,7 @@ def sgnhtcv(
 
 def _dynamics(a: Any) -> Callable[[Layout], SGNHT]:
     """Return what makes the dynamics once the layout of the parameters is known."""
-    return lambda layout: SGNHT(read_constant("a", a, layout), layout)
+    return lambda model: SGNHT(read_constant("a", a, model.layout), model.layout)
 
 
 @documented(
