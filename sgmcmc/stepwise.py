@@ -23,8 +23,8 @@ from sgmcmc.identity import difference, identify
 from sgmcmc.inputs.numbers import describe, flag, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.sampler import Sampler
-from sgmcmc.store.files import read_arrays, write_arrays
 from sgmcmc.track import Diverged, Track
+from sgmcmc.whole_files import read_arrays, write_arrays
 from sgmcmc.workers import core_to_spare
 
 _FORMAT = 1

@@ -21,15 +21,9 @@ from sgmcmc.arrays import Results
 from sgmcmc.identity import difference
 from sgmcmc.outline import Outline
 from sgmcmc.samples import Samples
-from sgmcmc.store.files import (
-    FileRows,
-    create_array,
-    explained,
-    read_arrays,
-    write_arrays,
-    write_json,
-)
+from sgmcmc.store.files import FileRows, create_array, explained
 from sgmcmc.track import Track
+from sgmcmc.whole_files import read_arrays, write_arrays, write_json
 
 FORMAT = 1
 SAVE_EVERY = 0.25
