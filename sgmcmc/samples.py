@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from sgmcmc.arrays import Arrays, Results
+from sgmcmc.whole_files import write_arrays
 
 _FORMAT = 1
 
@@ -138,15 +138,7 @@ class Samples(Arrays):
         }
         contents["log_post/iterations"], contents["log_post/values"] = self.log_post
         contents["about"] = np.array(json.dumps(about))
-        target = Path(path)
-        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-        try:
-            with open(part, "xb") as file:
-                np.savez(file, **contents)
-            os.replace(part, target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        write_arrays(Path(path), contents)
 
     def to_arviz(
         self,
