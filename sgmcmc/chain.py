@@ -174,7 +174,7 @@ class Chain:
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, step: tf.Tensor
     ) -> tf.Tensor:
         """Return the log posterior estimate from the minibatch of a step that was just taken."""
-        if self.latents is not None:
+        if isinstance(carry.latents, LatentState):
             return carry.latents.log_post
         last = self.minibatches.minibatch(fixed, inputs.minibatches, step)
         return self.estimator.model.log_post(carry.state.position, last, self.estimator.scale)
@@ -270,9 +270,7 @@ class Chain:
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
             state = dynamics.move(carry.state, carry.gradient, stepsize, noise(step))
-            carry = self._estimate(
-                carry, state.position, fixed, inputs, i * dynamics.steps + step
-            )
+            carry = self._estimate(carry, state.position, fixed, inputs, i * dynamics.steps + step)
             state = dynamics.close(state, carry.gradient, stepsize)
             return step + 1, carry._replace(state=state)
 

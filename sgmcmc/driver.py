@@ -154,12 +154,15 @@ def find_modes(
         except Diverged as diverged:
             raise divergence(diverged, "opt_stepsize", None) from None
         positions = [track.position() for track in tracks]
-    return Modes(positions, full_gradients(sampler.model, sampler.data, positions))
+    return Modes(
+        positions,
+        full_gradients(sampler.model, sampler.data, positions, sampler.latents, sampler.seed),
+    )
 
 
 def flat_seen(model: Model, positions: Sequence[np.ndarray]) -> np.ndarray:
     """Return flat unconstrained positions in the user's space, flat, a row for each chain."""
-    if not model.bijectors:
+    if model.free:
         return np.stack(positions)
     return np.stack([model.flat_user(tf.constant(at)) for at in positions])
 
@@ -168,11 +171,13 @@ def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> Di
     """Return the error that tells of a divergence, and what to do."""
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
+    advice = diverged.advice or (
+        f"Try a smaller `{argument}` for it, or start nearer to where the posterior is."
+    )
     kept = "" if samples is None else " The finite draws before that are in `.samples`."
     return DivergenceError(
         f"{where} became NaN or infinite between iterations {first} and {last}, first in the "
-        f"parameter {diverged.parameter!r}. Try a smaller `{argument}` for it, or start nearer to "
-        f"where the posterior is.{kept}",
+        f"parameter {diverged.parameter!r}. {advice}{kept}",
         iterations=diverged.iterations,
         parameter=diverged.parameter,
         samples=samples,

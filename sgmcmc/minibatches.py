@@ -142,7 +142,7 @@ class WholeDataset:
         return tf.range(self.size)
 
 
-def make_minibatches(data: Data, size: int, replace: bool, with_rows: bool) -> Minibatches:
+def make_minibatches(data: Data, size: int, replace: bool, with_rows: bool = False) -> Minibatches:
     """Return the stream that suits the data and the device."""
     if size == data.size and not replace:
         return WholeDataset(data)

@@ -37,7 +37,7 @@ class Model:
     Attributes:
         user_layout: places of the parameters as the user sees them.
         layout: their places in the unconstrained position.
-        simplex: what there is to know of the points of the simplex; ``None`` without any.
+        simplex: which parameters are points of the simplex.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Model:
         self.bijectors = dict(bijectors)
         self.user_layout = Layout(shapes)
         self.layout = Layout({name: self._free_shape(name) for name in shapes})
-        self.simplex = Simplex(self.layout, alpha) if alpha else None
+        self.simplex = Simplex(self.layout, alpha or {})
 
     def _free_shape(self, name: str) -> tuple[int, ...]:
         shape = self.user_layout.shapes[name]
@@ -64,20 +64,16 @@ class Model:
         return tuple(self.bijectors[name].inverse_event_shape(tf.TensorShape(shape)).as_list())
 
     @property
-    def _on_simplex(self) -> tuple[str, ...]:
-        return () if self.simplex is None else self.simplex.part.names
-
-    @property
     def free(self) -> bool:
         """Whether the chain moves in the very space that the user sees."""
-        return not self.bijectors and self.simplex is None
+        return not self.bijectors and self.simplex.empty
 
     def constrain(self, position: tf.Tensor) -> Tensors:
         """Return the user's parameters at a flat unconstrained position."""
         parts = self.layout.split(position)
         params = self._with_bijectors(parts)
         least = smallest(self.dtype)
-        return params | {name: normalise(parts[name], least) for name in self._on_simplex}
+        return params | {name: normalise(parts[name], least) for name in self.simplex.names}
 
     def _with_bijectors(self, parts: Mapping[str, tf.Tensor]) -> Tensors:
         # A bijector remembers its last inputs and outputs; `identity` keeps what it remembers of
@@ -101,7 +97,7 @@ class Model:
             for name, value in params.items()
         }
         least = smallest(self.dtype)
-        free |= {name: np.log(np.maximum(free[name], least)) for name in self._on_simplex}
+        free |= {name: np.log(np.maximum(free[name], least)) for name in self.simplex.names}
         return self.layout.join(free, self.dtype.as_numpy_dtype)
 
     def flat_user(self, position: tf.Tensor) -> tf.Tensor:
@@ -114,7 +110,7 @@ class Model:
         """Return the estimate of the log posterior; ``scale`` is N/n."""
         parts = self.layout.split(position)
         value = self._log_post_at(self.constrain(position), parts, minibatch, scale, True)
-        return value if self.simplex is None else value + self.simplex.log_prior(position)
+        return value if self.simplex.empty else value + self.simplex.log_prior(position)
 
     def _log_post_at(
         self,
@@ -153,10 +149,10 @@ class Model:
             with_prior: ``False`` leaves out the prior and the Jacobian.
         """
         parts = self.layout.split(position)
-        on = self._on_simplex
         least = smallest_with_gradient(self.dtype)
         watched = {
-            name: normalise(part, least) if name in on else part for name, part in parts.items()
+            name: normalise(part, least) if name in self.simplex else part
+            for name, part in parts.items()
         }
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(watched.values()))
@@ -167,7 +163,7 @@ class Model:
             value, list(watched.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         flat = [
-            tf.reshape(watched[name] * gradient if name in on else gradient, [-1])
+            tf.reshape(watched[name] * gradient if name in self.simplex else gradient, [-1])
             for name, gradient in zip(watched, map(tf.convert_to_tensor, gradients), strict=True)
         ]
         return tf.concat(flat, 0)

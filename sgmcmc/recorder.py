@@ -87,13 +87,11 @@ class Recorder:
             flat = self.model.flat_user(position)
             values[DRAWS] = _select(flat, self.model.user_layout, self.stored)
         if self.with_gradients:
-            if self.model.simplex is not None:
+            if not self.model.simplex.empty:
                 gradient = self.model.simplex.score(position, gradient)
             values[GRADIENTS] = _select(gradient, self.model.layout, self.with_gradients)
         if self.unnormalised:
-            values[UNNORMALISED] = tf.exp(
-                _select(position, self.model.layout, self.unnormalised)
-            )
+            values[UNNORMALISED] = tf.exp(_select(position, self.model.layout, self.unnormalised))
         if self.test_functions:
             kept = self._keeps(iteration)
             values |= tf.cond(kept, lambda: self._test(position), self._blank)

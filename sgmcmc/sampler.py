@@ -168,9 +168,7 @@ def make_sampler(
         method=method,
         model=model,
         data=data,
-        minibatches=make_minibatches(
-            data, rows, options.replace, latents is not None and bool(latents.starts)
-        ),
+        minibatches=make_minibatches(data, rows, options.replace, bool(options.latents)),
         latents=latents,
         dynamics=dynamics,
         stepsizes=stepsizes,
@@ -211,9 +209,7 @@ def _make_recorder(
         options.test_functions,
         try_test_functions(options.test_functions, model, start),
         try_reductions(options.reductions, model, start),
-        tuple(name for name in stored if name in model.simplex)
-        if model.simplex is not None and unnormalised
-        else (),
+        tuple(name for name in stored if name in model.simplex) if unnormalised else (),
     )
 
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from sgmcmc.layout import Layout
 
-
 WHAT_LOG_LIK_MUST_BE = (
     "For points of the simplex `log_lik` must be a sum of logs of polynomials in ω with "
     "coefficients that are not negative, as the likelihood of counts or of a mixture is."
@@ -35,14 +34,21 @@ class Simplex:
         part: the layout of these parameters alone.
         alpha: their concentrations, flat.
         alone: whether there are no other parameters.
+        empty: whether there are none of these.
     """
 
     def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
         self._layout = layout
         self.part = layout.subset(alpha)
         self._rest = layout.subset(name for name in layout.names if name not in alpha)
-        self.alpha = self.part.join(alpha, np.dtype(np.float64))
+        self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in self.part.names)])
         self.alone = self._rest.size == 0
+        self.empty = self.part.size == 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters that are points of the simplex."""
+        return self.part.names
 
     def __contains__(self, name: str) -> bool:
         return name in self.part.shapes
@@ -71,9 +77,7 @@ class Simplex:
     def totals(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the sum over its simplex."""
         sums = [
-            tf.reshape(
-                tf.broadcast_to(tf.reduce_sum(array, -1, keepdims=True), array.shape), [-1]
-            )
+            tf.reshape(tf.broadcast_to(tf.reduce_sum(array, -1, keepdims=True), array.shape), [-1])
             for array in self.part.split(on).values()
         ]
         return tf.concat(sums, 0)

@@ -12,8 +12,8 @@ A new dynamics is one file here and one row in the table that the tests walk thr
 """
 
 from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.sgd import SGD
 from sgmcmc.dynamics.scir import SCIR
+from sgmcmc.dynamics.sgd import SGD
 from sgmcmc.dynamics.sghmc import SGHMC
 from sgmcmc.dynamics.sgld import SGLD
 from sgmcmc.dynamics.sgnht import SGNHT

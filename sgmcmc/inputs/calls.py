@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc.inputs.numbers import describe
-from sgmcmc.model import Model, Tensors
+from sgmcmc.model import Model
 
 _DTYPE_CLASH = re.compile(
     r"does not match type|expected to be a \w+ tensor but is a|Tensor conversion requested dtype"

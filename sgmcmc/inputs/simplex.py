@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.inputs.arrays import as_numbers, read_start
-from sgmcmc.inputs.numbers import describe, known_keys
+from sgmcmc.inputs.numbers import describe, flag, known_keys
 
 _ROUNDING = 1e-4
 """How far the sum of a point of the simplex may be from one."""
@@ -29,6 +29,9 @@ class SimplexArguments:
     alpha: Any
     theta0: Any = None
     store_unnormalised: bool = False
+
+    def __post_init__(self) -> None:
+        flag("store_unnormalised", self.store_unnormalised)
 
 
 def read_alpha(alpha: Any, start: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -103,9 +103,7 @@ def try_model(
         try:
             values = tried(tf.constant(start), minibatch)
         except tf.errors.OpError as error:
-            raise ValueError(
-                f"{functions} failed when it was run. {first_lines(error)}"
-            ) from error
+            raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
         found.append({name: value.numpy() for name, value in values.items()})
         _need_finite(label, model.layout, found[-1])
         _need_counts(model, found[-1]["gradient"])
@@ -168,7 +166,10 @@ def _try_gibbs(model: Model, latents: Latents, params: Tensors, minibatch: Tenso
             "`gibbs` must return the minibatch, a dict of tensors, with the latent variables added "
             f"to it; it returned {describe(returned)}."
         )
-    completed = {**given, **{k: as_tensor("gibbs", v, "a dict of tensors") for k, v in returned.items()}}
+    completed = {
+        **given,
+        **{k: as_tensor("gibbs", v, "a dict of tensors") for k, v in returned.items()},
+    }
     for name, value in kept.items():
         after = completed[name]
         if after.shape != value.shape:
@@ -186,7 +187,7 @@ def _try_gibbs(model: Model, latents: Latents, params: Tensors, minibatch: Tenso
 
 def _need_free_prior(model: Model, position: tf.Tensor) -> None:
     """Raise an error where the user's prior has a say on points of the simplex."""
-    if model.simplex is None or model.log_prior is None:
+    if model.simplex.empty or model.log_prior is None:
         return
     points = {n: v for n, v in model.constrain(position).items() if n in model.simplex}
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -203,8 +204,6 @@ def _need_free_prior(model: Model, position: tf.Tensor) -> None:
 
 def _need_counts(model: Model, gradient: np.ndarray) -> None:
     """Raise an error where expected counts are negative beyond rounding."""
-    if model.simplex is None:
-        return
     for name, counts in model.layout.split(gradient).items():
         if name in model.simplex and np.isnan(usable_counts(tf.constant(counts))).any():
             raise ValueError(
