@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.dynamics.base import Dynamics
@@ -73,8 +74,12 @@ def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor
     """Return a draw of log θ', given u = log θ and â."""
     shape, dtype = u.shape, u.dtype
     rate = tf.exp(u) / tf.math.expm1(h)
+    # TensorFlow's gamma and Poisson draws never return from what is not finite.
+    good = tf.math.is_finite(rate) & tf.math.is_finite(degrees)
+    rate, degrees = tf.where(good, rate, 1.0), tf.where(good, degrees, 1.0)
     degrees += tf.random.stateless_poisson(shape, seeds[0], rate, dtype=dtype)
     gamma = tf.random.stateless_gamma(shape, seeds[1], degrees + 1.0, dtype=dtype)
     # 1 − V is as uniform as V, and never zero.
     log_uniform = tf.math.log1p(-tf.random.stateless_uniform(shape, seeds[2], dtype=dtype))
-    return tf.math.log(-tf.math.expm1(-h)) + tf.math.log(gamma) + log_uniform / degrees
+    log_theta = tf.math.log(-tf.math.expm1(-h)) + tf.math.log(gamma) + log_uniform / degrees
+    return tf.where(good, log_theta, np.nan)
