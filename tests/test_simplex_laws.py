@@ -43,19 +43,33 @@ def scir_moves(
     )._replace(position=tf.constant(np.log(theta), dtype))
     for step in range(steps):
         counts = tf.constant(degrees[step] if degrees.ndim == 2 else degrees, dtype)
-        seeds = tf.constant([[seed, 4 * step + k] for k in range(4)])
+        seeds = tf.constant([[seed, dynamics.seeds * step + k] for k in range(dynamics.seeds)])
         state = dynamics.move(state, counts, tf.constant(h, dtype), seeds)
     return state.position.numpy().astype(float)
 
 
+@pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize(
     ("theta", "degrees", "h"),
-    [(1e-8, 0.1, 0.5), (0.5, 2.0, 0.1), (3.0, 0.7, 2.0), (1e3, 500.0, 0.01), (50.0, 1e-3, 1.0)],
+    [
+        (1e-8, 0.1, 0.5),
+        (0.5, 2.0, 0.1),
+        (3.0, 0.7, 2.0),
+        (1e3, 500.0, 0.01),
+        (1.5, 0.3, 0.5),
+        (50.0, 1e-3, 1.0),
+    ],
 )
 def test_a_move_has_the_non_central_chi_squared_law(
-    theta: float, degrees: float, h: float, dtype: tf.DType
+    theta: float,
+    degrees: float,
+    h: float,
+    dtype: tf.DType,
+    few: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("sgmcmc.variates.FEW", few)
     size = 20_000
     u = scir_moves(np.full(size, theta), np.full(size, degrees), h, 1, 7, dtype)
     law = stats.ncx2(2 * degrees, 2 * theta / np.expm1(h), scale=-np.expm1(-h) / 2)
