@@ -223,7 +223,8 @@ def test_generator_of_sgrld() -> None:
     counts = np.broadcast_to(COUNTS, theta.shape).ravel().astype(float)
     with np.errstate(divide="ignore"):
         u = np.maximum(np.log(theta), -700.0)
-    drift = simplex.score(tf.constant(u.ravel()), tf.constant(counts)).numpy().reshape(theta.shape)
+    drift = SGRLD(simplex).drift(tf.constant(u.ravel()), tf.constant(counts)).numpy()
+    drift = drift.reshape(theta.shape)
     first, second = theta[:, 0], theta[:, 1]
     everything = np.exp(-theta.sum(1))
     generated = {
@@ -343,7 +344,7 @@ def test_a_tiny_alpha_never_becomes_nan(method: str, dtype: tf.DType, n_iters: i
 
 
 def test_gradient_kept_for_the_simplex() -> None:
-    """With respect to u = log θ: alpha − θ + ĉ − ωΣĉ."""
+    """With respect to u = log θ: â − ωΣâ, of mean zero over the posterior."""
     chain = sgmcmc.scir(
         log_lik,
         {"z": categories()},
@@ -354,16 +355,38 @@ def test_gradient_kept_for_the_simplex() -> None:
         n_iters=20,
         verbose=False,
         dtype=tf.float64,
-        store_unnormalised=True,
         store_gradients=True,
     )
-    theta, omega = chain.unnormalised["omega"], chain["omega"]
-    expected = ALPHA - theta + COUNTS - omega * COUNTS.sum()
+    a = ALPHA + COUNTS
+    expected = a - chain["omega"] * a.sum()
     np.testing.assert_allclose(chain.gradients["omega"], expected, rtol=1e-6, atol=1e-10)
 
 
-def test_the_log_posterior_is_that_of_log_theta() -> None:
-    """log_prior + (N/n) log_lik + Σ (alpha u − e^u), u = log θ."""
+def test_zero_variance_makes_the_mean_of_a_dirichlet_posterior_exact() -> None:
+    chain = sgmcmc.scir(
+        log_lik,
+        {"z": categories()},
+        {"omega": np.full(4, 0.25)},
+        0.5,
+        alpha=ALPHA,
+        minibatch_size=20,
+        n_iters=200,
+        verbose=False,
+        dtype=tf.float64,
+        store_gradients=True,
+    )
+    a = ALPHA + COUNTS
+    with pytest.warns(UserWarning, match="1 of 4 directions"):  # gradients sum to zero
+        corrected = sgmcmc.zero_variance(chain).mean["omega"]
+    np.testing.assert_allclose(corrected, a / a.sum(), rtol=1e-6, atol=1e-8)
+    with pytest.raises(ValueError, match="of the simplex"):
+        sgmcmc.zero_variance(chain, degree=2)
+    with pytest.raises(ValueError, match="of the simplex"):
+        sgmcmc.ksd(chain)
+
+
+def test_the_log_posterior() -> None:
+    """log_prior + (N/n) log_lik + Σ alpha log ω."""
     chain = sgmcmc.scir(
         log_lik,
         {"z": categories()},
@@ -374,8 +397,6 @@ def test_the_log_posterior_is_that_of_log_theta() -> None:
         n_iters=20,
         verbose=False,
         dtype=tf.float64,
-        store_unnormalised=True,
     )
-    theta, omega = chain.unnormalised["omega"][-1], chain["omega"][-1]
-    expected = special.xlogy(ALPHA, theta).sum() - theta.sum() + special.xlogy(COUNTS, omega).sum()
+    expected = special.xlogy(ALPHA + COUNTS, chain["omega"][-1]).sum()
     np.testing.assert_allclose(chain.log_post.values[-1], expected, rtol=1e-9)
