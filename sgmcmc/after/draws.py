@@ -77,9 +77,27 @@ class Source:
         """The precision in which the gradients were kept."""
         return next(iter(self._gradients.values())).dtype
 
-    def pieces(self, parts: list[Part]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Yield chain, first draw, what is corrected and the control variates, in float64."""
-        length = max(1, PIECE_BYTES // (8 * (self.features + self.layout.size)))
+    def batch_means(
+        self, parts: list[Part], length: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield means over so many draws, of what is corrected and of the control variates."""
+        for _, _, *rows in self.pieces(parts, length):
+            batches = len(rows[0]) // length
+            if batches:
+                h, f = (
+                    row[: batches * length].reshape(batches, length, -1).mean(1) for row in rows
+                )
+                yield h, f
+
+    def pieces(
+        self, parts: list[Part], multiple: int = 1
+    ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+        """Yield chain, first draw, what is corrected and the control variates, in float64.
+
+        All pieces but the last of a part hold a multiple of so many draws.
+        """
+        most = PIECE_BYTES // (8 * (self.features + self.layout.size))
+        length = max(1, most // multiple) * multiple
         for chain, first, last in parts:
             for start in range(first, last, length):
                 stop = min(start + length, last)
