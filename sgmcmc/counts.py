@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +58,12 @@ class Counts:
         sums = np.concatenate([[0], np.cumsum(self.data, dtype=np.int64)])
         return sums[self.indptr[1:]] - sums[self.indptr[:-1]]
 
-    def __getitem__(self, rows: slice | ArrayLike) -> Counts:
+    def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> Counts:
         """Return some of the rows: a slice, a mask, or a list of row numbers."""
-        if np.ndim(rows) != (0 if isinstance(rows, slice) else 1):  # type: ignore[arg-type]
+        numbers = np.arange(len(self))
+        chosen = numbers[rows if isinstance(rows, slice) else np.asarray(rows)]
+        if chosen.ndim != 1:
             raise TypeError(f"rows must be a slice, a mask or a list of row numbers, not {rows!r}")
-        chosen = np.arange(len(self))[rows]
         sizes = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
@@ -92,8 +94,8 @@ class Counts:
         places, sums = places[sums > 0], sums[sums > 0]
         indptr = np.searchsorted(places, np.arange(shape[0] + 1) * shape[1])
         columns = places % shape[1]
-        as_ints = (part.astype(np.int32) for part in (sums, columns, indptr))
-        return cls(*as_ints, (int(shape[0]), int(shape[1])))
+        data, indices, indptr = (part.astype(np.int32) for part in (sums, columns, indptr))
+        return cls(data, indices, indptr, (int(shape[0]), int(shape[1])))
 
     @classmethod
     def read(cls, counts: Any) -> Counts:

@@ -64,8 +64,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
         >>> get_dataset("minst")
         Traceback (most recent call last):
             ...
-        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: 'covertype', 'mnist',
-        'movielens', 'msweb', 'kos'
+        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: ...
         >>> get_dataset("covertype").shape  # doctest: +SKIP
         (581012, 55)
 

@@ -115,6 +115,8 @@ def parse_vocab(path: Path, spec: Spec) -> NDArray[np.str_]:
     with fetch.open_decompressed(path) as file:
         words = np.array(file.read().decode().split())
     if len(words) != spec.words or len(np.unique(words)) != spec.words:
-        raise ValueError(f"{len(words)} words, {len(np.unique(words))} of them different, "
-                         f"instead of {spec.words}")
+        raise ValueError(
+            f"{len(words)} words, {len(np.unique(words))} of them different, "
+            f"instead of {spec.words}"
+        )
     return words
