@@ -92,10 +92,13 @@ class Counts:
         places, inverse = np.unique(place, return_inverse=True)
         sums = np.bincount(inverse.ravel(), np.asarray(values), len(places)).astype(np.int64)
         places, sums = places[sums > 0], sums[sums > 0]
-        indptr = np.searchsorted(places, np.arange(shape[0] + 1) * shape[1])
-        columns = places % shape[1]
-        data, indices, indptr = (part.astype(np.int32) for part in (sums, columns, indptr))
-        return cls(data, indices, indptr, (int(shape[0]), int(shape[1])))
+        starts = np.searchsorted(places, np.arange(shape[0] + 1) * shape[1])
+        return cls(
+            sums.astype(np.int32),
+            (places % shape[1]).astype(np.int32),
+            starts.astype(np.int32),
+            (int(shape[0]), int(shape[1])),
+        )
 
     @classmethod
     def read(cls, counts: Any) -> Counts:

@@ -61,7 +61,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
 
     Example:
         >>> from sgmcmc.datasets import get_dataset
-        >>> get_dataset("minst")
+        >>> get_dataset("minst")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
         ValueError: name: no data set 'minst', did you mean 'mnist'? Available: ...

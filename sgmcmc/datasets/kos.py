@@ -84,7 +84,7 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
     document, word, count = numbers[3:].reshape(-1, 3).T
     for name, values, most in (("document", document, shape[0]), ("word", word, shape[1])):
         if values.size and not 1 <= values.min() <= values.max() <= most:
-            raise ValueError(f"a {name} is not one of 1 to {most}")
+            raise ValueError(f"{name}: not one of 1 to {most}")
     if np.any(np.diff(document * (shape[1] + 1) + word) <= 0):
         raise ValueError("the counts are not in the order of documents and words")
     if np.any(count < 1) or count.sum() != spec.total:

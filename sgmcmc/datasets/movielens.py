@@ -93,7 +93,7 @@ def parse(path: Path, rows: int, spec: Spec) -> NDArray[np.int64]:
         raise ValueError("the content is not whole numbers") from error
     for column, name, most in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
         if not 1 <= data[:, column].min() <= data[:, column].max() <= most:
-            raise ValueError(f"a {name} is not one of 1 to {most}")
+            raise ValueError(f"{name}: not one of 1 to {most}")
     return data
 
 
