@@ -130,9 +130,12 @@ class Completion:
             perplexity = tf.where(here, now, state["perplexity"])
             return {"count": count, "perplexity": perplexity, "probabilities": mean}
 
-        start = {
-            "count": np.int32(0),
-            "perplexity": np.full(draws, np.nan),
-            "probabilities": np.zeros(self.word.shape[0]),
-        }
+        def start(params: dict[str, tf.Tensor]) -> Any:
+            dtype = params[parameter].dtype
+            return {
+                "count": tf.constant(0),
+                "perplexity": tf.fill([draws], tf.constant(np.nan, dtype)),
+                "probabilities": tf.zeros(self.word.shape, dtype),
+            }
+
         return Reduction(start, update, lambda state: {k: state[k] for k in state if k != "count"})
