@@ -25,6 +25,8 @@ from sgmcmc.reductions import (
     running_moments,
 )
 from sgmcmc.samplers import (
+    scir,
+    scir_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -37,6 +39,8 @@ from sgmcmc.samplers import (
     sgnht_setup,
     sgnhtcv,
     sgnhtcv_setup,
+    sgrld,
+    sgrld_setup,
 )
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
@@ -63,6 +67,8 @@ __all__ = [
     "running_batch_means",
     "running_mean",
     "running_moments",
+    "scir",
+    "scir_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",
@@ -76,6 +82,8 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "sgrld",
+    "sgrld_setup",
     "summary",
     "zero_variance",
 ]

@@ -35,6 +35,8 @@ KEYWORDS = {
     "replace": False,
     "dtype": tf.float32,
     "jit_compile": None,
+    "gibbs": None,
+    "latents": None,
 }
 NONE = inspect.Parameter.empty
 MODEL = {"log_lik": NONE, "dataset": NONE, "params": NONE, "stepsize": NONE}

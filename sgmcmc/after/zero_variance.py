@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.after.given import need_samples
 from sgmcmc.arrays import Arrays
-from sgmcmc.inputs.numbers import choice, describe, flag, whole_number
+from sgmcmc.inputs.numbers import choice, flag, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.samples import Samples
 
@@ -119,8 +120,7 @@ def zero_variance(
         Thesis 3.4, algorithm 2; Mira, Solgi & Imparato, Statistics and Computing 23, 2013;
         Papamarkou, Mira & Girolami, Bayesian Analysis 9, 2014.
     """
-    if not isinstance(samples, Samples):
-        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
+    need_samples(samples)
     if whole_number("degree", degree, 1) > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
     source = Source(samples, degree, test_functions, bijectors or {})
