@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from scipy import sparse, stats
 
+import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import documents, lda, sweeps, top_words
 
@@ -131,6 +132,74 @@ def test_averaged_counts_are_the_exact_expectation() -> None:
     gradient = tape.gradient(value, params["topics"])
     np.testing.assert_allclose(gradient * TOPICS, counts, rtol=1e-4)
     np.testing.assert_allclose(value, (counts * np.log(TOPICS)).sum(), rtol=1e-4)
+
+
+def test_sweeps_go_on_from_the_topics_kept() -> None:
+    """From exact draws a single sweep leads to exact draws; from nothing it does not."""
+    copies, texts = 4000, [DOCUMENT, [2, 2]]
+    model = lda(
+        np.repeat([np.bincount(words, minlength=3) for words in texts], copies, axis=0),
+        n_topics=3,
+        alpha=ALPHA,
+        n_sweeps=1,
+    )
+    assert model.latents["assigned"].shape == (2 * copies, 4)
+    before, rng = np.full((2 * copies, 4), -1), np.random.default_rng(2)
+    for number, words in enumerate(texts):
+        every, p = exact_posterior(words)
+        rows = slice(number * copies, (number + 1) * copies)
+        before[rows, : len(words)] = every[rng.choice(len(p), copies, p=p)]
+
+    def deviations(minibatch: dict[str, tf.Tensor]) -> float:
+        params = {"topics": tf.constant(TOPICS, tf.float32)}
+        drawn = tf.function(model.gibbs)(params, minibatch, tf.constant([1, 2]))
+        assigned = drawn["assignments"].numpy()[..., 0]
+        if "assigned" in minibatch:
+            np.testing.assert_array_equal(drawn["assigned"], assigned)
+        worst = 0.0
+        for number, words in enumerate(texts):
+            every, p = exact_posterior(words)
+            mine = assigned[number * copies : (number + 1) * copies, : len(words)]
+            for k in range(3):
+                expected = p @ (every == k)
+                error = np.sqrt(expected * (1 - expected) / copies)
+                worst = max(worst, np.max(np.abs((mine == k).mean(axis=0) - expected) / error))
+        return worst
+
+    kept = {"assigned": tf.constant(before, tf.int32)}
+    assert deviations({**model.dataset, **kept}) < 4.5
+    assert deviations(dict(model.dataset)) > 10
+
+
+@pytest.mark.parametrize("method", ["scir", "sgrld"])
+@pytest.mark.parametrize("keep", [True, False], ids=["latents", "no latents"])
+def test_a_chain_finds_topics_that_share_no_word(method: str, keep: bool) -> None:
+    rng = np.random.default_rng(1)
+    truth = np.kron(np.eye(2), np.full(5, 0.2))
+    documents = np.stack([rng.multinomial(30, truth[i % 2]) for i in range(60)])
+    model = lda(documents[:50], n_topics=2, n_sweeps=4)
+    score = model.completion(documents[50:])
+    chain = getattr(sgmcmc, method)(
+        model.log_lik,
+        model.dataset,
+        model.start(seed=1),
+        0.1,
+        alpha=0.5,
+        gibbs=model.gibbs,
+        latents=model.latents if keep else None,
+        minibatch_size=10,
+        n_iters=200,
+        burn_in=100,
+        thin=50,
+        reductions={"completion": score.perplexity(draws=4)},
+        seed=1,
+        verbose=False,
+    )
+    # Five words that are equally probable: the perplexity is 5 if the topics are known.
+    found = chain.reductions["completion"]["perplexity"]
+    assert np.isfinite(found).all() and 4.5 < found[-1] < 6
+    best = {tuple(sorted(words)) for words in top_words(chain["topics"].mean(0), range(10), n=5)}
+    assert best == {tuple("01234"), tuple("56789")}
 
 
 def test_seeds_and_sweeps_are_fresh() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,15 +41,18 @@ class TopicModel:
         """Draw the topic of every word of a minibatch by Gibbs sampling, given the topics.
 
         p(z_i = k | z_-i, ω) ∝ (α + n_dk) ω_{k, w_i}, n_dk without word i; the proportions of the
-        topics in a document are integrated out. Half of the sweeps are dropped.
+        topics in a document are integrated out. Half of the sweeps are dropped. They go on from
+        the last visit of a document if the sampler was given ``latents=model.latents``; else they
+        start anew, and it takes more of them to get to the same.
 
         Args:
             params: ``{"topics": (K, W)}``.
-            minibatch: rows of ``dataset``, n of them.
+            minibatch: rows of ``dataset``, n of them, and of ``latents``.
             seed: two int32.
 
         Returns:
-            The minibatch with ``"assignments"``, int32 (n, T, kept sweeps), -1 for no word.
+            The minibatch with ``"assignments"``, int32 (n, T, kept sweeps), -1 for no word, and
+            with ``"assigned"`` (n, T), the last of them, if it was there before.
 
         Raises:
             KeyError: there are no ``"topics"`` among the parameters.
@@ -68,9 +70,19 @@ class TopicModel:
             Patterson and Teh, NeurIPS 2013, section 4; Griffiths and Steyvers, PNAS 101 (2004).
         """
         words, lengths = minibatch["words"], minibatch["lengths"]
-        topics = params["topics"]
-        drawn = sweep_topics(topics, words, lengths, self.alpha, self.n_sweeps, seed)
-        return {**minibatch, "assignments": drawn}
+        topics, before = params["topics"], minibatch.get("assigned")
+        drawn = sweep_topics(topics, words, lengths, self.alpha, self.n_sweeps, seed, before)
+        after = {} if before is None else {"assigned": drawn[..., -1]}
+        return {**minibatch, **after, "assignments": drawn}
+
+    @property
+    def latents(self) -> Tensors:
+        """What a sampler has to keep for Gibbs sweeps that go on from visit to visit.
+
+        ``{"assigned": (N, T)}``, the topic of each word, none at the start: hand it over as
+        ``latents=model.latents``.
+        """
+        return {"assigned": tf.fill(self.dataset["words"].shape, -1)}
 
     def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:
         """Return the log-likelihood of the words given their topics, mean over the kept sweeps.
@@ -207,7 +219,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 10) -> T
     return TopicModel(dataset, int(n_topics), table.shape[1], float(alpha), int(n_sweeps))
 
 
-def top_words(topics: ArrayLike, vocab: Sequence[str] | ArrayLike, n: int = 10) -> list[list[str]]:
+def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str]]:
     """Return the most probable words of each topic, the first of them first.
 
     Args:

@@ -12,7 +12,7 @@ from sgmcmc.counts import Counts
 from sgmcmc.reductions import Reduction
 
 from .documents import held_out, unrolled
-from .sweeps import nth_seed, sweep_topics
+from .sweeps import nth_seed, sweep_topics, topic_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,7 @@ class Completion:
         """
         K = topics.shape[0]
         drawn = sweep_topics(topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed)
-        documents, _, kept = drawn.shape
-        place = tf.range(documents)[:, tf.newaxis, tf.newaxis] * K + drawn
-        counts = tf.math.unsorted_segment_sum(
-            tf.ones(drawn.shape, topics.dtype), tf.where(drawn >= 0, place, -1), documents * K
-        )
-        weights = self.alpha + tf.reshape(counts, [documents, K]) / kept
+        weights = self.alpha + topic_counts(drawn, K, topics.dtype) / drawn.shape[2]
         return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
 
     def probabilities(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

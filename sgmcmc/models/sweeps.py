@@ -27,11 +27,12 @@ def sweep_topics(
     alpha: float,
     n_sweeps: int,
     seed: tf.Tensor,
+    before: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Draw the topics of all words, and keep the second half of the sweeps.
 
-    The first sweep starts from documents without topics: there n_dk counts the words visited so
-    far.
+    Words without a topic count in no n_dk. So where none has one yet, the first sweep draws each
+    given those that were visited before it.
 
     Args:
         topics: ω, the words' probabilities in each topic, (K, W).
@@ -40,6 +41,7 @@ def sweep_topics(
         alpha: Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: sweeps; the first ``n_sweeps // 2`` are dropped.
         seed: two int32.
+        before: topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
 
     Returns:
         int32 (n, T, kept): the topic of each word at the end of each kept sweep, or -1 where
@@ -50,7 +52,6 @@ def sweep_topics(
     by_place = tf.transpose(tf.gather(words, order))
     by_word = tf.transpose(topics)
     dropped = n_sweeps // 2
-    # One place more, so that the sweeps to be dropped have somewhere to go.
     kept = tf.TensorArray(
         tf.int32, n_sweeps - dropped, element_shape=by_place.shape, clear_after_read=False
     )
@@ -73,16 +74,34 @@ def sweep_topics(
         # A dropped sweep is written over by the first that is kept.
         return sweep + 1, assigned, counts, kept.write(tf.maximum(sweep - dropped, 0), assigned)
 
-    start = (
-        tf.constant(0),
-        tf.fill(by_place.shape, -1),
-        tf.zeros([by_place.shape[1], topics.shape[0]], topics.dtype),
-        kept,
-    )
+    if before is None:
+        assigned = tf.fill(by_place.shape, -1)
+        counts = tf.zeros([by_place.shape[1], topics.shape[0]], topics.dtype)
+    else:
+        rows = tf.gather(before, order)
+        assigned, counts = tf.transpose(rows), topic_counts(rows, topics.shape[0], topics.dtype)
+    start = (tf.constant(0), assigned, counts, kept)
     *_, kept = tf.while_loop(
         lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
     )
     return tf.gather(tf.transpose(kept.stack(), [2, 1, 0]), tf.argsort(order))
+
+
+def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tensor:
+    """Return how many words of each document have each topic, (n, K).
+
+    Args:
+        assigned: topics, int32 (n, ...), -1 for none.
+        n_topics: K.
+        dtype: of the counts.
+    """
+    documents = assigned.shape[0]
+    rows = tf.reshape(assigned, [documents, -1])
+    place = tf.range(documents)[:, tf.newaxis] * n_topics + rows
+    counts = tf.math.unsorted_segment_sum(
+        tf.ones(rows.shape, dtype), tf.where(rows >= 0, place, -1), documents * n_topics
+    )
+    return tf.reshape(counts, [documents, n_topics])
 
 
 def nth_seed(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
