@@ -13,7 +13,7 @@ from sgmcmc.counts import Counts
 
 from .completion import Completion
 from .documents import unrolled
-from .sweeps import sweep_topics
+from .sweeps import sweep_topics, topic_counts
 
 Tensors = dict[str, tf.Tensor]
 
@@ -41,9 +41,8 @@ class TopicModel:
         """Draw the topic of every word of a minibatch by Gibbs sampling, given the topics.
 
         p(z_i = k | z_-i, ω) ∝ (α + n_dk) ω_{k, w_i}, n_dk without word i; the proportions of the
-        topics in a document are integrated out. Half of the sweeps are dropped. They go on from
-        the last visit of a document if the sampler was given ``latents=model.latents``; else they
-        start anew, and it takes more of them to get to the same.
+        topics in a document are integrated out. The sweeps go on from the last visit of a
+        document if the sampler was given ``latents=model.latents``; else they start anew.
 
         Args:
             params: ``{"topics": (K, W)}``.
@@ -51,8 +50,7 @@ class TopicModel:
             seed: two int32.
 
         Returns:
-            The minibatch with ``"assignments"``, int32 (n, T, kept sweeps), -1 for no word, and
-            with ``"assigned"`` (n, T), the last of them, if it was there before.
+            The minibatch with ``"assignments"``, int32 (n, T), -1 for no word.
 
         Raises:
             KeyError: there are no ``"topics"`` among the parameters.
@@ -60,35 +58,42 @@ class TopicModel:
         Example:
             >>> import tensorflow as tf
             >>> from sgmcmc.models import lda
-            >>> model = lda([[2, 0, 1], [0, 3, 0]], n_topics=2, n_sweeps=2)
+            >>> model = lda([[2, 0, 1], [0, 3, 0]], n_topics=2)
             >>> topics = tf.constant([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
             >>> drawn = model.gibbs({"topics": topics}, model.dataset, tf.constant([1, 2]))
-            >>> drawn["assignments"][..., 0].numpy().tolist()
+            >>> drawn["assignments"].numpy().tolist()
             [[0, 0, 0], [1, 1, 1]]
 
         Source:
             Patterson and Teh, NeurIPS 2013, section 4; Griffiths and Steyvers, PNAS 101 (2004).
         """
-        words, lengths = minibatch["words"], minibatch["lengths"]
-        topics, before = params["topics"], minibatch.get("assigned")
-        drawn = sweep_topics(topics, words, lengths, self.alpha, self.n_sweeps, seed, before)
-        after = {} if before is None else {"assigned": drawn[..., -1]}
-        return {**minibatch, **after, "assignments": drawn}
+        drawn = sweep_topics(
+            params["topics"],
+            minibatch["words"],
+            minibatch["lengths"],
+            self.alpha,
+            self.n_sweeps,
+            seed,
+            before=minibatch.get("assignments"),
+        )
+        return {**minibatch, "assignments": drawn[..., 0]}
 
     @property
     def latents(self) -> Tensors:
         """What a sampler has to keep for Gibbs sweeps that go on from visit to visit.
 
-        ``{"assigned": (N, T)}``, the topic of each word, none at the start: hand it over as
+        ``{"assignments": (N, T)}``, the topic of each word, none at the start: hand it over as
         ``latents=model.latents``.
         """
-        return {"assigned": tf.fill(self.dataset["words"].shape, -1)}
+        return {"assignments": tf.fill(self.dataset["words"].shape, -1)}
 
     def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:
-        """Return the log-likelihood of the words given their topics, mean over the kept sweeps.
+        """Return the log-likelihood of each word given the topics of its document's others.
 
-        Σ_d Σ_k Σ_w c_dkw log ω_kw, with c_dkw how often word w of document d has topic k, averaged
-        over the kept sweeps.
+        Σ_d Σ_i log Σ_k π_dik ω_{k, w_i}, with π_dik = (α + n_dk) / (Kα + n_d) and neither count
+        containing word i. The counts that the sampler makes of it, ω ∂/∂ω, are the sums of the
+        probabilities p(z_i = k | z_-i, ω): their expectation is that of the counts of the drawn
+        z_i, and their variance far smaller, since drawing z_i once more adds nothing but noise.
 
         Args:
             params: ``{"topics": (K, W)}``.
@@ -111,19 +116,19 @@ class TopicModel:
             -5.0
 
         Source:
-            Patterson and Teh, NeurIPS 2013, equation 13.
+            Patterson and Teh, NeurIPS 2013, equation 13, with z_i integrated out.
         """
         if "assignments" not in minibatch:
-            raise KeyError(
-                "the minibatch has no 'assignments': pass gibbs=model.gibbs to the sampler"
-            )
-        assigned, topics = minibatch["assignments"], params["topics"]
-        place = assigned * self.n_words + minibatch["words"][..., tf.newaxis]
-        place = tf.where(assigned >= 0, place, -1)  # which the sum leaves out
-        ones = tf.ones(tf.shape(place), topics.dtype)
-        counts = tf.math.unsorted_segment_sum(ones, place, self.n_topics * self.n_words)
-        counts = tf.reshape(counts, [self.n_topics, self.n_words]) / assigned.shape[2]
-        return tf.reduce_sum(tf.math.xlogy(counts, topics))
+            raise KeyError("the minibatch lacks 'assignments': pass gibbs=model.gibbs")
+        alpha = tf.constant(self.alpha, params["topics"].dtype)
+
+        @tf.custom_gradient
+        def of_topics(topics: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            words, assigned = minibatch["words"], minibatch["assignments"]
+            value, counts = _expected_counts(topics, words, assigned, alpha)
+            return value, lambda upstream: upstream * tf.math.divide_no_nan(counts, topics)
+
+        return of_topics(params["topics"])
 
     def start(self, seed: int | None = None, concentration: float = 1.0) -> dict[str, np.ndarray]:
         """Return starting values: topics drawn from a symmetric Dirichlet distribution.
@@ -173,7 +178,29 @@ class TopicModel:
         return Completion.of(table, self.alpha, n_sweeps, every)
 
 
-def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 10) -> TopicModel:
+@tf.function(jit_compile=True, autograph=False)
+def _expected_counts(
+    topics: tf.Tensor, words: tf.Tensor, assigned: tf.Tensor, alpha: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what `TopicModel.log_lik` is, and the expected counts of each topic and word.
+
+    Both come of one pass over (n, T, K) numbers, a cluster of its own for XLA, which takes less
+    than half of the time of separate operations and their derivatives.
+    """
+    K, W = topics.shape
+    counts = topic_counts(assigned, K, topics.dtype)
+    others = counts[:, tf.newaxis] - tf.one_hot(assigned, K, dtype=topics.dtype)
+    joint = (alpha + others) * tf.gather(tf.transpose(topics), words)
+    sums = tf.reduce_sum(joint, axis=2, keepdims=True)
+    there = (assigned >= 0)[..., tf.newaxis] & (sums > 0)
+    shares = tf.where(there, joint / sums, 0.0)
+    expected = tf.math.unsorted_segment_sum(tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W)
+    totals = tf.reduce_sum(counts, axis=1)[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
+    value = tf.reduce_sum(tf.math.log(tf.where(there, sums / totals, 1.0)))
+    return value, tf.transpose(expected)
+
+
+def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> TopicModel:
     """Return latent Dirichlet allocation on counted words, for samplers on the simplex.
 
     Document d has topic proportions π_d ~ Dir(α, ..., α); each of its words has a topic
@@ -186,7 +213,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 10) -> T
             SciPy, or `sgmcmc.counts.Counts`, which ``get_dataset("kos")`` returns.
         n_topics: K.
         alpha: α, Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: Gibbs sweeps over each minibatch, of which the first half is dropped.
+        n_sweeps: Gibbs sweeps over each minibatch.
 
     Returns:
         A :class:`TopicModel`.

@@ -63,8 +63,11 @@ class Completion:
             π, (documents, K).
         """
         K = topics.shape[0]
-        drawn = sweep_topics(topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed)
-        weights = self.alpha + topic_counts(drawn, K, topics.dtype) / drawn.shape[2]
+        keep = self.n_sweeps - self.n_sweeps // 2
+        drawn = sweep_topics(
+            topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed, keep
+        )
+        weights = self.alpha + topic_counts(drawn, K, topics.dtype) / keep
         return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
 
     def probabilities(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

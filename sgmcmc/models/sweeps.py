@@ -27,9 +27,10 @@ def sweep_topics(
     alpha: float,
     n_sweeps: int,
     seed: tf.Tensor,
+    keep: int = 1,
     before: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Draw the topics of all words, and keep the second half of the sweeps.
+    """Draw the topics of all words, and keep those after each of the last sweeps.
 
     Words without a topic count in no n_dk. So where none has one yet, the first sweep draws each
     given those that were visited before it.
@@ -39,22 +40,21 @@ def sweep_topics(
         words: documents, (n, T), in any order.
         lengths: words in each document, (n,); the rest of its row is padding.
         alpha: Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: sweeps; the first ``n_sweeps // 2`` are dropped.
+        n_sweeps: sweeps.
         seed: two int32.
+        keep: how many of the last sweeps are kept.
         before: topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
 
     Returns:
-        int32 (n, T, kept): the topic of each word at the end of each kept sweep, or -1 where
+        int32 (n, T, keep): the topic of each word at the end of each kept sweep, or -1 where
         there is no word, or none of the topics gives it a positive probability.
     """
     order = tf.argsort(lengths, direction="DESCENDING")
     sorted_lengths = tf.gather(lengths, order)
     by_place = tf.transpose(tf.gather(words, order))
     by_word = tf.transpose(topics)
-    dropped = n_sweeps // 2
-    kept = tf.TensorArray(
-        tf.int32, n_sweeps - dropped, element_shape=by_place.shape, clear_after_read=False
-    )
+    dropped = n_sweeps - keep
+    kept = tf.TensorArray(tf.int32, keep, element_shape=by_place.shape, clear_after_read=False)
 
     def one_sweep(
         sweep: tf.Tensor, assigned: tf.Tensor, counts: tf.Tensor, kept: tf.TensorArray
@@ -85,23 +85,6 @@ def sweep_topics(
         lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
     )
     return tf.gather(tf.transpose(kept.stack(), [2, 1, 0]), tf.argsort(order))
-
-
-def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tensor:
-    """Return how many words of each document have each topic, (n, K).
-
-    Args:
-        assigned: topics, int32 (n, ...), -1 for none.
-        n_topics: K.
-        dtype: of the counts.
-    """
-    documents = assigned.shape[0]
-    rows = tf.reshape(assigned, [documents, -1])
-    place = tf.range(documents)[:, tf.newaxis] * n_topics + rows
-    counts = tf.math.unsorted_segment_sum(
-        tf.ones(rows.shape, dtype), tf.where(rows >= 0, place, -1), documents * n_topics
-    )
-    return tf.reshape(counts, [documents, n_topics])
 
 
 def nth_seed(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -180,3 +163,20 @@ def _draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     positive, topic = weights > 0, tf.range(K)
     first = tf.reduce_min(tf.where((cumulative > limit) & positive, topic, K), axis=1)
     return tf.minimum(first, tf.reduce_max(tf.where(positive, topic, -1), axis=1))
+
+
+def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tensor:
+    """Return how many words of each document have each topic, (n, K).
+
+    Args:
+        assigned: topics, int32 (n, ...), -1 for none.
+        n_topics: K.
+        dtype: of the counts.
+    """
+    documents = assigned.shape[0]
+    rows = tf.reshape(assigned, [documents, -1])
+    place = tf.range(documents)[:, tf.newaxis] * n_topics + rows
+    counts = tf.math.unsorted_segment_sum(
+        tf.ones(rows.shape, dtype), tf.where(rows >= 0, place, -1), documents * n_topics
+    )
+    return tf.reshape(counts, [documents, n_topics])
