@@ -26,17 +26,17 @@ from sgmcmc.models.documents import held_out
 # One setting at a time is changed from what was found best, and the passes over the documents.
 BEST = {
     "max_iter": 10,
-    "learning_decay": 0.7,
+    "learning_decay": 0.6,
     "learning_offset": 10,
     "doc_topic_prior": 0.3,
     "topic_word_prior": 0.3,
 }
 OTHERS: dict[str, list[float]] = {
     "max_iter": [5, 20],
-    "learning_decay": [0.5, 0.6, 0.9],
-    "learning_offset": [1, 64],
-    "doc_topic_prior": [0.1, 0.2, 0.5],
-    "topic_word_prior": [0.1, 0.2, 0.5],
+    "learning_decay": [0.5, 0.7, 0.9],
+    "learning_offset": [1, 30],
+    "doc_topic_prior": [0.1, 0.5],
+    "topic_word_prior": [0.1, 0.5],
 }
 
 

@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     n_iters, every, seeds = options.iterations, 20, options.seeds
     if options.short:
         runs = [replace(run, n_topics=5, n_sweeps=4) for run in RUNS]
-        n_iters, every, seeds = 30, 5, 2
+        n_iters, every, seeds = 30, 5, 1
     corpus = simulate() if options.short else load(options.documents)
     results: dict[str, list[Result]] = {}
     for run in runs:
