@@ -93,14 +93,14 @@ class Run:
 
     method: str
     h: float
-    tau: float = 10.0
-    kappa: float = 0.33
+    tau: float = 1.0
+    kappa: float = 0.0
     n_topics: int = 50
-    n_sweeps: int = 6
+    n_sweeps: int = 4
 
 
 BEST_VB = 1632.0
-RUNS = (Run("scir", 0.5), Run("sgrld", 0.5))
+RUNS = (Run("scir", 0.5, tau=10, kappa=0.33), Run("sgrld", 0.07))
 ALPHA_DOCUMENT, ALPHA_TOPIC = 0.1, 0.1
 
 
