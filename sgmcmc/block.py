@@ -46,7 +46,7 @@ class BlockInputs(NamedTuple):
         stepsizes: one row for each iteration, or a single row where they never change; one
             column for each parameter, or a single column where they share a stepsize.
         ahead: what the estimator could know of the first steps before they are run.
-        seeds: pairs of int32, (steps, seeds, 2).
+        seeds: pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
     """
 
     minibatches: Tensors

@@ -93,7 +93,7 @@ class Pool:
             {name: Buffer(*spec) for name, spec in shapes.items()},
             Buffer((length, dynamics.normals, chain.layout.size), dtype),
             Buffer((1 if self._stepsizes.constant else length, len(self._stepsizes.values)), dtype),
-            Buffer((steps, chain.seeds, 2), np.dtype(np.int32)),
+            Buffer((steps, chain.latent_seeds + dynamics.seeds, 2), np.dtype(np.int32)),
         )
 
 

@@ -39,7 +39,7 @@ class Chain:
         latents: draws latent variables before each gradient; ``None`` if there are none.
 
     Attributes:
-        seeds: seeds that a step takes: those for latent variables first, then the dynamics'.
+        latent_seeds: seeds that a step takes for latent variables.
     """
 
     def __init__(
@@ -62,8 +62,7 @@ class Chain:
         self.block_length = block_length
         self.ahead_steps = ahead_steps
         self.latents = latents
-        self._latent_seeds = 0 if latents is None else 1 + estimator.looks_ahead
-        self.seeds = self._latent_seeds + dynamics.seeds
+        self.latent_seeds = 0 if latents is None else 1 + estimator.looks_ahead
         self.nothing_ahead = tf.zeros([0, layout.size], estimator.model.dtype)
         self._run = compiler.lazily(self._block)
         self._look_ahead = compiler.lazily(self._ahead)
@@ -264,7 +263,7 @@ class Chain:
         def noise(step: int | tf.Tensor) -> tf.Tensor:
             if dynamics.seeds:
                 seeds = tf.gather(inputs.seeds, i * dynamics.steps + step)
-                return seeds[self._latent_seeds :]
+                return seeds[self.latent_seeds :]
             first = refresh + step * dynamics.step_normals
             return tf.slice(normals, [first, 0], [dynamics.step_normals, self.layout.size])
 

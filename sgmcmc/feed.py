@@ -72,8 +72,9 @@ class Feed:
     def _normals(self, rng: np.random.Generator, out: np.ndarray) -> None:
         rng.standard_normal(out.shape, dtype=self._dtype.type, out=out)
 
-    def _seeds(self, rng: np.random.Generator, out: np.ndarray) -> None:
+    def _seeds(self, purpose: Purpose, out: np.ndarray, block: int = 0) -> None:
         if out.size:
+            rng = self._rng(purpose, block)
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
     def start(self) -> BlockInputs:
@@ -83,8 +84,8 @@ class Feed:
         minibatches.prepare(self._rng(Purpose.START_MINIBATCH), arrays)
         normals = np.empty((1, dynamics.start_normals, self._chain.layout.size), self._dtype)
         self._normals(self._rng(Purpose.START_NOISE), normals)
-        seeds = np.empty((1, self._chain.seeds, 2), np.int32)
-        self._seeds(self._rng(Purpose.START_SEEDS), seeds)
+        seeds = np.empty((1, self._chain.latent_seeds, 2), np.int32)
+        self._seeds(Purpose.START_LATENTS, seeds)
         return BlockInputs(
             {name: tf.convert_to_tensor(array) for name, array in arrays.items()},
             tf.convert_to_tensor(normals),
@@ -132,7 +133,9 @@ class Feed:
             self._rng(Purpose.MINIBATCH, number),
             {name: buffer.array for name, buffer in buffers.minibatches.items()},
         )
-        self._seeds(self._rng(Purpose.SEEDS, number), buffers.seeds.array)
+        seeds, latent = buffers.seeds.array, chain.latent_seeds
+        self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
+        self._seeds(Purpose.SEEDS, seeds[:, latent:], number)
         buffers.stepsizes.array[...] = self._stepsizes_of(number * chain.block_length + 1)
         minibatches = {name: buffer.tensor() for name, buffer in buffers.minibatches.items()}
         inputs = BlockInputs(

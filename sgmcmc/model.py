@@ -23,8 +23,8 @@ class Model:
     (the identity where there is none), the estimate from a minibatch S of n of the N observations
     is log p(θ) + (N/n) Σ_{i∈S} log p(x_i | θ) + log |det f'(u)|.
 
-    A point ω of the simplex is its ``Simplex``'s softmax of u, and the density of u under the
-    Dirichlet prior takes the place of log |det f'(u)|.
+    A point ω of the simplex is the softmax of its u, and Σ alpha log ω, the density of u under the
+    Dirichlet prior, takes the place of log |det f'(u)|.
 
     Args:
         log_lik: the user's log-likelihood, summed over the observations it is handed.

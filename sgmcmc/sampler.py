@@ -161,6 +161,7 @@ def make_sampler(
         "stepsize": _plain(stepsize),
         **({} if opt is None else {"opt_stepsize": _plain(opt_stepsize)}),
         **{name: _plain(value) for name, value in (tuning or {}).items()},
+        **({} if alpha is None else {"simplex": list(alpha)}),
         **_plain_options(options),
         "versions": _versions(),
     }

@@ -82,28 +82,32 @@ class Simplex:
         ]
         return tf.concat(sums, 0)
 
+    def log_points(self, u: tf.Tensor) -> tf.Tensor:
+        """Return log ω, flat, of flat u."""
+        points = [
+            tf.reshape(tf.nn.log_softmax(array), [-1]) for array in self.part.split(u).values()
+        ]
+        return tf.concat(points, 0)
+
     def log_prior(self, position: tf.Tensor) -> tf.Tensor:
-        """Return the log prior density of u, up to a constant: Σ (alpha u − e^u)."""
+        """Return the log prior density in the coordinates u, up to a constant: Σ alpha log ω."""
         u, _ = self.divide(position)
-        return tf.reduce_sum(tf.constant(self.alpha, u.dtype) * u - tf.exp(u))
+        return tf.reduce_sum(tf.constant(self.alpha, u.dtype) * self.log_points(u))
 
     def score(self, position: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """Return the gradient of the log posterior with respect to the position.
 
-        For u = log θ that is alpha − θ + ĉ − ωΣĉ.
+        For u = log θ that is â − ωΣâ. It does not depend on Σθ, whose law differs from sampler to
+        sampler and is of no account for ω.
 
         Args:
             position: flat.
             gradient: flat, with the expected counts ĉ in the coordinates on simplices.
         """
         (u, _), (counts, others) = self.divide(position), self.divide(gradient)
-        theta = tf.exp(u)
-        # Each simplex is scaled by its largest component, which neither e^u nor Σe^u could spoil.
-        omega = tf.concat(
-            [tf.reshape(tf.nn.softmax(array), [-1]) for array in self.part.split(u).values()], 0
-        )
-        alpha = tf.constant(self.alpha, u.dtype)
-        return self.unite(alpha - theta + counts - omega * self.totals(counts), others)
+        expected = tf.constant(self.alpha, u.dtype) + counts
+        points = tf.exp(self.log_points(u))
+        return self.unite(expected - points * self.totals(expected), others)
 
     def at_start(
         self, position: tf.Tensor, gradient: tf.Tensor, scaled: tuple[str, ...]

@@ -26,8 +26,9 @@ class Purpose(IntEnum):
     START_MINIBATCH = 2
     START_NOISE = 3
     SEEDS = 4
-    START_SEEDS = 5
-    FULL_GRADIENT = 6
+    LATENTS = 5
+    START_LATENTS = 6
+    FULL_GRADIENT = 7
 
 
 def generator(

@@ -65,10 +65,10 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    if samples.settings.get("bijectors"):
+    if samples.settings.get("bijectors") or samples.settings.get("simplex"):
         raise ValueError(
-            "`samples`: the chain moved in another space (`bijectors`), where its draws are not "
-            "kept."
+            "`samples`: the chain moved in another space (`bijectors`, or the logs of points of "
+            "the simplex), where its draws are not kept."
         )
     c = positive_number("c", c)
     for name in names:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.sgld import langevin
 from sgmcmc.simplex import Simplex, usable_counts
+from sgmcmc.variates import gamma, poisson
 
 
 class SCIRState(NamedTuple):
@@ -44,7 +46,7 @@ class SCIR(Dynamics):
     simplex: Simplex
     scaled: tuple[str, ...] = ()
     step_normals: int = 0
-    seeds: int = 4
+    seeds: int = 7
     compilable: bool = False
 
     def init(
@@ -56,7 +58,7 @@ class SCIR(Dynamics):
     def move(
         self, state: SCIRState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
     ) -> SCIRState:
-        """Return the state one step on; ``seeds`` has shape (4, 2)."""
+        """Return the state one step on; ``seeds`` has shape (7, 2)."""
         simplex = self.simplex
         u, others = simplex.divide(state.position)
         counts, slopes = simplex.divide(gradient)
@@ -64,17 +66,20 @@ class SCIR(Dynamics):
         degrees = tf.constant(simplex.alpha, u.dtype) + usable_counts(counts)
         u = _transition(u, degrees, h, seeds)
         if not simplex.alone:
-            normals = tf.random.stateless_normal(others.shape, seeds[3], dtype=others.dtype)
+            normals = tf.random.stateless_normal(others.shape, seeds[6], dtype=others.dtype)
             others = langevin(others, slopes, epsilon, normals)
         return SCIRState(simplex.unite(u, others))
 
 
 def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Return a draw of log θ', given u = log θ and â."""
-    shape, dtype = u.shape, u.dtype
     rate = tf.exp(u) / tf.math.expm1(h)
-    degrees += tf.random.stateless_poisson(shape, seeds[0], rate, dtype=dtype)
-    gamma = tf.random.stateless_gamma(shape, seeds[1], degrees + 1.0, dtype=dtype)
+    # TensorFlow's gamma and Poisson draws never return from what is not finite.
+    good = tf.math.is_finite(rate) & tf.math.is_finite(degrees)
+    rate, degrees = tf.where(good, rate, 1.0), tf.where(good, degrees, 1.0)
+    degrees += poisson(rate, seeds[:2])
     # 1 − V is as uniform as V, and never zero.
-    log_uniform = tf.math.log1p(-tf.random.stateless_uniform(shape, seeds[2], dtype=dtype))
-    return tf.math.log(-tf.math.expm1(-h)) + tf.math.log(gamma) + log_uniform / degrees
+    uniform = tf.random.stateless_uniform(u.shape, seeds[2], dtype=u.dtype)
+    log_gamma = tf.math.log(gamma(degrees + 1.0, seeds[3:6])) + tf.math.log1p(-uniform) / degrees
+    log_theta = tf.math.log(-tf.math.expm1(-h)) + log_gamma
+    return tf.where(good, log_theta, np.nan)

@@ -50,15 +50,19 @@ class SGRLD(Dynamics):
     ) -> SGRLDState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         simplex = self.simplex
-        counts, slopes = simplex.divide(gradient)
-        gradient = simplex.unite(usable_counts(counts), slopes)
-        drift, slopes = simplex.divide(simplex.score(state.position, gradient))
         u, others = simplex.divide(state.position)
+        counts, slopes = simplex.divide(gradient)
         h, epsilon = simplex.divide(stepsize)
         noise, other_noise = simplex.divide(normals[0])
         theta = tf.exp(u)
-        theta = tf.abs(theta + 0.5 * h * drift + tf.sqrt(h * theta) * noise)
-        u = tf.math.log(tf.maximum(theta, smallest(u.dtype)))
+        moved = theta + 0.5 * h * self.drift(u, usable_counts(counts)) + tf.sqrt(h * theta) * noise
+        u = tf.math.log(tf.maximum(tf.abs(moved), smallest(u.dtype)))
         if not simplex.alone:
             others = langevin(others, slopes, epsilon, other_noise)
         return SGRLDState(simplex.unite(u, others))
+
+    def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ."""
+        points = tf.exp(self.simplex.log_points(u))
+        alpha = tf.constant(self.simplex.alpha, u.dtype)
+        return alpha - tf.exp(u) + counts - points * self.simplex.totals(counts)
