@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.environments import HERE, interpreter
 from sgmcmc.models.documents import held_out
 
-# One setting at a time is changed from what was found best, and the passes over the documents.
+# One setting at a time is changed from the best of earlier runs, scored on the same documents.
 BEST = {
     "max_iter": 10,
     "learning_decay": 0.6,
