@@ -87,10 +87,10 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # documents that are scored below, so all perplexities here are a little too good. For SGRLD 0.05,
 # 0.07, 0.1 and 0.1 (1 + m/1000)^(−0.6) gave 1617, 1615, 1620 and 1623. The rest was tried with ten
 # sweeps and counts of drawn topics. SCIR: 0.5, the published, and 1 with (1 + m/10)^(−0.33) 1499
-# and 1543, constant 0.1 and 0.2 1503 and 1513; of these only the first was run again as below. SGRLD:
-# 0.05, 0.1, 0.2 1608, 1601, 1683, and 0.5 and 1 with the same decay 1658 and 1771; the published
-# 0.01 (1 + m/1000)^(−0.6) 1951, by a loop written apart. So the lowest that was seen of SGRLD
-# is 1601, below what its runs here end with.
+# and 1543, constant 0.1 and 0.2 1503 and 1513; of these only the first was run again as below.
+# SGRLD: 0.05, 0.1, 0.2 1608, 1601, 1683, and 0.5 and 1 with the same decay 1658 and 1771; the
+# published 0.01 (1 + m/1000)^(−0.6) 1951, by a loop written apart. So the lowest that
+# was seen of SGRLD is 1601, below what its runs here end with.
 #
 # The gradient sees the probabilities of the topics that each word may have, not the one drawn. With
 # them SCIR came to 1508, 1476 and 1475 with two, four and ten Gibbs sweeps; hence the four.
