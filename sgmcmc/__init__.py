@@ -12,6 +12,7 @@ with without_chatter(), warnings.catch_warnings():
 
 __version__ = "0.1.0"
 
+from sgmcmc import models as models
 from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
 from sgmcmc.after.stein import ksd

@@ -62,6 +62,37 @@ def test_zero_variance_as_shown(
     assert "median" in printed and "r_hat" in printed
 
 
+def test_topic_model_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette("topic_model").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
+    # Five topics of eight words each, of which the samplers know nothing.
+    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    assert frozenset(f"word{i}" for i in range(8)) in topics
+
+
+def test_topic_model_vignette_reads_documents_from_a_file(
+    vignette: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    table = np.random.default_rng(1).poisson(1.0, (16, 5))
+    rows, columns = np.nonzero(table)
+    np.savez(
+        tmp_path / "counts.npz",
+        data=table[rows, columns].astype(np.uint16),
+        indices=columns.astype(np.uint16),
+        indptr=np.searchsorted(rows, np.arange(17)),
+        shape=table.shape,
+        vocab=np.array(list("abcde")),
+    )
+    corpus = vignette("topic_model").load(str(tmp_path / "counts.npz"))
+    assert corpus.train.shape == (14, 5) and corpus.test.shape == (2, 5)
+    assert corpus.train.total + corpus.test.total == table.sum()
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
     assert names == {
@@ -70,6 +101,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "logistic_regression",
         "neural_network",
         "step_by_step",
+        "topic_model",
         "zero_variance",
     }
 
@@ -146,7 +178,7 @@ def _is_sampler(node: ast.expr) -> bool:
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "sgmcmc"
-        and node.attr.startswith(("sgld", "sghmc", "sgnht"))
+        and node.attr.startswith(("sgld", "sghmc", "sgnht", "scir", "sgrld"))
         and not node.attr.endswith("_setup")
     )
 
