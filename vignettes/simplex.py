@@ -254,9 +254,9 @@ def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) ->
 # *all* the data in each step, so that there is no minibatch noise. The posterior puts a tenth of
 # each of these probabilities below 1e-13, and SCIR follows it there. A step of SGRLD from near zero
 # is a normal number, reflected at zero, and the density of such a number is flat there, where that
-# of the posterior goes as ω^(−0.9). So from the 10 % quantile to the 1 % quantile the draws of SGRLD
-# shrink by a factor of ten, those of the posterior by 10¹⁰. A smaller stepsize comes a little
-# closer, and takes as many more iterations to get anywhere.
+# of the posterior goes as ω^(−0.9). So from the 10 % quantile to the 1 % quantile the draws of
+# SGRLD shrink by a factor of ten, those of the posterior by 10¹⁰. A smaller stepsize comes a
+# little closer, and takes as many more iterations to get anywhere.
 
 
 # %%
