@@ -230,10 +230,9 @@ def compare(counts: np.ndarray, setting: Setting) -> dict[str, dict[int, Best]]:
     return found
 
 
-def exact_draws(counts: np.ndarray, length: Length) -> np.ndarray:
+def exact_draws(counts: np.ndarray, kept: int, chains: int = 50) -> np.ndarray:
     """Return exact draws of θ, of shape (chains, draws, d)."""
-    rng = np.random.default_rng(1)
-    return rng.gamma(ALPHA + counts, size=(length.chains, length.kept, CATEGORIES))
+    return np.random.default_rng(1).gamma(ALPHA + counts, size=(chains, kept, CATEGORIES))
 
 
 def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) -> str:
@@ -264,7 +263,7 @@ def unseen(length: Length, stepsizes: Sequence[float]) -> dict[str, np.ndarray]:
     """Return draws of the probabilities of unseen categories, without minibatch noise."""
     counts = COUNTS["sparse"]
     theta = {
-        "exact draws": exact_draws(counts, length),
+        "exact draws": exact_draws(counts, length.kept),
         "scir, h = 0.5": sample("scir", counts, N, 0.5, length),
         **{f"sgrld, h = {h:g}": sample("sgrld", counts, N, h, length) for h in stepsizes},
     }
@@ -289,7 +288,7 @@ def plot_unseen(omega: Mapping[str, np.ndarray]) -> Figure:
     """Draws of the probabilities of four unseen categories, on a log scale."""
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     panel = figure.subplots()
-    width = 0.8 / len(omega)
+    width, legend = 0.8 / len(omega), {}
     for place, (label, draws) in enumerate(omega.items()):
         first = draws[0, :, :4]
         boxes = panel.boxplot(
@@ -300,14 +299,14 @@ def plot_unseen(omega: Mapping[str, np.ndarray]) -> Figure:
             showfliers=False,
             patch_artist=True,
             medianprops={"color": "black"},
-            label=label,
         )
         for box in boxes["boxes"]:
             box.set_facecolor(f"C{place}")
+        legend[label] = boxes["boxes"][0]
     panel.set_xticks(np.arange(4), [f"$\\omega_{{{j}}}$" for j in range(4, 8)])
     panel.set(yscale="log", ylabel="probability of a category that was never seen")
     panel.set_title("All data in each step; whiskers at 1 % and 99 % of a chain")
-    panel.legend(loc="lower right")
+    panel.legend(list(legend.values()), list(legend), loc="lower right")
     return figure
 
 
@@ -354,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found, floors = {}, {}
     for case, counts in COUNTS.items():
         found[case] = compare(counts, setting)
-        floors[case] = score(exact_draws(counts, setting.length), ALPHA + counts)
+        floors[case] = score(exact_draws(counts, setting.length.kept), ALPHA + counts)
         print(f"\nScores, {case}, {setting.length.chains} chains\n")
         print(format_scores(found[case], floors[case]))
 
