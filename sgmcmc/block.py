@@ -59,12 +59,14 @@ class BlockResult(NamedTuple):
         records: what was written down; the first axis is the kept draws of the block.
         log_post: the log posterior estimate at the end, from the last minibatch.
         finite: whether the position at the end is finite.
+        shown: the user's parameters at the end, if the recorder shows them, else nothing.
     """
 
     carry: Carry
     records: Tensors
     log_post: tf.Tensor
     finite: tf.Tensor
+    shown: Tensors
 
 
 def block_length(

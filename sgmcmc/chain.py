@@ -61,19 +61,15 @@ class Chain:
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
-    def run(
-        self, carry: Carry, inputs: BlockInputs, start: int, stop: int, iteration: int
-    ) -> BlockResult:
-        """Run iterations ``start`` to ``stop - 1`` of a block.
+    def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
+        """Run some iterations of a block.
 
         Args:
             carry: what the iteration before left.
             inputs: what the whole block consumes.
-            start: first iteration within the block, from 0.
-            stop: one past the last iteration within the block.
-            iteration: number, from 1, of the iteration at ``start``.
+            span: three integers: the first iteration within the block, from 0; one past the last;
+                and the number, from 1, that the first has in the chain.
         """
-        span = tf.constant([start, stop, iteration])
         return self._run(carry, self.minibatches.fixed, inputs, span)
 
     def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
@@ -170,6 +166,7 @@ class Chain:
             {name: array.stack() for name, array in arrays.items()},
             self.estimator.model.log_post(position, last, self.estimator.scale),
             tf.reduce_all(tf.math.is_finite(position)),
+            self.estimator.model.constrain(position) if recorder.shows else {},
         )
 
     def _ahead(self, estimator: Any, fixed: Tensors, minibatches: Tensors) -> tf.Tensor:

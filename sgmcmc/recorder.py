@@ -29,6 +29,7 @@ class Recorder:
         test_functions: functions of the parameters to evaluate at each kept draw.
         test_values: what each test function returned at the start, for its shape and dtype.
         reductions: folds over the kept draws.
+        shows: whether each run of the chain also gives the user's parameters at its end.
     """
 
     model: Model
@@ -39,6 +40,7 @@ class Recorder:
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    shows: bool = False
 
     @property
     def draw_layout(self) -> Layout:

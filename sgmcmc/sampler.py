@@ -158,7 +158,9 @@ def make_sampler(
         stepsizes=stepsizes,
         opt_stepsizes=opt,
         starts=starts,
-        recorder=Recorder(model) if stepwise else _make_recorder(model, options, starts[0]),
+        recorder=Recorder(model, shows=True)
+        if stepwise
+        else _make_recorder(model, options, starts[0]),
         seed=entropy,
         seed_given=seed is not None,
         trial=trial,
