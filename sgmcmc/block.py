@@ -57,9 +57,9 @@ class BlockResult(NamedTuple):
     Attributes:
         carry: what the next block starts from.
         records: what was written down; the first axis is the kept draws of the block.
-        log_post: the log posterior estimate at the end, from the last minibatch.
+        log_post: the log posterior estimate at the end, from the last minibatch; NaN step by step.
         finite: whether the position at the end is finite.
-        shown: the user's parameters at the end, if the recorder shows them, else nothing.
+        shown: step by step, the user's parameters at the end; else nothing.
     """
 
     carry: Carry

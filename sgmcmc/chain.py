@@ -159,14 +159,18 @@ class Chain:
             (start, iteration, tf.constant(0), carry, arrays),
             parallel_iterations=1,
         )
-        position = carry.state.position
-        last = self._minibatch(fixed, inputs, end - 1, self.dynamics.steps - 1)
+        position, model = carry.state.position, self.estimator.model
+        if recorder.stepwise:
+            log_post, shown = tf.constant(float("nan"), model.dtype), model.constrain(position)
+        else:
+            last = self._minibatch(fixed, inputs, end - 1, self.dynamics.steps - 1)
+            log_post, shown = model.log_post(position, last, self.estimator.scale), {}
         return BlockResult(
             carry,
             {name: array.stack() for name, array in arrays.items()},
-            self.estimator.model.log_post(position, last, self.estimator.scale),
+            log_post,
             tf.reduce_all(tf.math.is_finite(position)),
-            self.estimator.model.constrain(position) if recorder.shows else {},
+            shown,
         )
 
     def _ahead(self, estimator: Any, fixed: Tensors, minibatches: Tensors) -> tf.Tensor:

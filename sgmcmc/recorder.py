@@ -29,7 +29,8 @@ class Recorder:
         test_functions: functions of the parameters to evaluate at each kept draw.
         test_values: what each test function returned at the start, for its shape and dtype.
         reductions: folds over the kept draws.
-        shows: whether each run of the chain also gives the user's parameters at its end.
+        stepwise: whether the user runs the chain step by step, and so sees the parameters after
+            each run and never a log posterior estimate.
     """
 
     model: Model
@@ -40,7 +41,7 @@ class Recorder:
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
-    shows: bool = False
+    stepwise: bool = False
 
     @property
     def draw_layout(self) -> Layout:

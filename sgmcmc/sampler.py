@@ -158,7 +158,7 @@ def make_sampler(
         stepsizes=stepsizes,
         opt_stepsizes=opt,
         starts=starts,
-        recorder=Recorder(model, shows=True)
+        recorder=Recorder(model, stepwise=True)
         if stepwise
         else _make_recorder(model, options, starts[0]),
         seed=entropy,

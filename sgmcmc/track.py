@@ -55,8 +55,8 @@ class Track:
         iteration: iterations run so far.
         draws: draws kept so far.
         blocks: log posterior estimates kept so far.
-        estimate: the last log posterior estimate.
-        shown: the user's parameters as the last block left them, if the recorder shows them.
+        estimate: the last log posterior estimate; NaN step by step.
+        shown: step by step, the user's parameters as the last run left them.
     """
 
     def __init__(
