@@ -62,14 +62,16 @@ class BlockResult(NamedTuple):
     Attributes:
         carry: what the next block starts from.
         records: what was written down; the first axis is the kept draws of the block.
-        log_post: the log posterior estimate at the end, from the last minibatch.
+        log_post: the log posterior estimate at the end, from the last minibatch; NaN step by step.
         finite: whether the position at the end is finite.
+        shown: step by step, the user's parameters at the end; else nothing.
     """
 
     carry: Carry
     records: Tensors
     log_post: tf.Tensor
     finite: tf.Tensor
+    shown: Tensors
 
 
 def block_length(

@@ -69,19 +69,15 @@ class Chain:
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
-    def run(
-        self, carry: Carry, inputs: BlockInputs, start: int, stop: int, iteration: int
-    ) -> BlockResult:
-        """Run iterations ``start`` to ``stop - 1`` of a block.
+    def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
+        """Run some iterations of a block.
 
         Args:
             carry: what the iteration before left.
             inputs: what the whole block consumes.
-            start: first iteration within the block, from 0.
-            stop: one past the last iteration within the block.
-            iteration: number, from 1, of the iteration at ``start``.
+            span: three integers: the first iteration within the block, from 0; one past the last;
+                and the number, from 1, that the first has in the chain.
         """
-        span = tf.constant([start, stop, iteration])
         return self._run(carry, self.minibatches.fixed, inputs, span)
 
     def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
@@ -167,12 +163,18 @@ class Chain:
             {name: array.stack() for name, array in arrays.items()},
             self._log_post(carry, fixed, inputs, end * self.dynamics.steps - 1),
             tf.reduce_all(tf.math.is_finite(carry.state.position)),
+            self.estimator.model.constrain(carry.state.position) if recorder.stepwise else {},
         )
 
     def _log_post(
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, step: tf.Tensor
     ) -> tf.Tensor:
-        """Return the log posterior estimate from the minibatch of a step that was just taken."""
+        """Return the log posterior estimate from the minibatch of a step that was just taken.
+
+        Step by step nobody sees it, and it is not a number.
+        """
+        if self.recorder.stepwise:
+            return tf.constant(float("nan"), self.estimator.model.dtype)
         if isinstance(carry.latents, LatentState):
             return carry.latents.log_post
         last = self.minibatches.minibatch(fixed, inputs.minibatches, step)

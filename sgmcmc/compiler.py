@@ -6,12 +6,17 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from sgmcmc.quiet import without_chatter
 from sgmcmc.tracing import trace
+
+_CALL_FUNCTION = ["name", "tensor_inputs", "num_outputs"]
+"""The parameters of TensorFlow's own ``Context.call_function``, as we know it."""
 
 
 class FlatGraph:
@@ -39,13 +44,22 @@ class FlatGraph:
             return tf.nest.flatten(self.result)
 
         self._graph = trace(flat, *tf.nest.flatten(arguments), jit_compile=jit_compile)
-        # The public call checks every argument again; where the short way is not there, it serves.
-        self._short_way = getattr(self._graph, "_call_flat", None)
+        self._call = _short_way(self._graph) or (lambda leaves: self._graph(*leaves))
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
-        if self._short_way is None:
-            return self._graph(*leaves)
-        return self._short_way(leaves, self._graph.captured_inputs)
+        return self._call(leaves)
+
+
+def _short_way(graph: Any) -> Callable[[list[tf.Tensor]], list[tf.Tensor]] | None:
+    """Return what hands a graph to the runtime by its name, where TensorFlow has that.
+
+    The public call checks every argument again, which takes as long as the launch itself.
+    """
+    call = getattr(context.context(), "call_function", None)
+    if call is None or list(signature(call).parameters) != _CALL_FUNCTION:
+        return None
+    name, count, captured = graph.name, len(graph.outputs), graph.captured_inputs
+    return lambda leaves: call(name, leaves + captured, count)
 
 
 class Compiler:

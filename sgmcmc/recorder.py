@@ -30,6 +30,8 @@ class Recorder:
         test_values: what each test function returned at the start, for its shape and dtype.
         reductions: folds over the kept draws.
         unnormalised: names of the points of the simplex whose unnormalised θ is kept too.
+        stepwise: whether the user runs the chain step by step, and so sees the parameters after
+            each run and never a log posterior estimate.
     """
 
     model: Model
@@ -41,6 +43,7 @@ class Recorder:
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
     unnormalised: tuple[str, ...] = ()
+    stepwise: bool = False
 
     @property
     def draw_layout(self) -> Layout:

@@ -175,7 +175,7 @@ def make_sampler(
         stepsizes=stepsizes,
         opt_stepsizes=opt,
         starts=starts,
-        recorder=Recorder(model)
+        recorder=Recorder(model, stepwise=True)
         if stepwise
         else _make_recorder(
             model, options, starts[0], simplex is not None and simplex.store_unnormalised

@@ -10,8 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.block import BlockResult
+from sgmcmc.buffers import Buffer
 from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
+from sgmcmc.minibatches import Tensors
 from sgmcmc.recorder import DRAWS, LOG_POST
 from sgmcmc.simplex import WHAT_LOG_LIK_MUST_BE
 
@@ -56,7 +58,8 @@ class Track:
         iteration: iterations run so far.
         draws: draws kept so far.
         blocks: log posterior estimates kept so far.
-        estimate: the last log posterior estimate.
+        estimate: the last log posterior estimate; NaN step by step.
+        shown: step by step, the user's parameters as the last run left them.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class Track:
         self.total = feed.total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
+        self.shown: Tensors = {}
+        self._span = Buffer((3,), np.dtype(np.int32))
         self._carry = chain.start(tf.constant(start), feed.estimator, feed.start())
 
     @property
@@ -126,12 +131,13 @@ class Track:
         left = self.total - self.iteration if most is None else most
         stop = min(length, offset + left)
         inputs = self._feed.block(block, is_last=self.iteration + length - offset >= self.total)
-        result = self._chain.run(self._carry, inputs, offset, stop, self.iteration + 1)
+        self._span.array[:] = offset, stop, self.iteration + 1
+        result = self._chain.run(self._carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset
         self._keep(result, end)
         if stop == length:
             self._feed.release()
-        self._carry = result.carry
+        self._carry, self.shown = result.carry, result.shown
         self.iteration = end
         if self._checkpoint is not None:
             self._checkpoint(self)

@@ -24,7 +24,7 @@ def seconds_for_spans(dynamics: Dynamics, spans: list[tuple[int, int, int]]) -> 
     seconds = []
     for span in spans:
         start = time.perf_counter()
-        track._chain.run(track._carry, inputs, *span)
+        track._chain.run(track._carry, inputs, tf.constant(span))
         seconds.append(time.perf_counter() - start)
     return seconds
 

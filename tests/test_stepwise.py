@@ -119,6 +119,47 @@ def test_present_state_goes_into_the_users_own_functions() -> None:
         )
 
 
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_present_state_is_the_users_own_copy(jit_compile: bool) -> None:
+    sampler, other = (set_up("sgld", jit_compile=jit_compile) for _ in range(2))
+    sess, untouched = init_sess(sampler), init_sess(other)
+    read = []
+    for _ in range(5):
+        sgmcmc_step(sampler, sess)
+        sgmcmc_step(other, untouched)
+        read.append((sampler.params["theta"].read_value(), get_params(sampler, sess)["theta"]))
+        sampler.params["theta"].assign_add(1.0)
+        assert get_params(sampler, sess) == get_params(other, untouched)
+    assert len({float(theta) for theta, _ in read}) == 5
+    for theta, expected in read:
+        assert theta.numpy() == expected
+
+
+def test_chains_are_seen_side_by_side_and_constrained() -> None:
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return tf.reduce_sum(tf.math.log(params["rate"]) - params["rate"] * dataset["x"])
+
+    sampler = set_up(
+        "sgld",
+        log_lik=log_lik,
+        dataset={"x": np.abs(observations())},
+        params={"rate": 1.0},
+        bijectors={"rate": tfp.bijectors.Exp()},
+        n_chains=3,
+    )
+    sess = init_sess(sampler)
+    compiled = tf.function(lambda: tf.identity(sampler.params["rate"]))
+    for n_steps in (1, 1, 5):
+        sgmcmc_step(sampler, sess, n_steps)
+        np.testing.assert_allclose(compiled(), get_params(sampler, sess)["rate"], rtol=1e-6)
+
+
+def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = walk(set_up("sgld"), [1, 10])
+    monkeypatch.setattr("sgmcmc.compiler._CALL_FUNCTION", [])
+    assert walk(set_up("sgld"), [1, 10]) == expected
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_restored_session_goes_on_bit_for_bit(
     method: str, tmp_path: Path, short_blocks: None

@@ -118,10 +118,10 @@ class StepwiseSampler:
         """Return a row for each chain as the arrays that the user sees."""
         return layout.split(rows[0] if self._sampler.options.n_chains is None else rows)
 
-    def _show(self, positions: list[np.ndarray]) -> None:
+    def _show(self, params: Mapping[str, Any]) -> None:
         """Let ``params`` be what the session stepped last has come to."""
         # `assign` checks what is sure here, and takes five times as long.
-        for name, value in self._split(self._sampler, positions).items():
+        for name, value in params.items():
             tf.raw_ops.AssignVariableOp(resource=self.params[name].handle, value=value)
 
     def _show_modes(self, modes: Modes) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.assembly import Modes, chain_tracks
 from sgmcmc.driver import with_seed
@@ -90,6 +91,13 @@ class Session:
     def _positions(self) -> list[np.ndarray]:
         return [track.position() for track in self._tracks]
 
+    def _shown(self) -> Mapping[str, tf.Tensor]:
+        """Return the user's parameters after a step, as the chains themselves gave them."""
+        shown = [track.shown for track in self._tracks]
+        if self._sampler.options.n_chains is None:
+            return shown[0]
+        return {name: tf.stack([each[name] for each in shown]) for name in shown[0]}
+
 
 def restored(sampler: StepwiseSampler, path: Path) -> Session:
     """Return the session that a file tells of."""
@@ -118,7 +126,7 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
     session = Session(inner, modes)
     for number, track in enumerate(session._tracks):
         _restore_track(track, arrays, f"{number}/")
-    sampler._show(session._positions())
+    sampler._show(sampler._split(inner, session._positions()))
     return session
 
 

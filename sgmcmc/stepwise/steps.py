@@ -61,7 +61,7 @@ def init_sess(
         modes = find_modes(inner, inner.opt_stepsizes, sampler._n_iters_opt, shown)
         sampler._show_modes(modes)
     session = Session(inner, modes)
-    sampler._show(session._positions())
+    sampler._show(sampler._split(inner, session._positions()))
     return session
 
 
@@ -104,7 +104,7 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
         sess._step(n_steps)
     except Diverged as diverged:
         raise divergence(diverged, "stepsize", None) from None
-    sampler._show(sess._positions())
+    sampler._show(sess._shown())
 
 
 def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]:
