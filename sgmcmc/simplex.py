@@ -94,6 +94,15 @@ class Simplex:
         u, _ = self.divide(position)
         return tf.reduce_sum(tf.constant(self.alpha, u.dtype) * self.log_points(u))
 
+    def log_prior_of(self, params: Mapping[str, tf.Tensor]) -> tf.Tensor | float:
+        """Return the same of the user's parameters."""
+        alpha = self.part.split(self.alpha)
+        terms = [
+            tf.reduce_sum(tf.constant(alpha[name], params[name].dtype) * tf.math.log(params[name]))
+            for name in self.names
+        ]
+        return tf.add_n(terms) if terms else 0.0
+
     def score(self, position: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """Return the gradient of the log posterior with respect to the position.
 

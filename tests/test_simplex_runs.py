@@ -131,6 +131,14 @@ def test_sessions_are_restored_bit_for_bit(method: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(get_params(sampler, again)[name], value)
 
 
+def test_log_posterior_estimate_step_by_step() -> None:
+    sampler = sgmcmc.scir_setup(**{**arguments(), **COUNTS, "minibatch_size": 10})
+    init_sess(sampler)
+    omega = sampler.params["omega"].numpy()
+    found = sampler.est_log_post({"z": ONE_HOT})
+    np.testing.assert_allclose(found, ((1.0 + ONE_HOT.sum(0)) * np.log(omega)).sum(), rtol=1e-5)
+
+
 def test_what_comes_back() -> None:
     samples = short_call("scir", store_params=["omega"], dtype=tf.float64)
     assert list(samples) == list(samples.unnormalised) == ["omega"]

@@ -83,19 +83,21 @@ class StepwiseSampler:
     def est_log_post(self, minibatch: Mapping[str, Any]) -> tf.Tensor:
         """Return log_prior(params) + (N/n) log_lik(params, minibatch) at the present state.
 
-        n is the number of observations in ``minibatch``, whatever the chain uses.
+        n is the number of observations in ``minibatch``, whatever the chain uses. For points of
+        the simplex Σ alpha log ω is added, their log prior density in log θ.
 
         Args:
-            minibatch: dict of arrays or tensors that share their first axis.
+            minibatch: dict of arrays or tensors that share their first axis; with the latent
+                variables, if ``log_lik`` looks at such.
 
         Returns:
             A scalar tensor.
         """
-        sampler = self._sampler
+        sampler, columns = self._sampler, self._sampler.data.columns
         tensors = {
             name: value
             if tf.is_tensor(value)
-            else tf.constant(np.asarray(value), sampler.data.columns[name].dtype)
+            else tf.constant(np.asarray(value), columns[name].dtype if name in columns else None)
             for name, value in minibatch.items()
         }
         params = {name: tf.convert_to_tensor(value) for name, value in self.params.items()}
@@ -103,7 +105,7 @@ class StepwiseSampler:
         value = sampler.data.size / rows * sampler.target.log_lik(params, tensors)
         if sampler.target.log_prior is not None:
             value += sampler.target.log_prior(params)
-        return value
+        return value + sampler.model.simplex.log_prior_of(params)
 
     def __repr__(self) -> str:
         sampler = self._sampler
