@@ -185,9 +185,9 @@ def published_sgrld(
 # averaged over the chains. A chain that overflows scores one.
 #
 # In the sparse case SCIR comes near the floor and neither form of SGRLD does. In the dense case
-# there is little between them. For n = 1 and n = 10 the wrong drift even does best, by way of the
-# grid: the smallest stepsize is still too large for SGRLD there, but a step moves ω the less the
-# larger Σθ is, and the published drift has it at 10 or above, where the right one has it near 1.
+# SCIR and SGRLD come near each other. For n = 1 and 10 the wrong drift even does best, by way of
+# the grid: the smallest stepsize is still too large for SGRLD there, but a step moves ω the less
+# the larger Σθ is, and the published drift has it at 10 or above, and the right one near 1.
 
 
 # %%
