@@ -63,8 +63,9 @@ def scir(
     θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), non-central, and ω = θ / Σθ.
 
     â = alpha + ĉ, with ĉ = (N/n) ω ∂log_lik/∂ω the counts that are expected in each category. With
-    n = N and complete data each component of θ has the law Gamma(alpha + c, 1) exactly, whatever
-    the stepsize h. Parameters that ``alpha`` does not name move by SGLD, from the same minibatch.
+    n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
+    law exactly, whatever the stepsize h; with latent variables summed out in ``log_lik``, as in
+    the likelihood of a mixture, as h → 0. Parameters that ``alpha`` does not name move by SGLD, from the same minibatch.
 
     {arguments}
 
