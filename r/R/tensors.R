@@ -39,6 +39,9 @@ like <- function(x, tensor) {
     if (isTensor(x)) {
         return(x)
     }
+    if (is.double(x) && tensor$dtype$is_integer && all(x == round(x))) {
+        storage.mode(x) <- "integer"
+    }
     tensorflow()$convert_to_tensor(asArrayUnlessScalar(x), dtype = tensor$dtype)
 }
 

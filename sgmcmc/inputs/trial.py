@@ -252,33 +252,37 @@ def try_reductions(
     """
     for name, reduction in reductions.items():
         label = f"reductions[{name!r}]"
-
-        def trial(position: tf.Tensor, label: str = label, fold: Reduction = reduction) -> Any:
-            params = model.constrain(position)
-            try:
-                state = fold.start(dict(params), model.dtype)
-                after = fold.update(state, dict(params))
-                result = fold.result(state)
-            except Exception as error:
-                raise _explain(label, f"params {list(params)}", error, model.dtype) from error
-            if not isinstance(result, tf.Tensor | dict):
-                raise TypeError(
-                    f"`{label}` must result in a tensor or a dict of tensors; it is "
-                    f"{describe(result)}."
-                )
-            before, now = (_structure(value) for value in (state, after))
-            if before != now:
-                raise ValueError(
-                    f"`{label}`: `update` must return a state like the one it was given. It was "
-                    f"given {before} and returned {now}."
-                )
-            return result
-
         try:
-            trace(trial, tf.constant(start))(tf.constant(start))
+            trace(_reduction_trial(label, reduction, model), tf.constant(start))(tf.constant(start))
         except tf.errors.OpError as error:
             raise ValueError(f"`{label}` failed when it was run. {_first_lines(error)}") from error
     return dict(reductions)
+
+
+def _reduction_trial(label: str, fold: Reduction, model: Model) -> Callable[[tf.Tensor], Any]:
+    """Return a function of the position that takes a reduction's first step."""
+
+    def trial(position: tf.Tensor) -> Any:
+        params = model.constrain(position)
+        try:
+            state = fold.start(dict(params), model.dtype)
+            after = fold.update(state, dict(params))
+            result = fold.result(state)
+        except Exception as error:
+            raise _explain(label, f"params {list(params)}", error, model.dtype) from error
+        if not isinstance(result, tf.Tensor | dict):
+            raise TypeError(
+                f"`{label}` must result in a tensor or a dict of tensors; it is {describe(result)}."
+            )
+        before, now = (_structure(value) for value in (state, after))
+        if before != now:
+            raise ValueError(
+                f"`{label}`: `update` must return a state like the one it was given. It was "
+                f"given {before} and returned {now}."
+            )
+        return result
+
+    return trial
 
 
 def _structure(state: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import sgmcmc
 
 from sgmcmc_r import graphs
-from sgmcmc_r.draws import parts, rebuilt
+from sgmcmc_r.draws import parts, plain, rebuilt
 
 
 class Table:
@@ -81,11 +81,6 @@ def _init_sess(sampler: sgmcmc.StepwiseSampler, verbose: bool, restore: str | No
     return sgmcmc.init_sess(sampler, verbose, restore=restore)
 
 
-def _attribute(owner: Any, name: str) -> Any:
-    value = getattr(owner, name)
-    return None if value is None else dict(value)
-
-
 def _zero_variance(
     chains: Mapping[str, Any],
     degree: float,
@@ -104,9 +99,9 @@ def _zero_variance(
     )
     return {
         **parts(corrected),
-        "mean": dict(corrected.mean),
-        "coefficients": dict(corrected.coefficients),
-        "varianceRatio": dict(corrected.variance_ratio),
+        "mean": plain(corrected.mean),
+        "coefficients": plain(corrected.coefficients),
+        "varianceRatio": plain(corrected.variance_ratio),
     }
 
 
@@ -115,14 +110,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "setup": _setup,
     "init_sess": _init_sess,
     "sgmcmc_step": sgmcmc.sgmcmc_step,
-    "get_params": sgmcmc.get_params,
+    "get_params": lambda sampler, session: plain(sgmcmc.get_params(sampler, session)),
     "est_log_post": lambda sampler, minibatch: sampler.est_log_post(minibatch),
     "save": lambda session, path: session.save(path),
-    "attribute": _attribute,
+    "attribute": lambda owner, name: plain(getattr(owner, name)),
     "open": lambda path: parts(sgmcmc.Samples.open(path)),
     "zero_variance": _zero_variance,
     "polynomial_decay": sgmcmc.polynomial_decay,
-    "get_dataset": sgmcmc.get_dataset,
+    "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),
     "feed": graphs.feed,
     "run": graphs.run,
 }

@@ -25,10 +25,10 @@ def parts(samples: Samples) -> dict[str, Any]:
         "testFunctions": _with_last_axis(samples.test_functions, leading),
         "unnormalised": _with_last_axis(unnormalised, leading),
         "logPost": samples.log_post._asdict(),
-        "settings": _plain(samples.settings),
-        "mode": _plain(samples.mode),
-        "modeGradient": _plain(samples.mode_gradient),
-        "reductions": _plain(samples.reductions),
+        "settings": plain(samples.settings),
+        "mode": plain(samples.mode),
+        "modeGradient": plain(samples.mode_gradient),
+        "reductions": plain(samples.reductions),
     }
 
 
@@ -66,10 +66,12 @@ def _with_last_axis(
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return nested mappings as dicts, and whole numbers that R cannot hold as text."""
+def plain(value: Any) -> Any:
+    """Return mappings as dicts, arrays without axes as numbers, and large numbers as text."""
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
+        return value.item()
     if isinstance(value, int) and abs(value) > _EXACT_IN_R:
         return str(value)
     return value

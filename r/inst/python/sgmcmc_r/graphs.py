@@ -11,8 +11,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
+
+from sgmcmc_r.draws import plain
 
 
 class _Graph:
@@ -106,12 +107,12 @@ def run(fetches: Any, feeds: Sequence[tuple[tf.Tensor, tf.Tensor]]) -> Any:
         TypeError, ValueError: one of them has no value that changes, or no value at all.
     """
     leaves = tf.nest.flatten(fetches)
-    values = [leaf.numpy() if isinstance(leaf, tf.Variable) else None for leaf in leaves]
+    values = [plain(leaf.numpy()) if isinstance(leaf, tf.Variable) else None for leaf in leaves]
     wanted = [i for i, value in enumerate(values) if value is None]
     if wanted:
         owner = _common_owner([leaves[i] for i in wanted])
         for i, value in zip(wanted, owner.run([leaves[i] for i in wanted], feeds), strict=True):
-            values[i] = np.asarray(value)
+            values[i] = plain(value.numpy())
     return tf.nest.pack_sequence_as(fetches, values)
 
 
