@@ -34,13 +34,14 @@ for (method in methods) {
 
 test_that("signatures are those of the Python package, in R's names", {
     needsPython()
-    sgmcmc <- reticulate::import("sgmcmc")
-    inspect <- reticulate::import("inspect")
+    reticulate::py_run_string("
+import inspect, sgmcmc
+def argument_names(method):
+    return list(inspect.signature(getattr(sgmcmc, method)).parameters)
+")
     renamed <- function(names) ifelse(names == "L", "L", gsub("([A-Z])", "_\\L\\1", names, perl = TRUE))
     for (method in c(methods, paste0(methods, "Setup"))) {
-        python <- names(inspect$signature(
-            reticulate::py_get_attr(sgmcmc, renamed(method))
-        )$parameters)
+        python <- reticulate::py$argument_names(renamed(method))
         ours <- renamed(setdiff(names(formals(method)), "..."))
         expect_equal(intersect(ours, python), ours, label = method)
         # Those that Python wants by name come after those that R has always had.

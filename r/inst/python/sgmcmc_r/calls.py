@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import sgmcmc
 
-from sgmcmc_r import graphs
+import sgmcmc
+from sgmcmc_r import graphs, interrupts
 from sgmcmc_r.draws import parts, plain, rebuilt
 
 
@@ -47,7 +47,7 @@ def call(name: str, *arguments: Any) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
-            with graphs.left():
+            with interrupts.are_pythons(), graphs.left():
                 outcome["value"] = _FUNCTIONS[name](*arguments)
         except KeyboardInterrupt:
             outcome["interrupted"] = True

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
 from sgmcmc import Samples
 
 _EXACT_IN_R = 2**53
