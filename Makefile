@@ -11,6 +11,8 @@ PYTHON ?=
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+# The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
+VENV_R ?= .venv-r
 # What pip installs into $(VENV).
 INSTALL ?= --editable '.[dev]'
 
@@ -44,8 +46,8 @@ test-slow: $(STAMP) ## only the long statistical tests
 # Debian's reticulate is older than NumPy 2, so R has a Python environment of its own.
 test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if it is missing
 	r/check.sh install
-	$(MAKE) install VENV=r/.venv INSTALL="--editable . 'numpy<2'"
-	r/check.sh check r/.venv/bin/python
+	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
+	r/check.sh check $(VENV_R)/bin/python build/r
 
 docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 	Rscript -e 'roxygen2::roxygenise("r", load_code = roxygen2::load_source)'
@@ -80,7 +82,7 @@ format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff check --fix .
 
 clean: ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) r/.venv r/.check benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.png
+	rm -rf $(VENV) $(VENV_R) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.png
 	find sgmcmc tests vignettes r/inst -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp holds the folder it was made for and depends on the dependencies' list. A copied or

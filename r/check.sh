@@ -2,9 +2,10 @@
 # Installs R where it is missing, and checks the R package; `make test-r` calls both.
 #
 #   r/check.sh install            R and the packages it needs, from Debian
-#   r/check.sh check PYTHON       R CMD build, R CMD check, tests included, with that Python
+#   r/check.sh check PYTHON DIR   R CMD build, R CMD check, tests included, with that Python,
+#                                 in that folder, which is made anew
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 debian_packages=(r-base-core r-cran-reticulate r-cran-testthat)
 
@@ -39,12 +40,12 @@ install() {
 
 check() {
     # Not by realpath, which would lead out of a virtual environment.
-    RETICULATE_PYTHON="$(cd .. && echo "$PWD")/$1"
-    export RETICULATE_PYTHON
-    rm -rf .check
-    mkdir .check
-    cd .check
-    R CMD build --no-build-vignettes ..
+    export RETICULATE_PYTHON="$PWD/$1"
+    local package="$PWD/r"
+    rm -rf "$2"
+    mkdir -p "$2"
+    cd "$2"
+    R CMD build "$package"
     local log=sgmcmc.Rcheck/00check.log
     R CMD check --no-manual sgmcmc_*.tar.gz || {
         cat sgmcmc.Rcheck/tests/*.fail 2>/dev/null

@@ -83,7 +83,7 @@ def _init_sess(sampler: sgmcmc.StepwiseSampler, verbose: bool, restore: str | No
 
 def _zero_variance(
     chains: Mapping[str, Any],
-    degree: float,
+    degree: int,
     test_functions: Mapping[str, Callable[..., Any]] | Sequence[str] | None,
     fit: str,
     keep_draws: bool,
