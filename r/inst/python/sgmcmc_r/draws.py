@@ -62,7 +62,7 @@ def _with_last_axis(
     if arrays is None:
         return None
     return {
-        name: np.array(values)[..., np.newaxis] if values.ndim == leading else np.array(values)
+        name: np.asarray(values)[..., np.newaxis] if values.ndim == leading else np.asarray(values)
         for name, values in arrays.items()
     }
 
