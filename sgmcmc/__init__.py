@@ -12,6 +12,7 @@ with without_chatter(), warnings.catch_warnings():
 
 __version__ = "0.1.0"
 
+from sgmcmc import models as models
 from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
 from sgmcmc.after.stein import ksd
@@ -25,6 +26,8 @@ from sgmcmc.reductions import (
     running_moments,
 )
 from sgmcmc.samplers import (
+    scir,
+    scir_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -37,6 +40,8 @@ from sgmcmc.samplers import (
     sgnht_setup,
     sgnhtcv,
     sgnhtcv_setup,
+    sgrld,
+    sgrld_setup,
 )
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import polynomial_decay
@@ -63,6 +68,8 @@ __all__ = [
     "running_batch_means",
     "running_mean",
     "running_moments",
+    "scir",
+    "scir_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",
@@ -76,6 +83,8 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "sgrld",
+    "sgrld_setup",
     "summary",
     "zero_variance",
 ]

@@ -132,10 +132,17 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
         sampler.model.layout,
         length,
         sampler.compiler,
-        length * dynamics.steps // 2
-        if estimator.looks_ahead and core_to_spare(len(sampler.starts))
-        else 0,
+        length * dynamics.steps // 2 if _can_look_ahead(sampler, estimator) else 0,
+        sampler.latents,
     )
+
+
+def _can_look_ahead(sampler: Sampler, estimator: Any) -> bool:
+    """Tell whether a core has time for what the estimator knows without the position.
+
+    Latent variables have to be drawn in their turn, so with them nothing is known ahead.
+    """
+    return estimator.looks_ahead and sampler.latents is None and core_to_spare(len(sampler.starts))
 
 
 def _scale(sampler: Sampler) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.dynamics import Dynamics
+from sgmcmc.latents import LatentState
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 
@@ -26,12 +27,14 @@ class Carry(NamedTuple):
         gradient: the gradient estimate at the state's position.
         estimator: the state of the gradient estimator.
         reductions: the states of the running reductions.
+        latents: a :class:`LatentState`, or nothing where there are no latent variables.
     """
 
     state: Any
     gradient: tf.Tensor
     estimator: Any
     reductions: dict[str, Any]
+    latents: LatentState | tuple[()]
 
 
 class BlockInputs(NamedTuple):
@@ -43,12 +46,14 @@ class BlockInputs(NamedTuple):
         stepsizes: one row for each iteration, or a single row where they never change; one
             column for each parameter, or a single column where they share a stepsize.
         ahead: what the estimator could know of the first steps before they are run.
+        seeds: pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
     """
 
     minibatches: Tensors
     noise: tf.Tensor
     stepsizes: tf.Tensor
     ahead: tf.Tensor
+    seeds: tf.Tensor
 
 
 class BlockResult(NamedTuple):

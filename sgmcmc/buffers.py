@@ -50,11 +50,13 @@ class Buffers(NamedTuple):
         minibatches: the arrays of the data stream.
         noise: the normals, (iterations, vectors, d).
         stepsizes: a row for each iteration, or a single one.
+        seeds: seeds for the graph, (steps, seeds, 2).
     """
 
     minibatches: dict[str, Buffer]
     noise: Buffer
     stepsizes: Buffer
+    seeds: Buffer
 
 
 class Pool:
@@ -85,11 +87,13 @@ class Pool:
         chain = self._chain
         length, dynamics = chain.block_length, chain.dynamics
         dtype = np.dtype(chain.estimator.model.dtype.as_numpy_dtype)
-        shapes = chain.minibatches.shapes(length * dynamics.steps)
+        steps = length * dynamics.steps
+        shapes = chain.minibatches.shapes(steps)
         return Buffers(
             {name: Buffer(*spec) for name, spec in shapes.items()},
             Buffer((length, dynamics.normals, chain.layout.size), dtype),
             Buffer((1 if self._stepsizes.constant else length, len(self._stepsizes.values)), dtype),
+            Buffer((steps, chain.latent_seeds + dynamics.seeds, 2), np.dtype(np.int32)),
         )
 
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from sgmcmc.block import BlockInputs, BlockResult, Carry
 from sgmcmc.compiler import Compiler
 from sgmcmc.dynamics import Dynamics
+from sgmcmc.latents import Latents, LatentState
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 from sgmcmc.recorder import Recorder
@@ -35,6 +36,10 @@ class Chain:
         compiler: compiles the functions.
         ahead_steps: how many of a block's steps have what the estimator can know before the
             position is known taken ahead, on the thread that prepares blocks.
+        latents: draws latent variables before each gradient; ``None`` if there are none.
+
+    Attributes:
+        latent_seeds: seeds that a step takes for latent variables.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Chain:
         block_length: int,
         compiler: Compiler,
         ahead_steps: int,
+        latents: Latents | None = None,
     ) -> None:
         self.dynamics = dynamics
         self.estimator = estimator
@@ -55,9 +61,11 @@ class Chain:
         self.layout = layout
         self.block_length = block_length
         self.ahead_steps = ahead_steps
+        self.latents = latents
+        self.latent_seeds = 0 if latents is None else 1 + estimator.looks_ahead
+        self.nothing_ahead = tf.zeros([0, layout.size], estimator.model.dtype)
         self._run = compiler.lazily(self._block)
         self._look_ahead = compiler.lazily(self._ahead)
-        self._nothing_ahead = tf.zeros([0, layout.size], estimator.model.dtype)
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
@@ -96,46 +104,37 @@ class Chain:
             A row for each of the first ``ahead_steps`` steps.
         """
         if self.ahead_steps == 0:
-            return self._nothing_ahead
+            return self.nothing_ahead
         return self._look_ahead(estimator, self.minibatches.fixed, minibatches)
 
-    def start(
-        self,
-        position: tf.Tensor,
-        estimator: Any,
-        minibatches: Tensors,
-        stepsizes: tf.Tensor,
-        normals: tf.Tensor,
-    ) -> Carry:
+    def start(self, position: tf.Tensor, estimator: Any, inputs: BlockInputs) -> Carry:
         """Return the carry at the start of a chain.
 
         Args:
             position: starting position, flat and unconstrained.
             estimator: the state of the gradient estimator.
-            minibatches: arrays of the data stream that hold a single minibatch.
-            stepsizes: the stepsizes of the first iteration.
-            normals: standard normals, (vectors, d).
+            inputs: a block of a single step, whose noise is what the dynamics starts with.
         """
-        arguments = (position, estimator, self.minibatches.fixed, minibatches, stepsizes, normals)
+        arguments = (position, estimator, self.minibatches.fixed, inputs)
         with self._first_start:
             if self._compiled_start is None:
                 self._compiled_start = trace(self._start, *arguments)
         return self._compiled_start(*arguments)
 
     def _start(
-        self,
-        position: tf.Tensor,
-        estimator: Any,
-        fixed: Tensors,
-        minibatches: Tensors,
-        stepsizes: tf.Tensor,
-        normals: tf.Tensor,
+        self, position: tf.Tensor, estimator: Any, fixed: Tensors, inputs: BlockInputs
     ) -> Carry:
-        minibatch = self.minibatches.minibatch(fixed, minibatches, tf.constant(0))
-        known = self.estimator.look_ahead(estimator, minibatch)
-        gradient, estimator = self.estimator.estimate(estimator, position, minibatch, known)
-        state = self.dynamics.init(position, self.layout.spread(stepsizes), normals)
-        return Carry(state, gradient, estimator, self.recorder.start(position))
+        latents: LatentState | tuple[()] = ()
+        if self.latents is not None:
+            kept = self.latents.start()
+            centre = dict(kept) if self.estimator.looks_ahead else {}
+            latents = LatentState(kept, centre, tf.zeros([], position.dtype))
+        # The state is made of the position as soon as the gradient there is known.
+        carry = Carry(None, position, estimator, self.recorder.start(position), latents)
+        carry = self._estimate(carry, position, fixed, inputs, tf.constant(0))
+        stepsize = self.layout.spread(inputs.stepsizes[0])
+        state = self.dynamics.init(position, carry.gradient, stepsize, inputs.noise[0])
+        return carry._replace(state=state)
 
     def _block(
         self,
@@ -172,14 +171,21 @@ class Chain:
             (start, iteration, tf.constant(0), carry, arrays),
             parallel_iterations=1,
         )
-        position = carry.state.position
-        last = self._minibatch(fixed, inputs, end - 1, self.dynamics.steps - 1)
         return BlockResult(
             carry,
             {name: array.stack() for name, array in arrays.items()},
-            self.estimator.model.log_post(position, last, self.estimator.scale),
-            tf.reduce_all(tf.math.is_finite(position)),
+            self._log_post(carry, fixed, inputs, end * self.dynamics.steps - 1),
+            tf.reduce_all(tf.math.is_finite(carry.state.position)),
         )
+
+    def _log_post(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, step: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the log posterior estimate from the minibatch of a step that was just taken."""
+        if isinstance(carry.latents, LatentState):
+            return carry.latents.log_post
+        last = self.minibatches.minibatch(fixed, inputs.minibatches, step)
+        return self.estimator.model.log_post(carry.state.position, last, self.estimator.scale)
 
     def _ahead(self, estimator: Any, fixed: Tensors, minibatches: Tensors) -> tf.Tensor:
         model = self.estimator.model
@@ -200,7 +206,7 @@ class Chain:
         self, estimator: Any, inputs: BlockInputs, minibatch: Tensors, step: tf.Tensor
     ) -> tf.Tensor | None:
         """Return what the estimator knows of a step without the position."""
-        if self.ahead_steps == 0:
+        if inputs.ahead.shape[0] == 0:
             return self.estimator.look_ahead(estimator, minibatch)
         return tf.cond(
             step < self.ahead_steps,
@@ -208,33 +214,75 @@ class Chain:
             lambda: self.estimator.look_ahead(estimator, minibatch),
         )
 
-    def _minibatch(
-        self, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, step: int | tf.Tensor
-    ) -> Tensors:
-        return self.minibatches.minibatch(fixed, inputs.minibatches, i * self.dynamics.steps + step)
+    def _estimate(
+        self,
+        carry: Carry,
+        position: tf.Tensor,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        step: tf.Tensor,
+    ) -> Carry:
+        """Return the carry with the gradient estimated at a position, latent variables drawn."""
+        minibatch = self.minibatches.minibatch(fixed, inputs.minibatches, step)
+        latents = carry.latents
+        if self.latents is None:
+            known = self._known(carry.estimator, inputs, minibatch, step)
+        else:
+            minibatch, known, latents = self._complete(carry, position, minibatch, inputs, step)
+        gradient, estimator = self.estimator.estimate(carry.estimator, position, minibatch, known)
+        return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
+
+    def _complete(
+        self,
+        carry: Carry,
+        position: tf.Tensor,
+        minibatch: Tensors,
+        inputs: BlockInputs,
+        step: tf.Tensor,
+    ) -> tuple[Tensors, tf.Tensor | None, LatentState]:
+        """Return the minibatch with latent variables, what is known of it, and what is kept.
+
+        Control variates need latent variables drawn at their centre too: those drawn here would
+        bias the gradient there.
+        """
+        assert self.latents is not None and isinstance(carry.latents, LatentState)
+        model, estimator = self.estimator.model, carry.estimator
+        here, centre, _ = carry.latents
+        rows = self.minibatches.rows(inputs.minibatches, step) if here else None
+        seeds = tf.gather(inputs.seeds, step)
+        completed, here = self.latents.draw(
+            model.constrain(position), minibatch, rows, here, seeds[0]
+        )
+        known = None
+        if self.estimator.looks_ahead:
+            at_centre, centre = self.latents.draw(
+                model.constrain(estimator.centre), minibatch, rows, centre, seeds[1]
+            )
+            known = self.estimator.look_ahead(estimator, at_centre)
+        log_post = model.log_post(position, completed, self.estimator.scale)
+        return completed, known, LatentState(here, centre, log_post)
 
     def _iterate(self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor) -> Carry:
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
         stepsize = self.layout.spread(tf.gather(inputs.stepsizes, row))
-        noise = tf.gather(inputs.noise, i)
+        normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 
-        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
+        def noise(step: int | tf.Tensor) -> tf.Tensor:
+            if dynamics.seeds:
+                seeds = tf.gather(inputs.seeds, i * dynamics.steps + step)
+                return seeds[self.latent_seeds :]
             first = refresh + step * dynamics.step_normals
-            normals = tf.slice(noise, [first, 0], [dynamics.step_normals, self.layout.size])
-            state = dynamics.move(carry.state, carry.gradient, stepsize, normals)
-            minibatch = self._minibatch(fixed, inputs, i, step)
-            gradient, estimator = self.estimator.estimate(
-                carry.estimator,
-                state.position,
-                minibatch,
-                self._known(carry.estimator, inputs, minibatch, i * dynamics.steps + step),
-            )
-            state = dynamics.close(state, gradient, stepsize)
-            return step + 1, carry._replace(state=state, gradient=gradient, estimator=estimator)
+            return tf.slice(normals, [first, 0], [dynamics.step_normals, self.layout.size])
 
-        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, noise[:refresh]))
+        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
+            state = dynamics.move(carry.state, carry.gradient, stepsize, noise(step))
+            carry = self._estimate(carry, state.position, fixed, inputs, i * dynamics.steps + step)
+            state = dynamics.close(state, carry.gradient, stepsize)
+            return step + 1, carry._replace(state=state)
+
+        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, normals[:refresh]))
         if dynamics.steps == 1:
             return one_step(0, carry)[1]
         return tf.while_loop(

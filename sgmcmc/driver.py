@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sgmcmc.outline import Outline
 from sgmcmc.sampler import Sampler
 from sgmcmc.samples import Samples
 from sgmcmc.schedules import Stepsizes
-from sgmcmc.store import Store, read_store
+from sgmcmc.store import CHAIN, MODE, Checkpoints, Store, read_store
 from sgmcmc.track import Diverged, Track
 from sgmcmc.workers import advance_all
 
@@ -61,6 +62,7 @@ class _Run:
         self.store = store
         self.n_iters_opt = n_iters_opt
         self.total = sampler.options.burn_in + n_iters
+        self.checkpoints = Checkpoints(None if store is None else store.path, CHAIN)
         self.outline = Outline.of(sampler)
         arrays = records(sampler, n_iters // sampler.options.thin, self.total)
         chains = range(len(sampler.starts))
@@ -78,15 +80,11 @@ class _Run:
 
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return what was kept."""
-        sampler, store = self.sampler, self.store
-        modes = None
+        sampler, modes = self.sampler, None
         if sampler.opt_stepsizes is not None:
             modes = self._modes(sampler.opt_stepsizes, verbose)
-        save = None if store is None else lambda number, track: store.save("chain", number, track)
-        tracks = chain_tracks(sampler, modes, self.total, self.rows, save)
-        if store is not None:
-            for number, track in enumerate(tracks):
-                store.resume("chain", number, track)
+        tracks = chain_tracks(sampler, modes, self.total, self.rows, self.checkpoints.save)
+        self.checkpoints.resume(tracks)
         try:
             finished = advance_all(tracks, sampler.method, verbose)
         except Diverged as diverged:
@@ -105,7 +103,7 @@ class _Run:
             return find_modes(sampler, stepsizes, self.n_iters_opt, verbose)
         found = store.modes()
         if found is None:
-            modes = find_modes(sampler, stepsizes, self.n_iters_opt, verbose, store)
+            modes = find_modes(sampler, stepsizes, self.n_iters_opt, verbose, store.path)
             positions, gradients = (np.stack(part) for part in modes)
             seen = flat_seen(sampler.model, modes.positions)
             store.save_modes({"positions": positions, "gradients": gradients, "seen": seen})
@@ -115,8 +113,7 @@ class _Run:
     def _collect(self, tracks: list[Track], modes: Modes | None) -> Samples:
         """Return what all chains have kept so far."""
         if self.store is not None:
-            for number, track in enumerate(tracks):
-                self.store.save_now("chain", number, track)
+            self.checkpoints.save_now(tracks)
             return read_store(self.store.path)
         return self.outline.samples(
             self.arrays,
@@ -134,31 +131,38 @@ def find_modes(
     stepsizes: Stepsizes,
     n_iters: int,
     verbose: bool,
-    store: Store | None = None,
+    folder: Path | None = None,
 ) -> Modes:
-    """Find each chain's mode by stochastic gradient ascent, and the full gradient there."""
+    """Find each chain's mode by stochastic gradient ascent, and the full gradient there.
+
+    Args:
+        sampler: the sampler.
+        stepsizes: of the ascent.
+        n_iters: its iterations; with none the starting values are the modes.
+        verbose: show progress.
+        folder: of the store, where progress is saved; ``None`` saves none.
+    """
     positions = sampler.starts
     if n_iters > 0:
-        save = None if store is None else lambda number, track: store.save("mode", number, track)
-        tracks = mode_tracks(sampler, stepsizes, n_iters, save)
-        if store is not None:
-            for number, track in enumerate(tracks):
-                store.resume("mode", number, track)
+        checkpoints = Checkpoints(folder, MODE)
+        tracks = mode_tracks(sampler, stepsizes, n_iters, checkpoints.save)
+        checkpoints.resume(tracks)
         try:
             if not advance_all(tracks, f"{sampler.method}, mode-finding", verbose):
-                if store is not None:
-                    for number, track in enumerate(tracks):
-                        store.save_now("mode", number, track)
+                checkpoints.save_now(tracks)
                 raise KeyboardInterrupt
         except Diverged as diverged:
             raise divergence(diverged, "opt_stepsize", None) from None
         positions = [track.position() for track in tracks]
-    return Modes(positions, full_gradients(sampler.model, sampler.data, positions))
+    return Modes(
+        positions,
+        full_gradients(sampler.model, sampler.data, positions, sampler.latents, sampler.seed),
+    )
 
 
 def flat_seen(model: Model, positions: Sequence[np.ndarray]) -> np.ndarray:
     """Return flat unconstrained positions in the user's space, flat, a row for each chain."""
-    if not model.bijectors:
+    if model.free:
         return np.stack(positions)
     return np.stack([model.flat_user(tf.constant(at)) for at in positions])
 
@@ -167,11 +171,13 @@ def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> Di
     """Return the error that tells of a divergence, and what to do."""
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
+    advice = diverged.advice or (
+        f"Try a smaller `{argument}` for it, or start nearer to where the posterior is."
+    )
     kept = "" if samples is None else " The finite draws before that are in `.samples`."
     return DivergenceError(
         f"{where} became NaN or infinite between iterations {first} and {last}, first in the "
-        f"parameter {diverged.parameter!r}. Try a smaller `{argument}` for it, or start nearer to "
-        f"where the posterior is.{kept}",
+        f"parameter {diverged.parameter!r}. {advice}{kept}",
         iterations=diverged.iterations,
         parameter=diverged.parameter,
         samples=samples,

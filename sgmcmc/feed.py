@@ -72,17 +72,26 @@ class Feed:
     def _normals(self, rng: np.random.Generator, out: np.ndarray) -> None:
         rng.standard_normal(out.shape, dtype=self._dtype.type, out=out)
 
-    def start(self) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Return the first minibatch, the stepsizes and the normals that a chain starts with."""
+    def _seeds(self, purpose: Purpose, out: np.ndarray, block: int = 0) -> None:
+        if out.size:
+            rng = self._rng(purpose, block)
+            out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
+
+    def start(self) -> BlockInputs:
+        """Return what a chain starts with: a minibatch, normals and stepsizes for one step."""
         minibatches, dynamics = self._chain.minibatches, self._chain.dynamics
         arrays = {name: np.empty(*spec) for name, spec in minibatches.shapes(1).items()}
         minibatches.prepare(self._rng(Purpose.START_MINIBATCH), arrays)
-        normals = np.empty((dynamics.start_normals, self._chain.layout.size), self._dtype)
+        normals = np.empty((1, dynamics.start_normals, self._chain.layout.size), self._dtype)
         self._normals(self._rng(Purpose.START_NOISE), normals)
-        return (
+        seeds = np.empty((1, self._chain.latent_seeds, 2), np.int32)
+        self._seeds(Purpose.START_LATENTS, seeds)
+        return BlockInputs(
             {name: tf.convert_to_tensor(array) for name, array in arrays.items()},
-            tf.constant(self._stepsizes.at(1, 1)[0], self._dtype),
             tf.convert_to_tensor(normals),
+            tf.constant(self._stepsizes.at(1, 1), self._dtype),
+            self._chain.nothing_ahead,
+            tf.convert_to_tensor(seeds),
         )
 
     def block(self, number: int, is_last: bool) -> BlockInputs:
@@ -124,6 +133,9 @@ class Feed:
             self._rng(Purpose.MINIBATCH, number),
             {name: buffer.array for name, buffer in buffers.minibatches.items()},
         )
+        seeds, latent = buffers.seeds.array, chain.latent_seeds
+        self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
+        self._seeds(Purpose.SEEDS, seeds[:, latent:], number)
         buffers.stepsizes.array[...] = self._stepsizes_of(number * chain.block_length + 1)
         minibatches = {name: buffer.tensor() for name, buffer in buffers.minibatches.items()}
         inputs = BlockInputs(
@@ -131,5 +143,6 @@ class Feed:
             buffers.noise.tensor(),
             buffers.stepsizes.tensor(),
             chain.look_ahead(self.estimator, minibatches),
+            buffers.seeds.tensor(),
         )
         return _Prepared(number, buffers, inputs)

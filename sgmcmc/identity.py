@@ -23,10 +23,12 @@ def identify(sampler: Sampler) -> dict[str, Any]:
     Functions cannot be compared, but what they return at the starting values can.
     """
     starts = sampler.model.layout.split(np.stack(sampler.starts))
+    kept = {} if sampler.latents is None else sampler.latents.starts
     facts = {
         **sampler.settings,
         "dataset": {name: column.digest() for name, column in sampler.data.columns.items()},
         "params": {name: _brief(array) for name, array in starts.items()},
+        "latents": {name: _brief(array) for name, array in kept.items()},
         "model": sampler.trial,
     }
     for stepsizes in (sampler.stepsizes, sampler.opt_stepsizes):

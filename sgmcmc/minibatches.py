@@ -19,6 +19,9 @@ from sgmcmc.data import Data
 Arrays = dict[str, np.ndarray]
 Tensors = dict[str, tf.Tensor]
 
+_COLUMN, _ROWS = "column/", "rows"
+"""Names of a block's arrays."""
+
 
 class Minibatches(Protocol):
     """A stream of minibatches."""
@@ -41,32 +44,51 @@ class Minibatches(Protocol):
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step, inside the compiled chain."""
 
+    def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        """Return the row numbers of that minibatch."""
+
 
 class GatheredMinibatches:
-    """Minibatches whose rows are gathered on the host, block by block."""
+    """Minibatches whose rows are gathered on the host, block by block.
 
-    def __init__(self, data: Data, size: int, replace: bool) -> None:
+    Args:
+        data: the dataset.
+        size: n.
+        replace: draw with replacement.
+        with_rows: hand over the row numbers too.
+    """
+
+    def __init__(self, data: Data, size: int, replace: bool, with_rows: bool = False) -> None:
         self.data, self.size, self.replace = data, size, replace
+        self.with_rows = with_rows
         self.fixed: Tensors = {}
         self.bytes_per_step = size * data.row_bytes
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block."""
-        return {
-            name: ((steps, self.size, *column.row_shape), column.dtype)
+        columns = {
+            _COLUMN + name: ((steps, self.size, *column.row_shape), column.dtype)
             for name, column in self.data.columns.items()
         }
+        numbers = {_ROWS: ((steps, self.size), row_dtype(self.data.size))}
+        return columns | numbers if self.with_rows else columns
 
     def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
         """Draw the rows of each step and copy them."""
         steps = next(iter(out.values())).shape[0]
         rows = draw_rows(rng, self.data.size, self.size, steps, self.replace)
         for name, column in self.data.columns.items():
-            column.take(rows, out[name])
+            column.take(rows, out[_COLUMN + name])
+        if self.with_rows:
+            out[_ROWS][...] = rows
 
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step."""
-        return {name: tf.gather(block[name], step) for name in self.data.columns}
+        return {name: tf.gather(block[_COLUMN + name], step) for name in self.data.columns}
+
+    def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        """Return the row numbers of that minibatch."""
+        return tf.gather(block[_ROWS], step)
 
 
 class DeviceMinibatches:
@@ -79,17 +101,21 @@ class DeviceMinibatches:
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the row numbers of a block."""
-        return {"rows": ((steps, self.size), row_dtype(self.data.size))}
+        return {_ROWS: ((steps, self.size), row_dtype(self.data.size))}
 
     def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
         """Draw the rows of each step."""
-        steps = out["rows"].shape[0]
-        out["rows"][...] = draw_rows(rng, self.data.size, self.size, steps, self.replace)
+        steps = out[_ROWS].shape[0]
+        out[_ROWS][...] = draw_rows(rng, self.data.size, self.size, steps, self.replace)
 
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step."""
-        rows = tf.gather(block["rows"], step)
+        rows = self.rows(block, step)
         return {name: tf.gather(fixed[name], rows) for name in self.data.columns}
+
+    def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        """Return the row numbers of that minibatch."""
+        return tf.gather(block[_ROWS], step)
 
 
 class WholeDataset:
@@ -111,14 +137,18 @@ class WholeDataset:
         """Return the dataset."""
         return dict(fixed)
 
+    def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        """Return all row numbers."""
+        return tf.range(self.size)
 
-def make_minibatches(data: Data, size: int, replace: bool) -> Minibatches:
+
+def make_minibatches(data: Data, size: int, replace: bool, with_rows: bool = False) -> Minibatches:
     """Return the stream that suits the data and the device."""
     if size == data.size and not replace:
         return WholeDataset(data)
     if tf.config.list_logical_devices("GPU"):
         return DeviceMinibatches(data, size, replace)
-    return GatheredMinibatches(data, size, replace)
+    return GatheredMinibatches(data, size, replace, with_rows)
 
 
 def row_dtype(rows: int) -> np.dtype:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.layout import Layout
-from sgmcmc.recorder import DRAWS, GRADIENTS, LOG_POST
+from sgmcmc.recorder import DRAWS, GRADIENTS, LOG_POST, UNNORMALISED
 from sgmcmc.sampler import Sampler
 from sgmcmc.samples import LogPost, Samples
 
@@ -28,6 +28,7 @@ class Outline:
         stored: names of the parameters whose draws are kept.
         with_gradients: names of the parameters whose gradients are kept.
         test_functions: names of the test functions.
+        unnormalised: names of the parameters whose unnormalised θ is kept.
     """
 
     settings: dict[str, Any]
@@ -37,6 +38,7 @@ class Outline:
     stored: tuple[str, ...]
     with_gradients: tuple[str, ...]
     test_functions: tuple[str, ...]
+    unnormalised: tuple[str, ...]
 
     @classmethod
     def of(cls, sampler: Sampler) -> Outline:
@@ -50,6 +52,7 @@ class Outline:
             recorder.stored,
             recorder.with_gradients,
             tuple(recorder.test_functions),
+            recorder.unnormalised,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +66,7 @@ class Outline:
             key: {name: tuple(shape) for name, shape in facts[key].items()}
             for key in ("params", "free")
         }
-        lists = ("stored", "with_gradients", "test_functions")
+        lists = ("stored", "with_gradients", "test_functions", "unnormalised")
         return cls(**{**facts, **shapes, **{key: tuple(facts[key]) for key in lists}})
 
     def samples(
@@ -96,6 +99,7 @@ class Outline:
             log_post=LogPost(log_post[0, :, 0].astype(int), self._seen(log_post[:, :, 1])),
             settings=self.settings,
             gradients=self._split(kept, GRADIENTS, self.free, self.with_gradients),
+            unnormalised=self._split(kept, UNNORMALISED, self.free, self.unnormalised),
             test_functions={name: kept["test/" + name] for name in self.test_functions} or None,
             reductions={name: self._stack([each[name] for each in reductions]) for name in first}
             if (first := reductions[0])

@@ -13,7 +13,7 @@ from sgmcmc.layout import Layout
 from sgmcmc.model import Model, Tensors
 from sgmcmc.reductions import Reduction
 
-DRAWS, GRADIENTS, LOG_POST = "draws", "gradients", "log_post"
+DRAWS, GRADIENTS, LOG_POST, UNNORMALISED = "draws", "gradients", "log_post", "unnormalised"
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Recorder:
         test_functions: functions of the parameters to evaluate at each kept draw.
         test_values: what each test function returned at the start, for its shape and dtype.
         reductions: folds over the kept draws.
+        unnormalised: names of the points of the simplex whose unnormalised θ is kept too.
     """
 
     model: Model
@@ -39,6 +40,7 @@ class Recorder:
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    unnormalised: tuple[str, ...] = ()
 
     @property
     def draw_layout(self) -> Layout:
@@ -57,6 +59,9 @@ class Recorder:
             specs[DRAWS] = ((self.draw_layout.size,), self.model.dtype)
         if self.with_gradients:
             specs[GRADIENTS] = ((self.gradient_layout.size,), self.model.dtype)
+        if self.unnormalised:
+            size = self.model.layout.subset(self.unnormalised).size
+            specs[UNNORMALISED] = ((size,), self.model.dtype)
         for name, value in self.test_values.items():
             specs["test/" + name] = (value.shape, tf.as_dtype(value.dtype))
         return specs
@@ -82,7 +87,11 @@ class Recorder:
             flat = self.model.flat_user(position)
             values[DRAWS] = _select(flat, self.model.user_layout, self.stored)
         if self.with_gradients:
+            if not self.model.simplex.empty:
+                gradient = self.model.simplex.score(position, gradient)
             values[GRADIENTS] = _select(gradient, self.model.layout, self.with_gradients)
+        if self.unnormalised:
+            values[UNNORMALISED] = tf.exp(_select(position, self.model.layout, self.unnormalised))
         if self.test_functions:
             kept = self._keeps(iteration)
             values |= tf.cond(kept, lambda: self._test(position), self._blank)

@@ -131,14 +131,8 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
         return {"count": tf.constant(0), "mean": zero, "squares": zero}
 
     def update(state: State, params: Tensors) -> State:
-        value, count = function(params), state["count"] + 1
-        before = value - state["mean"]
-        mean = state["mean"] + before / tf.cast(count, before.dtype)
-        return {
-            "count": count,
-            "mean": mean,
-            "squares": state["squares"] + before * (value - mean),
-        }
+        count = state["count"] + 1
+        return {"count": count, **_with_value(state, function(params), count)}
 
     def finish(state: State) -> State:
         count = tf.cast(tf.maximum(state["count"], 1), state["squares"].dtype)
@@ -194,15 +188,12 @@ def running_batch_means(
         draws, total = state["draws"] + 1, state["sum"] + function(params)
         full = tf.equal(draws, batch_size)
         batches = state["batches"] + tf.cast(full, tf.int32)
-        before = total / batch_size - state["mean"]
-        mean = state["mean"] + before / tf.cast(tf.maximum(batches, 1), before.dtype)
-        squares = state["squares"] + before * (total / batch_size - mean)
+        moments = _with_value(state, total / batch_size, tf.maximum(batches, 1))
         return {
             "draws": tf.where(full, 0, draws),
             "batches": batches,
             "sum": tf.where(full, tf.zeros_like(total), total),
-            "mean": tf.where(full, mean, state["mean"]),
-            "squares": tf.where(full, squares, state["squares"]),
+            **{name: tf.where(full, new, state[name]) for name, new in moments.items()},
         }
 
     def finish(state: State) -> State:
@@ -211,3 +202,10 @@ def running_batch_means(
         return {"mean": state["mean"], "standard_error": tf.sqrt(variance)}
 
     return Reduction(init, update, finish)
+
+
+def _with_value(state: State, value: tf.Tensor, count: tf.Tensor) -> Tensors:
+    """Return mean and sum of squared deviations after one more value, the count-th."""
+    before = value - state["mean"]
+    mean = state["mean"] + before / tf.cast(count, before.dtype)
+    return {"mean": mean, "squares": state["squares"] + before * (value - mean)}

@@ -18,10 +18,13 @@ from sgmcmc.data import Data
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.inputs import numbers
 from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.functions import try_reductions, try_test_functions
+from sgmcmc.inputs.latents import read_latents
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.inputs.trial import make_model, try_model, try_reductions, try_test_functions
+from sgmcmc.inputs.simplex import SimplexArguments, check_starts, read_alpha, read_theta0
+from sgmcmc.inputs.trial import make_model, try_model
 from sgmcmc.inputs.tuning import read_stepsizes
-from sgmcmc.layout import Layout
+from sgmcmc.latents import Latents
 from sgmcmc.minibatches import Minibatches, make_minibatches
 from sgmcmc.model import LogLik, LogPrior, Model
 from sgmcmc.recorder import Recorder
@@ -60,6 +63,7 @@ class Sampler:
         model: the model.
         data: the dataset.
         minibatches: the data stream.
+        latents: draws latent variables, or ``None``.
         dynamics: how the state moves.
         stepsizes: the stepsizes of the chain.
         opt_stepsizes: the stepsizes of the mode-finding; ``None`` for plain minibatch gradients.
@@ -79,6 +83,7 @@ class Sampler:
     model: Model
     data: Data
     minibatches: Minibatches
+    latents: Latents | None
     dynamics: Dynamics
     stepsizes: Stepsizes
     opt_stepsizes: Stepsizes | None
@@ -98,12 +103,13 @@ def make_sampler(
     method: str,
     target: Target,
     stepsize: Any,
-    make_dynamics: Callable[[Layout], Dynamics],
+    make_dynamics: Callable[[Model], Dynamics],
     seed: int | None,
     keywords: Mapping[str, Any],
     *,
     opt_stepsize: Any = PLAIN,
     tuning: Mapping[str, Any] | None = None,
+    simplex: SimplexArguments | None = None,
 ) -> Sampler:
     """Check everything that the user handed over and put the sampler together.
 
@@ -111,11 +117,12 @@ def make_sampler(
         method: name of the user's function.
         target: the model and the data.
         stepsize: the user's ``stepsize``.
-        make_dynamics: returns the dynamics for a layout of the parameters.
+        make_dynamics: returns the dynamics for a model.
         seed: the user's ``seed``.
         keywords: the user's keyword arguments.
         opt_stepsize: the user's ``opt_stepsize``; ``PLAIN`` for plain minibatch gradients.
         tuning: the method's tuning constants, to be shown in the settings.
+        simplex: what the user said of the points of the simplex, for methods that have such.
     """
     quiet_start()
     numbers.function("log_lik", target.log_lik, "of `params` and `dataset`")
@@ -132,10 +139,18 @@ def make_sampler(
     entropy = numbers.seed_number("seed", seed)
     data = read_dataset(target.dataset, options.dtype)
     rows = numbers.minibatch_rows("minibatch_size", target.minibatch_size, data.size)
-    model = make_model(target.log_lik, target.log_prior, params, options.bijectors, options.dtype)
-    dynamics = make_dynamics(model.layout)
-    starts = [model.unconstrain(start) for start in params]
-    trial = try_model(model, data, rows, starts)
+    latents = read_latents(options.gibbs, options.latents, data, options.dtype)
+    alpha, theta0 = None, {}
+    if simplex is not None:
+        alpha = read_alpha(simplex.alpha, params[0])
+        check_starts(params, alpha)
+        theta0 = read_theta0(simplex.theta0, alpha, options.dtype)
+    model = make_model(
+        target.log_lik, target.log_prior, params, options.bijectors, options.dtype, alpha
+    )
+    dynamics = make_dynamics(model)
+    starts = [model.unconstrain({**start, **theta0}) for start in params]
+    trial = try_model(model, data, rows, starts, latents)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     settings = {
@@ -146,6 +161,7 @@ def make_sampler(
         "stepsize": _plain(stepsize),
         **({} if opt is None else {"opt_stepsize": _plain(opt_stepsize)}),
         **{name: _plain(value) for name, value in (tuning or {}).items()},
+        **({} if alpha is None else {"simplex": list(alpha)}),
         **_plain_options(options),
         "versions": _versions(),
     }
@@ -153,12 +169,17 @@ def make_sampler(
         method=method,
         model=model,
         data=data,
-        minibatches=make_minibatches(data, rows, options.replace),
+        minibatches=make_minibatches(data, rows, options.replace, bool(options.latents)),
+        latents=latents,
         dynamics=dynamics,
         stepsizes=stepsizes,
         opt_stepsizes=opt,
         starts=starts,
-        recorder=Recorder(model) if stepwise else _make_recorder(model, options, starts[0]),
+        recorder=Recorder(model)
+        if stepwise
+        else _make_recorder(
+            model, options, starts[0], simplex is not None and simplex.store_unnormalised
+        ),
         seed=entropy,
         seed_given=seed is not None,
         trial=trial,
@@ -166,12 +187,14 @@ def make_sampler(
         tuning={"stepsize": stepsize, **({} if opt is None else {"opt_stepsize": opt_stepsize})}
         | dict(tuning or {}),
         options=options,
-        compiler=Compiler(options.jit_compile),
+        compiler=Compiler(_may_compile(method, dynamics, options.jit_compile)),
         settings=settings,
     )
 
 
-def _make_recorder(model: Model, options: Options, start: np.ndarray) -> Recorder:
+def _make_recorder(
+    model: Model, options: Options, start: np.ndarray, unnormalised: bool
+) -> Recorder:
     names = model.layout.names
     if isinstance(options.store_params, bool):
         stored = names if options.store_params else ()
@@ -187,7 +210,19 @@ def _make_recorder(model: Model, options: Options, start: np.ndarray) -> Recorde
         options.test_functions,
         try_test_functions(options.test_functions, model, start),
         try_reductions(options.reductions, model, start),
+        tuple(name for name in stored if name in model.simplex) if unnormalised else (),
     )
+
+
+def _may_compile(method: str, dynamics: Dynamics, jit_compile: bool | None) -> bool | None:
+    if dynamics.compilable:
+        return jit_compile
+    if jit_compile:
+        raise ValueError(
+            f"`jit_compile=True`: {method} draws from gamma and Poisson distributions, which XLA "
+            "cannot compile. Leave it at None."
+        )
+    return False
 
 
 def _plain(value: Any) -> Any:
@@ -215,6 +250,8 @@ def _plain_options(options: Options) -> dict[str, Any]:
         "replace": options.replace,
         "dtype": options.dtype.name,
         "jit_compile": options.jit_compile,
+        "gibbs": options.gibbs is not None,
+        "latents": list(options.latents),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from sgmcmc.arrays import Arrays, Results
+from sgmcmc.whole_files import write_arrays
 
 _FORMAT = 1
 
@@ -47,6 +47,8 @@ class Samples(Arrays):
             the space the chain moves in.
         reductions: what the running reductions have come to, by name: an array, or a mapping of
             arrays; ``None`` if there were none.
+        unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ that are points of the
+            simplex; ``None`` if it was not asked for.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -68,6 +70,7 @@ class Samples(Arrays):
         mode: Mapping[str, np.ndarray] | None = None,
         mode_gradient: Mapping[str, np.ndarray] | None = None,
         reductions: Mapping[str, Any] | None = None,
+        unnormalised: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         super().__init__(draws)
         self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
@@ -77,6 +80,7 @@ class Samples(Arrays):
         self.mode = None if mode is None else Arrays(mode)
         self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
         self.reductions = None if reductions is None else Results(reductions)
+        self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
 
     def __repr__(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
@@ -93,6 +97,7 @@ class Samples(Arrays):
             "mode": self.mode,
             "mode_gradient": self.mode_gradient,
             "reductions": None if self.reductions is None else self.reductions.flat(),
+            "unnormalised": self.unnormalised,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -133,15 +138,7 @@ class Samples(Arrays):
         }
         contents["log_post/iterations"], contents["log_post/values"] = self.log_post
         contents["about"] = np.array(json.dumps(about))
-        target = Path(path)
-        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-        try:
-            with open(part, "xb") as file:
-                np.savez(file, **contents)
-            os.replace(part, target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        write_arrays(Path(path), contents)
 
     def to_arviz(
         self,

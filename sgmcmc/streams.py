@@ -25,6 +25,10 @@ class Purpose(IntEnum):
     NOISE = 1
     START_MINIBATCH = 2
     START_NOISE = 3
+    SEEDS = 4
+    LATENTS = 5
+    START_LATENTS = 6
+    FULL_GRADIENT = 7
 
 
 def generator(
@@ -36,7 +40,7 @@ def generator(
         seed: the user's seed, or the entropy that was drawn in its place.
         chain: number of the chain, from 0.
         phase: mode-finding or chain.
-        purpose: minibatches, noise, or the start of either.
+        purpose: minibatches, noise, seeds for the graph, or the start of any.
         block: number of the block of iterations, from 0.
 
     Returns:

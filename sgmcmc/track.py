@@ -13,6 +13,7 @@ from sgmcmc.block import BlockInputs, BlockResult
 from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
 from sgmcmc.recorder import DRAWS, LOG_POST
+from sgmcmc.simplex import WHAT_LOG_LIK_MUST_BE
 
 Snapshot = dict[str, np.ndarray]
 
@@ -30,12 +31,14 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
     Attributes:
         iterations: first and last iteration between which it happened.
         parameter: the parameter that was found so first.
+        advice: what to do about it, where that is not to take a smaller stepsize.
     """
 
-    def __init__(self, iterations: tuple[int, int], parameter: str) -> None:
+    def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
         super().__init__(f"{parameter!r} diverged in iterations {iterations}")
         self.iterations = iterations
         self.parameter = parameter
+        self.advice = advice
 
 
 class Track:
@@ -71,8 +74,7 @@ class Track:
         self.total = feed.total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
-        minibatch, stepsizes, normals = feed.start()
-        self._carry = chain.start(tf.constant(start), feed.estimator, minibatch, stepsizes, normals)
+        self._carry = chain.start(tf.constant(start), feed.estimator, feed.start())
 
     @property
     def finished(self) -> bool:
@@ -174,7 +176,14 @@ class Track:
             if finite:
                 before = end - recorder.thin
         first = int(np.flatnonzero(~np.isfinite(bad))[0])
-        return Diverged((before + 1, end), layout.parameter_at(first))
+        name, simplex = layout.parameter_at(first), recorder.model.simplex
+        return Diverged(
+            (before + 1, end),
+            name,
+            f"Its expected counts ω ∂log_lik/∂ω came out negative. {WHAT_LOG_LIK_MUST_BE}"
+            if name in simplex
+            else None,
+        )
 
 
 def _finite_rows(draws: np.ndarray | None, completed: int) -> int:

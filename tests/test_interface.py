@@ -35,6 +35,8 @@ KEYWORDS = {
     "replace": False,
     "dtype": tf.float32,
     "jit_compile": None,
+    "gibbs": None,
+    "latents": None,
 }
 NONE = inspect.Parameter.empty
 MODEL = {"log_lik": NONE, "dataset": NONE, "params": NONE, "stepsize": NONE}
@@ -53,7 +55,14 @@ SIGNATURES = {
     "sghmccv": MODEL | OPT | PRIOR | HMC | ITERS_OPT | LAST,
     "sgnhtcv": MODEL | OPT | PRIOR | NHT | ITERS_OPT | LAST,
 }
-OWN_KEYWORDS = {"sghmc": {"integrator": "symmetric"}, "sghmccv": {"integrator": "symmetric"}}
+SIGNATURES |= {"scir": SIGNATURES["sgld"], "sgrld": SIGNATURES["sgld"]}
+OF_THE_SIMPLEX = {"alpha": NONE, "theta0": None, "store_unnormalised": False}
+OWN_KEYWORDS = {
+    "sghmc": {"integrator": "symmetric"},
+    "sghmccv": {"integrator": "symmetric"},
+    "scir": OF_THE_SIMPLEX,
+    "sgrld": OF_THE_SIMPLEX,
+}
 
 
 OF_A_RUN = (
@@ -64,10 +73,11 @@ OF_A_RUN = (
     "store_params",
     "reductions",
     "store",
+    "store_unnormalised",
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SIGNATURES)
 def test_signature_of_the_setup(method: str) -> None:
     """The one-call arguments less ``n_iters`` and those of a run."""
     gone = {"n_iters"} if method.endswith("cv") else {"n_iters", "verbose"}
@@ -80,7 +90,7 @@ def test_signature_of_the_setup(method: str) -> None:
     assert found == {name: value for name, value in keywords.items() if name not in OF_A_RUN}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SIGNATURES)
 def test_signature(method: str) -> None:
     parameters = inspect.signature(getattr(sgmcmc, method)).parameters.values()
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -109,7 +119,7 @@ def test_docstring(thing: Any) -> None:
     assert "{arguments}" not in text
 
 
-@pytest.mark.parametrize("method", [*METHODS, "polynomial_decay"])
+@pytest.mark.parametrize("method", [*SIGNATURES, "polynomial_decay"])
 def test_source_is_named(method: str) -> None:
     assert re.search(r"\nSource:\n    \S", inspect.getdoc(getattr(sgmcmc, method)) or "")
 

@@ -60,7 +60,7 @@ def drive(
     """Run a dynamics by hand; return its positions after each iteration and its last state."""
     epsilon = tf.constant(stepsize, tf.float64)
     opening = tf.constant(start_noise[None, :][: dynamics.start_normals])
-    state = dynamics.init(tf.constant(start), epsilon, opening)
+    state = dynamics.init(tf.constant(start), tf.zeros_like(start), epsilon, opening)
     estimate, positions = tf.constant(gradient(start)), []
     refresh, each = dynamics.refresh_normals, dynamics.step_normals
     for normals in noise:
@@ -137,7 +137,7 @@ def test_how_sgnht_starts(a: float | Array) -> None:
     start, normals = np.random.default_rng(1).normal(size=(2, SIZE))
     epsilon = np.linspace(0.01, 0.3, SIZE)
     state = SGNHT(a, Layout(SEVERAL)).init(
-        tf.constant(start), tf.constant(epsilon), tf.constant(normals[None])
+        tf.constant(start), tf.zeros(SIZE), tf.constant(epsilon), tf.constant(normals[None])
     )
     np.testing.assert_array_equal(state.position, start)
     np.testing.assert_allclose(state.momentum, np.sqrt(epsilon) * normals, rtol=1e-15)
@@ -149,7 +149,8 @@ def test_how_an_iteration_of_sghmc_starts() -> None:
     epsilon, normals = np.linspace(0.01, 0.3, SIZE), np.random.default_rng(1).normal(size=(1, SIZE))
     for euler in (False, True):
         dynamics = SGHMC(0.1, 3, euler)
-        state = dynamics.init(tf.zeros(SIZE, tf.float64), tf.constant(epsilon), tf.zeros((0, SIZE)))
+        zeros = tf.zeros(SIZE, tf.float64)
+        state = dynamics.init(zeros, zeros, tf.constant(epsilon), tf.zeros((0, SIZE)))
         state = state._replace(momentum=tf.fill([SIZE], tf.constant(7.0, tf.float64)))
         state = dynamics.refresh(state, tf.constant(epsilon), tf.constant(normals))
         np.testing.assert_allclose(state.momentum, np.sqrt(epsilon) * normals[0], rtol=1e-15)

@@ -101,3 +101,9 @@ def test_wrong_reductions_are_refused(reduction: Any, error: type[Exception], sa
     with pytest.raises(error, match="reductions") as caught:
         run(reductions={"it": reduction})
     assert said in str(caught.value)
+
+
+def test_a_state_of_arrays_takes_the_dtype_of_the_chain() -> None:
+    fold = ({"sum": np.zeros(2)}, lambda state, params: {"sum": state["sum"] + params["theta"]})
+    found = run(reductions={"fold": fold}).reductions["fold"]["sum"]
+    assert found.dtype == np.float32

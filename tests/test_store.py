@@ -32,7 +32,7 @@ KEEPS = {
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks a few iterations long, and save after each."""
     monkeypatch.setattr("sgmcmc.block.BLOCK_BYTES", 2**8)
-    monkeypatch.setattr("sgmcmc.store.folder.SAVE_EVERY", 0.0)
+    monkeypatch.setattr("sgmcmc.store.checkpoints.SAVE_EVERY", 0.0)
 
 
 def same(one: Samples, other: Samples) -> None:
@@ -271,7 +271,7 @@ import sgmcmc.block, sgmcmc.store.folder
 sys.path.insert(0, {root!r})
 from tests.conftest import log_lik, observations, short_call
 sgmcmc.block.BLOCK_BYTES = 2**8
-sgmcmc.store.folder.SAVE_EVERY = 0.002
+sgmcmc.store.checkpoints.SAVE_EVERY = 0.002
 print("ready", flush=True)
 short_call(method={method!r}, n_iters={n_iters}, store={store!r}, store_gradients=True,
            **{given!r})

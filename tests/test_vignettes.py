@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import sgmcmc
 
@@ -62,6 +63,50 @@ def test_zero_variance_as_shown(
     assert "median" in printed and "r_hat" in printed
 
 
+def test_topic_model_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette("topic_model").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
+    # Five topics of eight words each, of which the samplers know nothing.
+    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    assert frozenset(f"word{i}" for i in range(8)) in topics
+
+
+def test_topic_model_vignette_reads_documents_from_a_file(
+    vignette: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    table = np.random.default_rng(1).poisson(1.0, (16, 5))
+    rows, columns = np.nonzero(table)
+    np.savez(
+        tmp_path / "counts.npz",
+        data=table[rows, columns].astype(np.uint16),
+        indices=columns.astype(np.uint16),
+        indptr=np.searchsorted(rows, np.arange(17)),
+        shape=table.shape,
+        vocab=np.array(list("abcde")),
+    )
+    corpus = vignette("topic_model").load(str(tmp_path / "counts.npz"))
+    assert corpus.train.shape == (14, 5) and corpus.test.shape == (2, 5)
+    assert corpus.train.total + corpus.test.total == table.sum()
+
+
+def test_simplex_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [tmp_path / "scores.png", tmp_path / "unseen.png"]
+    arguments = ["--short", "--output", str(outputs[0]), "--unseen", str(outputs[1])]
+    vignette("simplex").main(arguments)
+    printed = capsys.readouterr().out
+    for output in outputs:
+        assert output.read_bytes().startswith(b"\x89PNG")
+        assert str(output) in printed
+    assert "Scores, sparse" in printed and "Scores, dense" in printed
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
     assert names == {
@@ -69,7 +114,9 @@ def test_every_vignette_is_run_somewhere() -> None:
         "gaussian_mixture",
         "logistic_regression",
         "neural_network",
+        "simplex",
         "step_by_step",
+        "topic_model",
         "zero_variance",
     }
 
@@ -86,6 +133,50 @@ def test_moments_of_the_mixture_vignette(vignette: Callable[[str], ModuleType]) 
     assert found.share == pytest.approx(0.5, abs=0.03)
     # Independent draws change sides every other time, and never across two chains.
     assert found.changes == pytest.approx(4999, abs=250)
+
+
+def test_score_of_the_simplex_vignette(vignette: Callable[[str], ModuleType]) -> None:
+    """Exact draws make independent uniform numbers, however small their components are."""
+    simplex = vignette("simplex")
+    a = np.array([800.1, 1e-2, 0.1, 0.1, 2.0])
+    theta = np.random.default_rng(1).gamma(a, size=(2, 4000, 5))
+    assert theta.min() < 1e-200
+    u = simplex.uniforms(theta, a)
+    distances = [[stats.kstest(u[c, :, j], "uniform") for j in range(4)] for c in range(2)]
+    assert min(d.pvalue for of_chain in distances for d in of_chain) > 1e-3
+    correlation = stats.spearmanr(u.reshape(-1, 4)).statistic[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < 4.0 / np.sqrt(8000)
+    means = [np.mean([d.statistic for d in of_chain]) for of_chain in distances]
+    np.testing.assert_allclose(simplex.score(theta, a), means, rtol=1e-12)
+    np.testing.assert_allclose(simplex.uniforms(theta / theta.sum(-1, keepdims=True), a), u)
+    wrong = simplex.score(theta, a * [1, 1, 3, 1, 1])
+    assert (wrong > 3 * np.array(means)).all()
+
+
+def test_a_step_of_the_published_sgrld(vignette: Callable[[str], ModuleType]) -> None:
+    """The two readings differ by a (1 − θ), and at a tiny stepsize the chain stays put."""
+    simplex = vignette("simplex")
+    theta, pull = np.array([0.5, 2.0]), np.array([3.0, -1.0])
+    first, second = (drift(theta, pull) for drift in simplex.READINGS.values())
+    np.testing.assert_allclose(first, 1.1 + theta * (pull - theta))
+    np.testing.assert_allclose(first - second, simplex.ALPHA * (1 - theta))
+    counts, length = simplex.COUNTS["sparse"], simplex.Length(3, 2, 4)
+    for reading in simplex.READINGS:
+        draws = simplex.published_sgrld(reading, counts, 10, [1e-20], length)
+        assert draws.shape == (1, 4, 2, 10)
+        np.testing.assert_allclose(draws[0, 0, 0], simplex.ALPHA + counts, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "stepsize", "most"), [(10, 0.1, 0.1), (100, 0.1, 0.065), (500, 0.5, 0.045)]
+)
+def test_scir_is_near_exact_on_the_sparse_posterior(
+    n: int, stepsize: float, most: float, vignette: Callable[[str], ModuleType]
+) -> None:
+    simplex = vignette("simplex")
+    counts = simplex.COUNTS["sparse"]
+    draws = simplex.sample("scir", counts, n, stepsize, simplex.Length(chains=20))
+    assert simplex.score(draws, simplex.ALPHA + counts).mean() < most
 
 
 def test_mixture_vignette_names_a_divergence(vignette: Callable[[str], ModuleType]) -> None:
@@ -146,7 +237,7 @@ def _is_sampler(node: ast.expr) -> bool:
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "sgmcmc"
-        and node.attr.startswith(("sgld", "sghmc", "sgnht"))
+        and node.attr.startswith(("sgld", "sghmc", "sgnht", "scir", "sgrld"))
         and not node.attr.endswith("_setup")
     )
 

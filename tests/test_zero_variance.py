@@ -89,6 +89,38 @@ def test_the_mean_is_unbiased_with_coefficients_from_other_draws() -> None:
     assert abs(z.mean()) < 5 * error
 
 
+def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow chain whose gradients are noisy: draws give coefficients that are too small."""
+    draws = np.zeros((3, 20_000))
+    noise = np.random.default_rng(5).normal(size=(2, *draws.shape))
+    for i in range(1, draws.shape[1]):
+        draws[:, i] = 0.99 * draws[:, i - 1] + np.sqrt(1 - 0.99**2) * noise[0, :, i]
+    samples = Samples(
+        {"theta": draws}, settings={"n_chains": 3}, gradients={"theta": -draws + 3.0 * noise[1]}
+    )
+
+    def variance_of_the_mean(corrected: np.ndarray) -> float:
+        return corrected.reshape(3, 40, 500).mean(2).var()
+
+    before = variance_of_the_mean(draws)
+    by_draws = zero_variance(samples, fit="others")
+    by_batches = zero_variance(samples, fit="others", batches=100)
+    # ĝ = −θ + 3ζ: the coefficient −2 is shrunk to −2 / (1 + 9) by draws; by means of 200 draws,
+    # whose variance is about 0.6 and whose noise 9/200, to −2 · 0.93.
+    np.testing.assert_allclose(by_draws.coefficients["theta"], -0.2, rtol=0.2)
+    np.testing.assert_allclose(by_batches.coefficients["theta"], -1.86, rtol=0.05)
+    assert before / variance_of_the_mean(by_draws["theta"]) < 1.5
+    assert before / variance_of_the_mean(by_batches["theta"]) > 10
+    monkeypatch.setattr("sgmcmc.after.draws.PIECE_BYTES", 8 * 2 * 333)
+    again = zero_variance(samples, fit="others", batches=100).coefficients["theta"]
+    np.testing.assert_allclose(again, by_batches.coefficients["theta"], rtol=1e-9)
+
+
+def test_batches_of_an_exact_fit_are_exact_too() -> None:
+    corrected = zero_variance(gaussian(), batches=39)  # 400 draws leave a remainder
+    np.testing.assert_allclose(corrected["a"], MEAN[0], rtol=1e-9)
+
+
 def test_coefficients_from_all_own_and_other_chains() -> None:
     chains = gaussian(n_chains=3)
     pooled = zero_variance(chains)
@@ -199,6 +231,8 @@ def test_nothing_is_said_of_a_sound_fit() -> None:
         ({"degree": 3}, ValueError, "`degree`"),
         ({"degree": 0}, ValueError, "`degree`"),
         ({"fit": "all"}, ValueError, "`fit`"),
+        ({"batches": 1}, ValueError, "`batches`"),
+        ({"batches": 6}, ValueError, "`batches` is 6, but there are only 5 draws"),
         ({"test_functions": ["absent"]}, ValueError, "`test_functions`"),
         ({"test_functions": "absent"}, TypeError, "`test_functions`"),
         ({"test_functions": {"f": 3}}, TypeError, "`test_functions['f']`"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.inputs.numbers import describe, known_keys
+from sgmcmc.after.given import need_draws
 from sgmcmc.samples import Samples
 
 
@@ -81,17 +81,3 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
-
-
-def need_draws(samples: Any, var_names: Sequence[str] | None) -> list[str]:
-    """Return the names of the parameters that are meant, once they are known to be there."""
-    if not isinstance(samples, Samples):
-        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
-    if not len(samples):
-        raise ValueError("`samples` holds no draws of parameters.")
-    if var_names is None:
-        return list(samples)
-    if isinstance(var_names, str):
-        raise TypeError("`var_names` must be a list of names; it is a string.")
-    known_keys("var_names", var_names, samples, "the parameters are")
-    return list(var_names)

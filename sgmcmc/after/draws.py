@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.after.given import by_chain, has_chains, matrix
 from sgmcmc.inputs.numbers import describe, known_keys
 from sgmcmc.layout import Layout
 from sgmcmc.samples import Samples
@@ -39,13 +40,13 @@ class Source:
             raise ValueError(
                 "`samples` has no gradients: run the sampler with `store_gradients=True`."
             )
-        self.has_chains = samples.settings.get("n_chains") is not None
+        self.has_chains = has_chains(samples)
         self._degree = degree
-        self._gradients = self._by_chain(samples.gradients)
+        self._gradients = by_chain(samples, samples.gradients)
         self.chains, self.draws = next(iter(self._gradients.values())).shape[:2]
         if self.draws < 2:
             raise ValueError(f"`samples` must hold at least two draws; it holds {self.draws}.")
-        self._params = self._by_chain(samples)
+        self._params = by_chain(samples, samples)
         self._bijectors = dict(bijectors)
         if degree == 2:
             self._check_positions(samples)
@@ -58,7 +59,7 @@ class Source:
             if test_functions is None
             else {}
             if self._functions
-            else self._by_chain({name: stored[name] for name in names})
+            else by_chain(samples, {name: stored[name] for name in names})
         )
         first = self._values(0, 0, 1)
         self.layout = Layout({name: value.shape[1:] for name, value in first.items()})
@@ -76,19 +77,32 @@ class Source:
         """The precision in which the gradients were kept."""
         return next(iter(self._gradients.values())).dtype
 
-    def pieces(self, parts: list[Part]) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Yield chain, first draw, what is corrected and the control variates, in float64."""
-        length = max(1, PIECE_BYTES // (8 * (self.features + self.layout.size)))
+    def batch_means(
+        self, parts: list[Part], length: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield means over so many draws, of what is corrected and of the control variates."""
+        for _, _, *rows in self.pieces(parts, length):
+            batches = len(rows[0]) // length
+            if batches:
+                h, f = (
+                    row[: batches * length].reshape(batches, length, -1).mean(1) for row in rows
+                )
+                yield h, f
+
+    def pieces(
+        self, parts: list[Part], multiple: int = 1
+    ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+        """Yield chain, first draw, what is corrected and the control variates, in float64.
+
+        All pieces but the last of a part hold a multiple of so many draws.
+        """
+        most = PIECE_BYTES // (8 * (self.features + self.layout.size))
+        length = max(1, most // multiple) * multiple
         for chain, first, last in parts:
             for start in range(first, last, length):
                 stop = min(start + length, last)
-                values = _flat(self._values(chain, start, stop))
+                values = matrix(self._values(chain, start, stop))
                 yield chain, start, values, self._control_variates(chain, start, stop)
-
-    def _by_chain(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {
-            name: array if self.has_chains else array[np.newaxis] for name, array in arrays.items()
-        }
 
     def _values(self, chain: int, start: int, stop: int) -> dict[str, np.ndarray]:
         if not self._functions:
@@ -104,7 +118,7 @@ class Source:
         return {name: tf.vectorized_map(f, params) for name, f in self._functions.items()}
 
     def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
-        z = -0.5 * _flat({n: g[chain, start:stop] for n, g in self._gradients.items()})
+        z = -0.5 * matrix({n: g[chain, start:stop] for n, g in self._gradients.items()})
         if self._centre is None:
             return z
         theta = self._positions(chain, start, stop) - self._centre
@@ -120,7 +134,7 @@ class Source:
             if name in self._bijectors:
                 value = self._bijectors[name].inverse(tf.constant(value)).numpy()
             found[name] = value
-        return _flat(found)
+        return matrix(found)
 
     def _mean_position(self) -> np.ndarray:
         total, length = np.zeros(self._size), max(1, PIECE_BYTES // (8 * self._size))
@@ -133,6 +147,12 @@ class Source:
         missing = [name for name in self._gradients if name not in self._params]
         if missing:
             raise ValueError(f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them.")
+        if samples.settings.get("simplex"):
+            raise ValueError(
+                "`degree`: degree 2 needs the draws in a space where they have a density, which "
+                f"points of the simplex, as {samples.settings['simplex'][0]!r} is, have not. Use "
+                "degree 1."
+            )
         moved = samples.settings.get("bijectors") or {}
         known_keys("bijectors", self._bijectors, moved, "the chain was run with bijectors for")
         lacking = [
@@ -168,10 +188,3 @@ def _functions(
         )
     known_keys("test_functions", test_functions, samples.test_functions or {}, "there are")
     return {}
-
-
-def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return arrays of draws as one matrix in float64, a row for each draw."""
-    return np.concatenate(
-        [np.asarray(a, np.float64).reshape(len(a), -1) for a in arrays.values()], axis=1
-    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.after.given import by_chain
 from sgmcmc.samples import Samples
 
 with warnings.catch_warnings():
@@ -26,14 +27,9 @@ def to_inference_data(
     observed_data: Mapping[str, Any] | None = None,
 ) -> az.InferenceData:
     """Return draws as ``InferenceData``; the arguments are those of :meth:`Samples.to_arviz`."""
-    has_chains = samples.settings.get("n_chains") is not None
-
-    def by_chain(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {name: array if has_chains else array[np.newaxis] for name, array in arrays.items()}
-
     groups: dict[str, Any] = {}
     if len(samples):
-        groups["posterior"] = by_chain(samples)
+        groups["posterior"] = by_chain(samples, samples)
     if observed_data is not None:
         groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
     data = az.from_dict(
@@ -43,14 +39,14 @@ def to_inference_data(
         attrs={"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")},
     )
     if samples.test_functions is not None:
-        data.add_groups(test_functions=_dataset(by_chain(samples.test_functions)))
+        data.add_groups(test_functions=_dataset(by_chain(samples, samples.test_functions)))
     if samples.log_post.iterations.size:
-        values = samples.log_post.values
+        values = by_chain(samples, {"lp": samples.log_post.values})["lp"]
         data.add_groups(
             sample_stats=xr.Dataset(
-                {"lp": (("chain", "lp_iteration"), values if has_chains else values[np.newaxis])},
+                {"lp": (("chain", "lp_iteration"), values)},
                 {
-                    "chain": np.arange(values.shape[0] if has_chains else 1),
+                    "chain": np.arange(values.shape[0]),
                     "lp_iteration": samples.log_post.iterations,
                 },
             )

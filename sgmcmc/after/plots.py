@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.diagnostics import need_draws
+from sgmcmc.after.given import need_draws
 from sgmcmc.samples import Samples
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from sgmcmc.inputs.numbers import describe, positive_number
+from sgmcmc.after.given import by_chain, has_chains, matrix, need_draws
+from sgmcmc.inputs.numbers import positive_number
 from sgmcmc.samples import Samples
 
 _BLOCK = 2048
@@ -54,8 +55,7 @@ def ksd(
     Source:
         Gorham & Mackey, ICML 2017, eq. 3 and section 3.
     """
-    if not isinstance(samples, Samples):
-        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
+    names = need_draws(samples)
     if gradients is None:
         gradients = samples.gradients
     if gradients is None:
@@ -65,40 +65,31 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    if samples.settings.get("bijectors"):
+    if samples.settings.get("bijectors") or samples.settings.get("simplex"):
         raise ValueError(
-            "`samples`: the chain moved in another space (`bijectors`), where its draws are not "
-            "kept."
+            "`samples`: the chain moved in another space (`bijectors`, or the logs of points of "
+            "the simplex), where its draws are not kept."
         )
     c = positive_number("c", c)
-    has_chains = samples.settings.get("n_chains") is not None
-    for name in samples:
+    for name in names:
         shape = np.shape(gradients[name]) if name in gradients else None
         if shape != samples[name].shape:
             raise ValueError(
                 f"`gradients[{name!r}]` must have the shape of the draws, {samples[name].shape}; "
                 f"it has {shape}."
             )
+    draws = by_chain(samples, samples)
+    slopes = by_chain(samples, {name: np.asarray(gradients[name]) for name in names})
     found = [
-        _ksd(theta, g, c, beta)
-        for theta, g in zip(
-            _chains(samples, list(samples), has_chains),
-            _chains(gradients, list(samples), has_chains),
-            strict=True,
+        _ksd(
+            matrix({name: draws[name][chain] for name in names}),
+            matrix({name: slopes[name][chain] for name in names}),
+            c,
+            beta,
         )
+        for chain in range(len(draws[names[0]]))
     ]
-    return np.array(found) if has_chains else found[0]
-
-
-def _chains(
-    arrays: Mapping[str, np.ndarray], names: list[str], has_chains: bool
-) -> Iterator[np.ndarray]:
-    """Yield the arrays of each chain as one matrix, a row for each draw."""
-    for chain in range(arrays[names[0]].shape[0] if has_chains else 1):
-        parts = [arrays[name][chain] if has_chains else arrays[name] for name in names]
-        yield np.concatenate(
-            [np.asarray(part, np.float64).reshape(len(part), -1) for part in parts], axis=1
-        )
+    return np.array(found) if has_chains(samples) else found[0]
 
 
 def _ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.after.given import need_samples
 from sgmcmc.arrays import Arrays
-from sgmcmc.inputs.numbers import choice, describe, flag, whole_number
+from sgmcmc.inputs.numbers import choice, flag, whole_number
 from sgmcmc.layout import Layout
 from sgmcmc.samples import Samples
 
@@ -63,6 +64,7 @@ def zero_variance(
     test_functions: TestFunctions | None = None,
     *,
     fit: str = "pooled",
+    batches: int | None = None,
     keep_draws: bool = True,
     bijectors: Mapping[str, Any] | None = None,
 ) -> ZeroVarianceSamples:
@@ -92,6 +94,11 @@ def zero_variance(
             for each half the other. Coefficients fitted to the draws that they correct lessen
             the variance of those draws by more than that of the mean, and by far more where the
             chain moves slowly; with ``"others"`` the variance ratio is honest.
+        batches: fit the coefficients to the means of so many batches of each chain, in place of
+            its draws. Where minibatches make the gradients noisy that is far better: within a
+            batch the noise averages out, which makes coefficients fitted to draws too small, and
+            the slow movements that the error of a mean comes from stay. A few hundred batches in
+            all, of many draws each, and more than there are control variates.
         keep_draws: ``False`` returns only means, coefficients and ratios.
         bijectors: for degree 2, those that the chain was run with.
 
@@ -119,16 +126,18 @@ def zero_variance(
         Thesis 3.4, algorithm 2; Mira, Solgi & Imparato, Statistics and Computing 23, 2013;
         Papamarkou, Mira & Girolami, Bayesian Analysis 9, 2014.
     """
-    if not isinstance(samples, Samples):
-        raise TypeError(f"`samples` must be what a sampler returned; it is {describe(samples)}.")
+    need_samples(samples)
     if whole_number("degree", degree, 1) > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
     source = Source(samples, degree, test_functions, bijectors or {})
     flag("keep_draws", keep_draws)
     plan = _plan(source, choice("fit", fit, ("pooled", "own", "others")))
+    length = 1 if batches is None else source.draws // whole_number("batches", batches, 2)
+    if length == 0:
+        raise ValueError(f"`batches` is {batches}, but there are only {source.draws} draws.")
     fits, complaints = [], set()
     for fitted, _ in plan:
-        coefficients, complaint = _fit(source, fitted)
+        coefficients, complaint = _fit(source, fitted, length)
         fits.append(coefficients)
         complaints.add(complaint)
     for complaint in complaints - {""}:
@@ -193,10 +202,18 @@ class _Moments:
         self._count = total
 
 
-def _fit(source: Source, parts: list[Part]) -> tuple[np.ndarray, str]:
-    """Return a = −Var(f)⁻¹ Cov(f, h), from these draws, and what there is to say of them."""
+def _fit(source: Source, parts: list[Part], length: int) -> tuple[np.ndarray, str]:
+    """Return a = −Var(f)⁻¹ Cov(f, h), and what there is to say of it.
+
+    Args:
+        source: the draws.
+        parts: those to fit to.
+        length: draws in a batch, whose means take the place of draws.
+    """
     features, values = _Moments(source.features), _Moments(source.layout.size)
-    for _, _, h, f in source.pieces(parts):
+    rows = 0
+    for h, f in source.batch_means(parts, length):
+        rows += len(h)
         features.add(f)
         values.add(h)
     # Unit variances: the scale of a gradient has nothing to do with how well it is determined.
@@ -204,33 +221,32 @@ def _fit(source: Source, parts: list[Part]) -> tuple[np.ndarray, str]:
     scale[scale == 0] = 1.0
     gram = np.zeros((source.features, source.features))
     cross = np.zeros((source.features, source.layout.size))
-    for _, _, h, f in source.pieces(parts):
+    for h, f in source.batch_means(parts, length):
         centred = (f - features.mean) / scale
         gram += centred.T @ centred
         cross += centred.T @ (h - values.mean)
-    draws = sum(part.stop - part.start for part in parts)
-    solution, complaint = _solve(gram / draws, cross / draws, draws, source.gradient_dtype)
+    solution, complaint = _solve(gram / rows, cross / rows, rows, source.gradient_dtype)
     return -solution / scale[:, np.newaxis], complaint
 
 
 def _solve(
-    correlation: np.ndarray, cross: np.ndarray, draws: int, dtype: np.dtype
+    correlation: np.ndarray, cross: np.ndarray, rows: int, dtype: np.dtype
 ) -> tuple[np.ndarray, str]:
     """Return the least-squares solution, truncated where directions are not determined.
 
-    With too few draws for so many control variates every set of values is fitted, noise and all;
-    then the solution is shrunk, as ridge regression does.
+    With too few draws (or batches) for so many control variates every set of values is fitted,
+    noise and all; then the solution is shrunk, as ridge regression does.
     """
     k = len(correlation)
     weights, directions = np.linalg.eigh(correlation)
     known = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
     complaint = ""
-    if 2 * k > draws:
+    if 2 * k > rows:
         complaint = (
-            f"{k} control variates are too many for {draws} draws: their coefficients are shrunk. "
-            "Take more draws, or degree 1."
+            f"{k} control variates are too many for {rows} draws or batches: their coefficients "
+            "are shrunk. Take more of them, or degree 1."
         )
-        weights = weights + k / draws
+        weights = weights + k / rows
     elif not known.all():
         complaint = (
             f"The control variates are collinear: {np.count_nonzero(~known)} of {k} directions are "

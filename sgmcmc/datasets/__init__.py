@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from . import covertype, mnist
+from . import covertype, kos, mnist, movielens, msweb
 from .fetch import DamagedFileError, DownloadError
 
 __all__ = ["DamagedFileError", "DownloadError", "get_dataset"]
@@ -15,6 +15,9 @@ __all__ = ["DamagedFileError", "DownloadError", "get_dataset"]
 _LOADERS: dict[str, Callable[[bool], Any]] = {
     "covertype": covertype.load,
     "mnist": mnist.load,
+    "movielens": movielens.load,
+    "msweb": msweb.load,
+    "kos": kos.load,
 }
 
 
@@ -27,7 +30,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
     never changed, so that folder can be filled by hand where there is no network.
 
     Args:
-        name: ``"covertype"`` or ``"mnist"``.
+        name: ``"covertype"``, ``"mnist"``, ``"movielens"``, ``"msweb"`` or ``"kos"``.
         verbose: Show a progress bar on standard error while downloading. There is none when
             standard error is a file or a pipe.
 
@@ -40,6 +43,15 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
           are float32 (N, 784) in [0, 1], labels one-hot float32 (N, 10), with N = 55000 for
           training (the first 5000 of the 60000 training images are set aside, as in the R
           package) and N = 10000 for the test.
+        - ``"movielens"``: ``{"all", "train", "test"}`` of MovieLens 100k, each ``{"user", "item",
+          "rating"}`` of int32 (N,): users 0 to 942, films 0 to 1681, ratings 1 to 5, and
+          N = 100000. ``"train"`` (80000) and ``"test"`` (20000) are the published split u1. The
+          timestamps are left out: as float32 they would be rounded.
+        - ``"msweb"``: ``{"train": {"visits"}, "test": {"visits"}, "titles", "paths"}``. Visits are
+          uint8 (N, 294), 1 where a user visited an area of the web site, with N = 32711 and
+          5000; titles and paths name the areas, in the order of their numbers.
+        - ``"kos"``: ``{"counts", "vocab"}``. The counts are an `sgmcmc.counts.Counts`, 3430 blog
+          posts × 6906 words, sparse; the vocabulary is an array of strings (6906,).
 
     Raises:
         ValueError: There is no data set of that name.
@@ -49,16 +61,19 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
 
     Example:
         >>> from sgmcmc.datasets import get_dataset
-        >>> get_dataset("minst")
+        >>> get_dataset("minst")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: 'covertype', 'mnist'
+        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: ...
         >>> get_dataset("covertype").shape  # doctest: +SKIP
         (581012, 55)
 
     Source:
         Covertype: J. A. Blackard and D. J. Dean (1999), UCI machine learning repository, in the
         binary form of LIBSVM data. MNIST: Y. LeCun, C. Cortes and C. J. C. Burges (1998).
+        MovieLens 100k: F. M. Harper and J. A. Konstan, ACM TiiS 5 (2015), for research, not to be
+        passed on. Anonymous Microsoft web data: J. Breese, D. Heckerman and C. Kadie (1998), UCI.
+        KOS: D. Newman (2008), bag of words, UCI.
     """
     if isinstance(name, str) and name in _LOADERS:
         return _LOADERS[name](verbose)

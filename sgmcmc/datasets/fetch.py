@@ -35,7 +35,8 @@ class Source:
     """One published file.
 
     Attributes:
-        filename: Its name, both where it was published and in the data folder.
+        filename: Its name, both where it was published and in the data folder; it may begin with
+            the name of a folder in there.
         urls: Addresses of the same file, tried in turn.
         sha256: SHA-256 of the decompressed content, where the official one is known. Sums of
             archives are of no use: a file compressed anew is just as good.
@@ -129,6 +130,7 @@ def _download(
     try:
         for url in source.urls:
             try:
+                part.parent.mkdir(exist_ok=True)  # a file's name may begin with a folder's
                 _transfer(url, part, source.filename, verbose)
             except (OSError, ValueError) as error:
                 failures.append(f"{url}: {type(error).__name__}: {error}")

@@ -16,12 +16,17 @@ class Dynamics(ABC):
         start_normals: vectors of standard normals that ``init`` takes.
         refresh_normals: vectors of standard normals that ``refresh`` takes, once an iteration.
         step_normals: vectors of standard normals that ``move`` takes, once a step.
+        seeds: seeds that ``move`` takes in place of normals, where it draws from other laws
+            itself; each is a pair of int32 that is used nowhere else.
+        compilable: whether XLA can compile what it does.
     """
 
     steps: int = 1
     start_normals: int = 0
     refresh_normals: int = 0
     step_normals: int = 1
+    seeds: int = 0
+    compilable: bool = True
 
     @property
     def normals(self) -> int:
@@ -29,8 +34,10 @@ class Dynamics(ABC):
         return self.refresh_normals + self.steps * self.step_normals
 
     @abstractmethod
-    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
-        """Return the state at the start of a chain."""
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
+        """Return the state at the start of a chain; ``gradient`` is ĝ there."""
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state at the start of an iteration; by default nothing is drawn afresh."""
@@ -38,7 +45,10 @@ class Dynamics(ABC):
 
     @abstractmethod
     def move(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
-        """Return the state at the next position; ``gradient`` is ĝ at the present one."""
+        """Return the state at the next position; ``gradient`` is ĝ at the present one.
+
+        In place of ``normals`` comes an array of seeds where ``seeds`` asks for them.
+        """
 
     def close(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
         """Return the state at the end of a step; ``gradient`` is ĝ at its new position.

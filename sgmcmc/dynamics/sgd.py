@@ -30,7 +30,9 @@ class SGD(Dynamics):
 
     step_normals: int = 0
 
-    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGDState:
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGDState:
         """Return the state at the start."""
         return SGDState(position)
 

@@ -47,7 +47,9 @@ class SGHMC(Dynamics):
     euler: bool = False
     refresh_normals: int = 1
 
-    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGHMCState:
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGHMCState:
         """Return the state at the start of a chain; its momentum is drawn by ``refresh``."""
         return SGHMCState(position, tf.zeros_like(position))
 

@@ -28,7 +28,9 @@ class SGLD(Dynamics):
         Welling & Teh, ICML 2011, eq. 4; thesis 4.3.2.
     """
 
-    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGLDState:
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGLDState:
         """Return the state at the start of a chain."""
         return SGLDState(position)
 
@@ -36,5 +38,11 @@ class SGLD(Dynamics):
         self, state: SGLDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SGLDState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
-        drift = 0.5 * stepsize * gradient
-        return SGLDState(state.position + drift + tf.sqrt(stepsize) * normals[0])
+        return SGLDState(langevin(state.position, gradient, stepsize, normals[0]))
+
+
+def langevin(
+    position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+) -> tf.Tensor:
+    """Return θ + (ε/2) ĝ(θ) + √ε η."""
+    return position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals

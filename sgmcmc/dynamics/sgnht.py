@@ -45,7 +45,9 @@ class SGNHT(Dynamics):
     layout: Layout
     start_normals: int = 1
 
-    def init(self, position: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> SGNHTState:
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SGNHTState:
         """Return the state at the start of a chain."""
         a = np.broadcast_to(self.a, self.layout.size)
         starts = [a[part.start] for part in self.layout.slices.values()]

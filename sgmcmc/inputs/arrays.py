@@ -176,7 +176,7 @@ def _refuse_nan(label: str, array: np.ndarray, start: int = 0) -> None:
 def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict[str, np.ndarray]]:
     """Return the starting values, a dict for each start."""
     if isinstance(params, Mapping):
-        return [_read_start("params", params, dtype)]
+        return [read_start("params", params, dtype)]
     if not isinstance(params, list | tuple):
         raise TypeError(
             f"`params` must be a dict of starting values, or a list of such dicts, one for each "
@@ -192,7 +192,7 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
     for number, start in enumerate(params):
         if not isinstance(start, Mapping):
             raise TypeError(f"`params[{number}]` must be a dict; it is {describe(start)}.")
-    starts = [_read_start(f"params[{i}]", start, dtype) for i, start in enumerate(params)]
+    starts = [read_start(f"params[{i}]", start, dtype) for i, start in enumerate(params)]
     shapes = [{name: value.shape for name, value in start.items()} for start in starts]
     for number, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -203,7 +203,8 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
     return [{name: start[name] for name in starts[0]} for start in starts]
 
 
-def _read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[str, np.ndarray]:
+def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[str, np.ndarray]:
+    """Return one dict of starting values."""
     if not params:
         raise ValueError(f"`{label}` is empty: it must name at least one parameter.")
     start = {}

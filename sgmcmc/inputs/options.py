@@ -18,6 +18,7 @@ from sgmcmc.inputs.numbers import describe, flag, known_keys, whole_number
 from sgmcmc.reductions import Reduction
 
 if TYPE_CHECKING:
+    from sgmcmc.latents import Gibbs
     from sgmcmc.model import Tensors
 
 
@@ -36,6 +37,8 @@ class Keywords(TypedDict, total=False):
     replace: bool
     dtype: tf.DType
     jit_compile: bool | None
+    gibbs: Gibbs | None
+    latents: Mapping[str, Any] | None
 
 
 DEFAULTS: dict[str, Any] = {
@@ -51,6 +54,8 @@ DEFAULTS: dict[str, Any] = {
     "replace": False,
     "dtype": tf.float32,
     "jit_compile": None,
+    "gibbs": None,
+    "latents": None,
 }
 
 OF_A_RUN = (
@@ -84,6 +89,8 @@ class Options:
     replace: bool
     dtype: tf.DType
     jit_compile: bool | None
+    gibbs: Gibbs | None
+    latents: dict[str, Any]
 
 
 def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
@@ -114,6 +121,8 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
         replace=flag("replace", given["replace"]),
         dtype=numbers.floating_dtype("dtype", given["dtype"]),
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
+        gibbs=_read_gibbs(given["gibbs"], given["latents"]),
+        latents=_read_dict("latents", given["latents"], "of arrays"),
     )
 
 
@@ -149,6 +158,14 @@ def _read_reductions(value: Any) -> dict[str, Reduction]:
             raise ValueError(f"`reductions`: the name {name!r} must not contain a slash.")
         reductions[name] = Reduction(*entry)
     return reductions
+
+
+def _read_gibbs(value: Any, latents: Any) -> Gibbs | None:
+    if value is not None:
+        return numbers.function("gibbs", value, "of `params`, a minibatch and a seed")
+    if latents is not None:
+        raise ValueError("`latents` are handed to `gibbs`, which was not given.")
+    return None
 
 
 def _read_store(value: Any) -> Path | None:

@@ -74,7 +74,42 @@ _DESCRIPTIONS = {
     "jit_compile": """
         compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
         warning that names the op.""",
+    "gibbs": """
+        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
+        that draws latent variables and returns the minibatch with them added, as ``log_lik``
+        then sees it; called before each gradient, inside the compiled chain.""",
+    "latents": """
+        dict of arrays of length N: starting values of latent variables that are kept for each
+        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
 }
+
+SIMPLEX = {
+    "stepsize": """
+        h, in units of the process's own time, of which about 1 makes a draw forget the one before;
+        for parameters that ``alpha`` does not name ε. A number, a dict with one for each
+        parameter, or a schedule (:func:`sgmcmc.polynomial_decay`, or a function of the
+        iteration, from 1).""",
+    "log_lik": """
+        function of two dicts of tensors, the parameters and a minibatch of the dataset, that
+        returns the log-likelihood summed over the observations it was handed, a scalar tensor.
+        For points of the simplex it must be a sum of logs of polynomials in ω whose coefficients
+        are not negative, as for counts and mixtures it is.""",
+    "log_prior": """
+        function of the dict of parameters that returns the log prior density of those that
+        ``alpha`` does not name, a scalar tensor; ``None`` is a flat prior.""",
+    "params": """
+        dict of starting values: points of the simplex along their last axis, and other
+        parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
+    "alpha": """
+        Dirichlet concentrations: a number or an array for all parameters, or a dict that names
+        those which are points of the simplex.""",
+    "theta0": """
+        dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
+        starts at ω Σâ of the first minibatch.""",
+    "store_unnormalised": """
+        keep θ with each draw, in ``samples.unnormalised``.""",
+}
+"""What is said of the arguments of methods for the simplex."""
 
 _RETURNS = """
 Returns:

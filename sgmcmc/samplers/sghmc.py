@@ -10,8 +10,7 @@ from sgmcmc.dynamics import SGHMC
 from sgmcmc.inputs.numbers import choice, whole_number
 from sgmcmc.inputs.options import read_run
 from sgmcmc.inputs.tuning import read_constant
-from sgmcmc.layout import Layout
-from sgmcmc.model import LogLik, LogPrior
+from sgmcmc.model import LogLik, LogPrior, Model
 from sgmcmc.sampler import Target, make_sampler
 from sgmcmc.samplers.documentation import documented
 from sgmcmc.samples import Samples
@@ -148,12 +147,12 @@ def sghmccv(
     return sample(sampler, *run)
 
 
-def _dynamics(alpha: Any, L: int, integrator: str) -> Callable[[Layout], SGHMC]:
+def _dynamics(alpha: Any, L: int, integrator: str) -> Callable[[Model], SGHMC]:
     """Return what makes the dynamics once the layout of the parameters is known."""
     steps = whole_number("L", L, 1)
     euler = choice("integrator", integrator, ("symmetric", "euler")) == "euler"
     most = 1.0 if euler else float("inf")
-    return lambda layout: SGHMC(read_constant("alpha", alpha, layout, most), steps, euler)
+    return lambda model: SGHMC(read_constant("alpha", alpha, model.layout, most), steps, euler)
 
 
 @documented(

@@ -9,8 +9,7 @@ from sgmcmc.driver import sample
 from sgmcmc.dynamics import SGNHT
 from sgmcmc.inputs.options import read_run
 from sgmcmc.inputs.tuning import read_constant
-from sgmcmc.layout import Layout
-from sgmcmc.model import LogLik, LogPrior
+from sgmcmc.model import LogLik, LogPrior, Model
 from sgmcmc.sampler import Target, make_sampler
 from sgmcmc.samplers.documentation import documented
 from sgmcmc.samples import Samples
@@ -133,9 +132,9 @@ def sgnhtcv(
     return sample(sampler, *run)
 
 
-def _dynamics(a: Any) -> Callable[[Layout], SGNHT]:
+def _dynamics(a: Any) -> Callable[[Model], SGNHT]:
     """Return what makes the dynamics once the layout of the parameters is known."""
-    return lambda layout: SGNHT(read_constant("a", a, layout), layout)
+    return lambda model: SGNHT(read_constant("a", a, model.layout), model.layout)
 
 
 @documented(

@@ -1,4 +1,4 @@
-"""The files of a store: arrays that rows are written into, and small files replaced whole.
+"""The large files of a store: arrays that rows are written into.
 
 Arrays are in NumPy's npy format and are read by memory mapping, so opening costs nothing and a
 slice reads only itself. Rows are written with ordinary writes, not through the mapping, because
@@ -8,12 +8,8 @@ a full disk then is an error that can be told and not the end of the process.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -65,38 +61,3 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
         np.save(path, np.empty(shape, dtype))
     else:
         np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a file that appears, or is replaced, only once it is whole."""
-    with _Replacement(path) as part, open(part, "xb") as file:
-        np.savez(file, **arrays)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what ``write_arrays`` wrote; nothing in it is ever executed."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write facts to a file that appears, or is replaced, only once it is whole."""
-    with _Replacement(path) as part, open(part, "x", encoding="utf-8") as file:
-        json.dump(facts, file, indent=1)
-
-
-class _Replacement:
-    """A file beside ``path`` that takes its place if all goes well, and else goes away."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-
-    def __enter__(self) -> Path:
-        return self._part
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self._part, self._path)
-        else:
-            self._part.unlink(missing_ok=True)

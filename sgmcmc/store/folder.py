@@ -9,7 +9,6 @@ instant a process is killed, what the file says is there is there.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,14 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from sgmcmc.arrays import Results
 from sgmcmc.identity import difference
 from sgmcmc.outline import Outline
 from sgmcmc.samples import Samples
-from sgmcmc.store.files import (
-    FileRows,
-    create_array,
-    explained,
-    read_arrays,
-    write_arrays,
-    write_json,
-)
-from sgmcmc.track import Track
+from sgmcmc.store.checkpoints import CHAIN, MODE, checkpoint, saved_results
+from sgmcmc.store.files import FileRows, create_array, explained
+from sgmcmc.whole_files import read_arrays, write_arrays, write_json
 
 FORMAT = 1
-SAVE_EVERY = 0.25
-"""Seconds of a chain that a kill may cost."""
-
 _ABOUT, _LOCK, _MODES = "about.json", "lock", "modes.npz"
 Record = tuple[tuple[int, ...], np.dtype]
 
@@ -57,7 +46,6 @@ class Store:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(path / _LOCK, timeout=0)
         self._rows: list[FileRows] = []
-        self._saved: dict[str, float] = {}
 
     def __enter__(self) -> Store:
         with explained(self.path):
@@ -123,27 +111,6 @@ class Store:
         self._rows += rows.values()
         return rows
 
-    def resume(self, kind: str, chain: int, track: Track) -> None:
-        """Take a track to where it was when it was last saved."""
-        path = self.path / f"{kind}-{chain}.npz"
-        if path.exists():
-            track.restore(read_arrays(path))
-
-    def save(self, kind: str, chain: int, track: Track) -> None:
-        """Write down where a track is, unless that was done a moment ago."""
-        name, now = f"{kind}-{chain}.npz", time.monotonic()
-        if track.finished or now - self._saved.get(name, now - SAVE_EVERY) >= SAVE_EVERY:
-            self.save_now(kind, chain, track)
-
-    def save_now(self, kind: str, chain: int, track: Track) -> None:
-        """Write down where a track is."""
-        name = f"{kind}-{chain}.npz"
-        results = Results(track.reductions()).flat()
-        results = {f"reduction/{name}": value for name, value in results.items()}
-        with explained(self.path):
-            write_arrays(self.path / name, {**track.snapshot(), **results})
-        self._saved[name] = time.monotonic()
-
     def modes(self) -> dict[str, np.ndarray] | None:
         """Return the modes, if they have been found."""
         path = self.path / _MODES
@@ -153,7 +120,7 @@ class Store:
         """Write down the modes, which takes the place of where mode-finding was."""
         with explained(self.path):
             write_arrays(self.path / _MODES, modes)
-            for path in self.path.glob("mode-*.npz"):
+            for path in self.path.glob(checkpoint(self.path, MODE, "*").name):
                 path.unlink()
 
 
@@ -169,7 +136,7 @@ def read_store(path: Path) -> Samples:
         raise ValueError(f"`path`: {str(path)!r} is not a folder that `store` made.")
     arrays = {name: np.load(path / f, mmap_mode="r") for name, f in about["arrays"].items()}
     chains = next(iter(arrays.values())).shape[0]
-    states = [path / f"chain-{number}.npz" for number in range(chains)]
+    states = [checkpoint(path, CHAIN, number) for number in range(chains)]
     if not all(state.exists() for state in states):
         raise ValueError(f"`path`: {str(path)!r} holds no draws yet.")
     found = [read_arrays(state) for state in states]
@@ -179,7 +146,7 @@ def read_store(path: Path) -> Samples:
         min(int(state["draws"]) for state in found),
         min(int(state["blocks"]) for state in found),
         None if modes is None else (modes["seen"], modes["gradients"]),
-        [_results(state) for state in found],
+        [saved_results(state) for state in found],
     )
 
 
@@ -210,11 +177,3 @@ def _read_about(path: Path) -> dict[str, Any] | None:
             "empty or a new one. Nothing was changed."
         )
     return None
-
-
-def _results(state: Mapping[str, np.ndarray]) -> Results:
-    """Return the results of reductions among the arrays of a state."""
-    start = "reduction/"
-    return Results.nested(
-        {name[len(start) :]: value for name, value in state.items() if name.startswith(start)}
-    )

@@ -1,0 +1,50 @@
+"""Online variational Bayes of scikit-learn, scored by document completion.
+
+Runs in an environment of its own: ``python with_sklearn.py documents.npz settings.json``. Prints a
+line of JSON for each setting.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import sklearn
+from scipy.sparse import csr_matrix
+from sklearn.decomposition import LatentDirichletAllocation
+
+
+def fit(documents: Any, setting: dict[str, Any]) -> dict[str, Any]:
+    """Fit topics with one setting and predict the hidden words.
+
+    Args:
+        documents: the arrays that `benchmarks.topics` wrote.
+        setting: arguments of `LatentDirichletAllocation`.
+    """
+    train, shown = (
+        csr_matrix(
+            tuple(documents[f"{part}_{name}"] for name in ("data", "indices", "indptr")),
+            shape=documents[f"{part}_shape"],
+        )
+        for part in ("train", "shown")
+    )
+    started = time.perf_counter()
+    model = LatentDirichletAllocation(learning_method="online", **setting).fit(train)
+    seconds = time.perf_counter() - started
+    topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    proportions = model.transform(shown)[documents["document"]]
+    probabilities = (proportions * topics[:, documents["word"]].T).sum(axis=1)
+    perplexity = float(np.exp(-np.log(probabilities).mean()))
+    return {**setting, "perplexity": perplexity, "seconds": seconds, "version": sklearn.__version__}
+
+
+if __name__ == "__main__":
+    with np.load(sys.argv[1], allow_pickle=False) as arrays:
+        loaded = dict(arrays)
+    with open(sys.argv[2], encoding="utf-8") as file:
+        settings = json.load(file)
+    for given in settings:
+        print(json.dumps(fit(loaded, given)), flush=True)

@@ -1,0 +1,106 @@
+"""Ratings of films: lines ``user item rating timestamp`` between tabs, numbered from 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import fetch
+
+_HOME = "https://files.grouplens.org/datasets/movielens/"
+Ratings = dict[str, NDArray[np.int32]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the files have to hold.
+
+    Attributes:
+        sources: The files, the whole first, then a split of it.
+        rows: Number of ratings in each.
+        users: Largest number of a user.
+        items: Largest number of a film.
+    """
+
+    sources: dict[str, fetch.Source]
+    rows: dict[str, int]
+    users: int
+    items: int
+
+
+def _source(name: str) -> fetch.Source:
+    return fetch.Source(f"ml-100k/{name}", (f"{_HOME}ml-100k/{name}",))
+
+
+SPEC = Spec(
+    {"all": _source("u.data"), "train": _source("u1.base"), "test": _source("u1.test")},
+    {"all": 100_000, "train": 80_000, "test": 20_000},
+    users=943,
+    items=1682,
+)
+
+
+def load(verbose: bool = True) -> dict[str, Ratings]:
+    """Load the data set.
+
+    Args:
+        verbose: Show progress of a download.
+
+    Returns:
+        ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`.
+    """
+    parts = {
+        part: fetch.load(source, partial(parse, rows=SPEC.rows[part], spec=SPEC), verbose)
+        for part, source in SPEC.sources.items()
+    }
+    split = np.concatenate([parts["train"], parts["test"]])
+    if not np.array_equal(_sorted(split), _sorted(parts["all"])):
+        names = ", ".join(source.filename for source in SPEC.sources.values())
+        raise fetch.DamagedFileError(
+            f"{names} do not belong together: the last two are not a split of the first"
+        )
+    return {part: _columns(rows) for part, rows in parts.items()}
+
+
+def parse(path: Path, rows: int, spec: Spec) -> NDArray[np.int64]:
+    """Parse and check a file.
+
+    Args:
+        path: The file, compressed or not.
+        rows: Number of ratings it has to hold.
+        spec: What it has to hold.
+
+    Returns:
+        int64 (rows, 4): user, item, rating and timestamp, as they stand in the file.
+
+    Raises:
+        ValueError: The content is not what it has to be.
+    """
+    with fetch.open_decompressed(path) as file:
+        lines = file.read().splitlines()
+    if len(lines) != rows:
+        raise ValueError(f"{len(lines)} lines instead of {rows}")
+    fields = [line.split() for line in lines]
+    if any(len(line) != 4 for line in fields):
+        raise ValueError("a line is not 'user item rating timestamp'")
+    try:
+        data = np.array(fields, dtype=bytes).astype(np.int64)
+    except ValueError as error:
+        raise ValueError("the content is not whole numbers") from error
+    for column, name, most in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
+        if not 1 <= data[:, column].min() <= data[:, column].max() <= most:
+            raise ValueError(f"{name}: not one of 1 to {most}")
+    return data
+
+
+def _sorted(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return rows[np.lexsort(rows.T)]
+
+
+def _columns(rows: NDArray[np.int64]) -> Ratings:
+    user, item, rating, _ = rows.T.astype(np.int32)
+    return {"user": user - 1, "item": item - 1, "rating": rating.copy()}

@@ -1,0 +1,85 @@
+"""The stochastic Cox–Ingersoll–Ross process, for points of the simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.sgld import langevin
+from sgmcmc.simplex import Simplex, usable_counts
+from sgmcmc.variates import gamma, poisson
+
+
+class SCIRState(NamedTuple):
+    """The state of SCIR.
+
+    Attributes:
+        position: flat; u = log θ for points of the simplex, the parameter itself for others.
+    """
+
+    position: tf.Tensor
+
+
+@dataclass(frozen=True)
+class SCIR(Dynamics):
+    """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.
+
+    The non-central chi-squared law is drawn as what it is, a chi-squared law whose degrees of
+    freedom are raised by twice a Poisson number: θ' = (1 − e^(−h)) Γ with Γ ~ Gamma(â + N) and
+    N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To have log θ' however small it is, Γ is drawn as
+    G V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
+
+    Parameters that are no points of the simplex move by SGLD.
+
+    Args:
+        simplex: which parameters are points of the simplex.
+        scaled: names of those whose θ is given at the start; of the others it is ω Σâ.
+
+    Source:
+        Thesis 5.3.3; Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1.
+    """
+
+    simplex: Simplex
+    scaled: tuple[str, ...] = ()
+    step_normals: int = 0
+    seeds: int = 7
+    compilable: bool = False
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SCIRState:
+        """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
+        return SCIRState(self.simplex.at_start(position, gradient, self.scaled))
+
+    def move(
+        self, state: SCIRState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
+    ) -> SCIRState:
+        """Return the state one step on; ``seeds`` has shape (7, 2)."""
+        simplex = self.simplex
+        u, others = simplex.divide(state.position)
+        counts, slopes = simplex.divide(gradient)
+        h, epsilon = simplex.divide(stepsize)
+        degrees = tf.constant(simplex.alpha, u.dtype) + usable_counts(counts)
+        u = _transition(u, degrees, h, seeds)
+        if not simplex.alone:
+            normals = tf.random.stateless_normal(others.shape, seeds[6], dtype=others.dtype)
+            others = langevin(others, slopes, epsilon, normals)
+        return SCIRState(simplex.unite(u, others))
+
+
+def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+    """Return a draw of log θ', given u = log θ and â."""
+    rate = tf.exp(u) / tf.math.expm1(h)
+    # TensorFlow's gamma and Poisson draws never return from what is not finite.
+    good = tf.math.is_finite(rate) & tf.math.is_finite(degrees)
+    rate, degrees = tf.where(good, rate, 1.0), tf.where(good, degrees, 1.0)
+    degrees += poisson(rate, seeds[:2])
+    # 1 − V is as uniform as V, and never zero.
+    uniform = tf.random.stateless_uniform(u.shape, seeds[2], dtype=u.dtype)
+    log_gamma = tf.math.log(gamma(degrees + 1.0, seeds[3:6])) + tf.math.log1p(-uniform) / degrees
+    log_theta = tf.math.log(-tf.math.expm1(-h)) + log_gamma
+    return tf.where(good, log_theta, np.nan)

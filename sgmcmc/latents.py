@@ -1,0 +1,80 @@
+"""Latent variables: drawn by the user's function before a gradient is taken.
+
+The stage stands between the data stream and the gradient estimator. It completes a minibatch with
+latent variables drawn given the present parameters; values that are kept for each observation are
+handed over with the minibatch and written back after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.model import Tensors
+
+Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]
+
+
+class LatentState(NamedTuple):
+    """What is kept of latent variables from step to step.
+
+    Attributes:
+        here: values kept for each observation, drawn given the chain's positions.
+        centre: values drawn given the position that control variates are centred at.
+        log_post: the log posterior estimate at the position, from the completed minibatch, which
+            could not be had again.
+    """
+
+    here: Tensors
+    centre: Tensors
+    log_post: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Latents:
+    """A user's function that draws latent variables, and where the kept ones start.
+
+    Args:
+        gibbs: takes parameters, minibatch and seed, and returns the minibatch with the latent
+            variables added.
+        starts: starting values of those that are kept, with an entry for each observation.
+    """
+
+    gibbs: Gibbs
+    starts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def start(self) -> Tensors:
+        """Return the kept values at the start."""
+        return {name: tf.constant(value) for name, value in self.starts.items()}
+
+    def draw(
+        self,
+        params: Tensors,
+        minibatch: Tensors,
+        rows: tf.Tensor,
+        kept: Tensors,
+        seed: tf.Tensor,
+    ) -> tuple[Tensors, Tensors]:
+        """Return the completed minibatch, and what is kept now.
+
+        Args:
+            params: the user's parameters.
+            minibatch: the observations.
+            rows: their row numbers; looked at only where values are kept.
+            kept: the values kept of all observations.
+            seed: a pair of int32 that is used nowhere else.
+        """
+        handed = {name: tf.gather(values, rows) for name, values in kept.items()}
+        given = {**minibatch, **handed}
+        completed = {**given, **self.gibbs(dict(params), dict(given), seed)}
+        after = {
+            name: tf.tensor_scatter_nd_update(
+                values, rows[:, tf.newaxis], tf.cast(completed[name], values.dtype)
+            )
+            for name, values in kept.items()
+        }
+        return {name: tf.convert_to_tensor(value) for name, value in completed.items()}, after

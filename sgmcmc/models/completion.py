@@ -1,0 +1,139 @@
+"""Document completion: how well topics predict the hidden words of documents never seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.counts import Counts
+from sgmcmc.reductions import Reduction
+
+from .documents import held_out, unrolled
+from .sweeps import nth_seed, sweep_topics, topic_counts
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Documents of which every so manyth word is hidden and to be predicted.
+
+    Attributes:
+        words: the words shown, int32 (documents, T).
+        lengths: how many are shown of each document, int32 (documents,).
+        document: document of each hidden word, int32 (hidden,).
+        word: the hidden words, int32 (hidden,).
+        alpha: Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Gibbs sweeps for an estimate of the proportions; half are dropped.
+    """
+
+    words: tf.Tensor
+    lengths: tf.Tensor
+    document: tf.Tensor
+    word: tf.Tensor
+    alpha: float
+    n_sweeps: int
+
+    @classmethod
+    def of(cls, counts: Counts, alpha: float, n_sweeps: int, every: int) -> Completion:
+        """Return the task for held-out documents; see `TopicModel.completion`."""
+        for name, value in (("n_sweeps", n_sweeps), ("every", every)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a whole number of at least 1; it is {value!r}.")
+        shown, document, word = held_out(counts, every)
+        if not len(word):
+            raise ValueError(
+                f"`counts`: no document has {every} words, so none is hidden. "
+                "Take a smaller `every`."
+            )
+        words, lengths, document, word = map(tf.constant, (*unrolled(shown), document, word))
+        return cls(words, lengths, document, word, alpha, n_sweeps)
+
+    def proportions(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Estimate the proportions of the topics in each document from the words shown.
+
+        π_dk is the mean over the kept sweeps of (α + n_dk) / (Kα + n_d).
+
+        Args:
+            topics: ω, (K, W).
+            seed: two int32.
+
+        Returns:
+            π, (documents, K).
+        """
+        K = topics.shape[0]
+        keep = self.n_sweeps - self.n_sweeps // 2
+        drawn = sweep_topics(
+            topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed, keep
+        )
+        weights = self.alpha + topic_counts(drawn, K, topics.dtype) / keep
+        return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
+
+    def probabilities(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Return the probability of each hidden word, Σ_k π_dk ω_kw.
+
+        Args:
+            topics: ω, (K, W).
+            seed: two int32, for the Gibbs sweeps.
+
+        Returns:
+            (hidden,).
+        """
+        proportions = tf.gather(self.proportions(topics, seed), self.document)
+        return tf.reduce_sum(proportions * tf.gather(tf.transpose(topics), self.word), axis=1)
+
+    def perplexity(self, draws: int, seed: int = 0, parameter: str = "topics") -> Reduction:
+        """Return the reduction that follows the perplexity along a chain.
+
+        exp(−Σ_i log p̄_i / M) over the M hidden words, p̄_i the mean over the draws seen so far of
+        the probability of word i. It is W for a uniform guess, and 1 if every word is certain.
+
+        Args:
+            draws: how many draws the chain keeps, ``n_iters // thin``.
+            seed: of the Gibbs sweeps, which are fresh at each draw.
+            parameter: name of the topics among the parameters.
+
+        Returns:
+            A `sgmcmc.Reduction`; its result is a dict of ``"perplexity"`` (draws,) after each
+            draw, NaN where there was none, and ``"probabilities"`` (hidden,), the last p̄.
+
+        Raises:
+            ValueError: ``draws`` is not a whole number of at least 1.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import lda
+            >>> score = lda([[1, 1]], n_topics=1).completion([[5, 5]]).perplexity(draws=1)
+            >>> topics = {"topics": tf.constant([[0.5, 0.5]])}
+            >>> state = score.update(score.start(topics, tf.float32), topics)
+            >>> float(score.result(state)["perplexity"][0])
+            2.0
+
+        Source:
+            Patterson and Teh, NeurIPS 2013, section 4.1, equation 15.
+        """
+        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+            raise ValueError(f"`draws` must be a whole number of at least 1; it is {draws!r}.")
+        slots = tf.range(draws)
+
+        def update(state: Any, params: dict[str, tf.Tensor]) -> Any:
+            at = nth_seed(tf.constant([seed, 0]), state["count"])
+            new = self.probabilities(params[parameter], at)
+            count = state["count"] + 1
+            mean = state["probabilities"]
+            mean += (new - mean) / tf.cast(count, mean.dtype)
+            now = tf.exp(-tf.reduce_mean(tf.math.log(mean)))
+            here = tf.equal(slots, state["count"])
+            perplexity = tf.where(here, now, state["perplexity"])
+            return {"count": count, "perplexity": perplexity, "probabilities": mean}
+
+        def start(params: dict[str, tf.Tensor]) -> Any:
+            dtype = params[parameter].dtype
+            return {
+                "count": tf.constant(0),
+                "perplexity": tf.fill([draws], tf.constant(np.nan, dtype)),
+                "probabilities": tf.zeros(self.word.shape, dtype),
+            }
+
+        return Reduction(start, update, lambda state: {k: state[k] for k in state if k != "count"})

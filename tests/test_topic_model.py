@@ -1,0 +1,359 @@
+"""Latent Dirichlet allocation: the Gibbs sweeps against enumeration, and document completion."""
+
+from __future__ import annotations
+
+import itertools
+from math import lgamma
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import sparse, stats
+
+import sgmcmc
+from sgmcmc.counts import Counts
+from sgmcmc.models import documents, lda, sweeps, top_words
+
+TOPICS = np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.3, 0.6, 0.1]])
+ALPHA = 0.4
+DOCUMENT = [0, 0, 1, 2]
+
+
+def exact_posterior(words: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all assignments of topics to words, (K^n, n), and their probabilities.
+
+    p(z | w, ω) ∝ Π_k Γ(α + n_k) Π_i ω_{z_i, w_i}.
+    """
+    K = len(TOPICS)
+    every = np.array(list(itertools.product(range(K), repeat=len(words))))
+    counts = np.array([np.bincount(z, minlength=K) for z in every])
+    log_p = np.vectorize(lgamma)(ALPHA + counts).sum(axis=1)
+    log_p += np.log(TOPICS[every, words]).sum(axis=1)
+    p = np.exp(log_p - log_p.max())
+    return every, p / p.sum()
+
+
+def one_hot_counts(assigned: np.ndarray) -> np.ndarray:
+    """Return counts of the topics, (n, K), of assignments (T, n)."""
+    K = len(TOPICS)
+    return np.stack([np.bincount(z[z >= 0], minlength=K) for z in assigned.T])
+
+
+def sweep(
+    words: np.ndarray, lengths: np.ndarray, assigned: np.ndarray, uniforms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run one sweep in float64; arrays are (T, n), the longest document first."""
+    after, counts = sweeps._sweep(
+        tf.constant(TOPICS.T),
+        tf.constant(words, tf.int32),
+        tf.constant(lengths, tf.int32),
+        tf.constant(ALPHA, tf.float64),
+        tf.constant(uniforms),
+        tf.constant(assigned, tf.int32),
+        tf.constant(one_hot_counts(assigned), tf.float64),
+    )
+    return after.numpy(), counts.numpy()
+
+
+def transcribed(
+    words: np.ndarray, lengths: np.ndarray, assigned: np.ndarray, uniforms: np.ndarray
+) -> np.ndarray:
+    """Do what a sweep does, a document and a word at a time."""
+    after = np.full_like(assigned, -1)
+    for d, length in enumerate(lengths):
+        z = assigned[:, d].copy()
+        for i in range(length):
+            z[i] = -1
+            others = np.bincount(z[z >= 0], minlength=len(TOPICS))
+            cumulative = np.cumsum((ALPHA + others) * TOPICS[:, words[i, d]])
+            z[i] = np.searchsorted(cumulative, uniforms[i, d] * cumulative[-1], side="right")
+        after[:length, d] = z[:length]
+    return after
+
+
+@pytest.mark.parametrize("n_documents", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("first", [True, False], ids=["first sweep", "later sweep"])
+def test_a_sweep_does_what_its_equation_says(n_documents: int, first: bool) -> None:
+    rng = np.random.default_rng(n_documents)
+    lengths = np.sort(rng.geometric(0.1, n_documents))[::-1].copy()
+    shape = (lengths[0] + 2, n_documents)
+    words, uniforms = rng.integers(3, size=shape), rng.random(shape)
+    inside = np.arange(shape[0])[:, np.newaxis] < lengths
+    assigned = np.where(inside & (not first), rng.integers(3, size=shape), -1)
+    after, counts = sweep(words, lengths, assigned, uniforms)
+    np.testing.assert_array_equal(after, transcribed(words, lengths, assigned, uniforms))
+    np.testing.assert_allclose(counts, one_hot_counts(after), atol=1e-12)
+
+
+def test_a_sweep_leaves_the_exact_posterior_as_it_is() -> None:
+    """Assignments from the posterior, one sweep on: counts in all 81 cells by the χ² test."""
+    every, p = exact_posterior(DOCUMENT)
+    rng, copies = np.random.default_rng(1), 20_000
+    before = every[rng.choice(len(p), copies, p=p)].T
+    words = np.repeat(np.array(DOCUMENT)[:, np.newaxis], copies, axis=1)
+    after, _ = sweep(words, np.full(copies, 4), before, rng.random(words.shape))
+    assert np.any(after != before)
+    cell = np.ravel_multi_index(tuple(after), (3,) * 4)
+    observed = np.bincount(cell, minlength=len(p))
+    common = copies * p >= 5
+    observed = np.append(observed[common], observed[~common].sum())
+    expected = copies * np.append(p[common], p[~common].sum())
+    assert stats.chisquare(observed, expected).pvalue > 1e-4
+
+
+def test_the_counts_are_the_exact_expectation() -> None:
+    """Two documents of different lengths, many copies of each, through the public functions."""
+    copies, texts = 3000, [DOCUMENT, [2, 2]]
+    table = np.array([np.bincount(words, minlength=3) for words in texts])
+    model = lda(np.repeat(table, copies, axis=0), n_topics=3, alpha=ALPHA, n_sweeps=20)
+    params = {"topics": tf.constant(TOPICS, tf.float32)}
+    drawn = tf.function(model.gibbs)(params, model.dataset, tf.constant([3, 4]))
+    assigned = drawn["assignments"].numpy()
+    assert assigned.shape == (2 * copies, 4)
+    assert (assigned[copies:, 2:] == -1).all() and (assigned[:copies] >= 0).all()
+    for number, words in enumerate(texts):
+        rows = slice(number * copies, (number + 1) * copies)
+        # By hand, the probability of each topic of each word, given those of the others.
+        probabilities = np.zeros((copies, len(words), 3))
+        counts = one_hot_counts(assigned[rows].T)
+        for i, word in enumerate(words):
+            others = counts - np.eye(3)[assigned[rows, i]]
+            probabilities[:, i] = (ALPHA + others) * TOPICS[:, word]
+        log_means = np.log(probabilities.sum(axis=2) / (3 * ALPHA + len(words) - 1))
+        probabilities /= probabilities.sum(axis=2, keepdims=True)
+        every, p = exact_posterior(words)
+        for k in range(3):
+            found, error = probabilities[..., k].mean(0), probabilities[..., k].std(0)
+            assert np.all(np.abs(found - p @ (every == k)) < 4.5 * error / np.sqrt(copies))
+
+        # The gradient of log_lik is their sums over ω.
+        sums = np.zeros((3, 3))
+        for i, word in enumerate(words):
+            sums[:, word] += probabilities[:, i].sum(axis=0)
+        with tf.GradientTape() as tape:
+            tape.watch(params["topics"])
+            value = model.log_lik(params, {name: part[rows] for name, part in drawn.items()})
+        gradient = tape.gradient(value, params["topics"])
+        np.testing.assert_allclose(gradient * TOPICS, sums, rtol=1e-4)
+        np.testing.assert_allclose(value, log_means.sum(), rtol=1e-4)
+
+
+def test_sweeps_go_on_from_the_topics_kept() -> None:
+    """From exact draws a single sweep leads to exact draws; from nothing it does not."""
+    copies, texts = 4000, [DOCUMENT, [2, 2]]
+    model = lda(
+        np.repeat([np.bincount(words, minlength=3) for words in texts], copies, axis=0),
+        n_topics=3,
+        alpha=ALPHA,
+        n_sweeps=1,
+    )
+    assert model.latents["assignments"].shape == (2 * copies, 4)
+    before, rng = np.full((2 * copies, 4), -1), np.random.default_rng(2)
+    for number, words in enumerate(texts):
+        every, p = exact_posterior(words)
+        rows = slice(number * copies, (number + 1) * copies)
+        before[rows, : len(words)] = every[rng.choice(len(p), copies, p=p)]
+
+    def deviations(minibatch: dict[str, tf.Tensor]) -> float:
+        params = {"topics": tf.constant(TOPICS, tf.float32)}
+        drawn = tf.function(model.gibbs)(params, minibatch, tf.constant([1, 2]))
+        assigned = drawn["assignments"].numpy()
+        worst = 0.0
+        for number, words in enumerate(texts):
+            every, p = exact_posterior(words)
+            mine = assigned[number * copies : (number + 1) * copies, : len(words)]
+            for k in range(3):
+                expected = p @ (every == k)
+                error = np.sqrt(expected * (1 - expected) / copies)
+                worst = max(worst, np.max(np.abs((mine == k).mean(axis=0) - expected) / error))
+        return worst
+
+    kept = {"assignments": tf.constant(before, tf.int32)}
+    assert deviations({**model.dataset, **kept}) < 4.5
+    assert deviations(dict(model.dataset)) > 10
+
+
+@pytest.mark.parametrize("method", ["scir", "sgrld"])
+@pytest.mark.parametrize("keep", [True, False], ids=["latents", "no latents"])
+def test_a_chain_finds_topics_that_share_no_word(method: str, keep: bool) -> None:
+    rng = np.random.default_rng(1)
+    truth = np.kron(np.eye(2), np.full(5, 0.2))
+    documents = np.stack([rng.multinomial(30, truth[i % 2]) for i in range(60)])
+    model = lda(documents[:50], n_topics=2, n_sweeps=4)
+    score = model.completion(documents[50:])
+    chain = getattr(sgmcmc, method)(
+        model.log_lik,
+        model.dataset,
+        model.start(seed=1),
+        0.1,
+        alpha=0.5,
+        gibbs=model.gibbs,
+        latents=model.latents if keep else None,
+        minibatch_size=10,
+        n_iters=200,
+        burn_in=100,
+        thin=50,
+        reductions={"completion": score.perplexity(draws=4)},
+        seed=1,
+        verbose=False,
+    )
+    # Five words that are equally probable: the perplexity is 5 if the topics are known.
+    found = chain.reductions["completion"]["perplexity"]
+    assert np.isfinite(found).all() and 4.5 < found[-1] < 6
+    best = {tuple(sorted(words)) for words in top_words(chain["topics"].mean(0), range(10), n=5)}
+    assert best == {tuple("01234"), tuple("56789")}
+
+
+def test_seeds_and_sweeps_are_fresh() -> None:
+    model = lda(np.full((40, 3), 3), n_topics=3)
+    params = {"topics": tf.constant(TOPICS, tf.float32)}
+    gibbs = tf.function(model.gibbs)
+    one, again, other = (
+        gibbs(params, model.dataset, tf.constant(seed))["assignments"].numpy()
+        for seed in ([1, 2], [1, 2], [1, 3])
+    )
+    np.testing.assert_array_equal(one, again)
+    assert np.any(one != other)
+    words, lengths = model.dataset["words"], model.dataset["lengths"]
+    kept = sweeps.sweep_topics(params["topics"], words, lengths, 0.1, 6, tf.constant([1, 2]), 3)
+    for a, b in itertools.combinations(range(3), 2):
+        assert np.any(kept[..., a] != kept[..., b])
+
+
+def test_inside_a_chain_that_xla_compiles() -> None:
+    model = lda(np.full((9, 3), 2), n_topics=3, n_sweeps=4)
+    params = {"topics": tf.constant(TOPICS, tf.float32)}
+    gibbs = tf.function(model.gibbs, jit_compile=True)
+    assigned = gibbs(params, model.dataset, tf.constant([1, 2]))["assignments"].numpy()
+    assert assigned.shape == (9, 6) and set(np.unique(assigned)) == {0, 1, 2}
+
+
+def test_nothing_of_probability_zero_is_drawn() -> None:
+    weights = tf.constant([[0, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1e-30], [3e-39, 0, 0, 0]])
+    for uniform in (0.0, 0.5, 1 - 2**-24):
+        drawn = sweeps._draw(weights, tf.fill([4], uniform)).numpy().tolist()
+        assert drawn[:2] == [2, -1] and drawn[2] == 0 and drawn[3] in (0, -1)
+
+
+def test_words_that_no_topic_has_are_left_out_and_gradients_stay_finite() -> None:
+    topics = tf.constant([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    model = lda([[2, 1, 1]], n_topics=2)
+    drawn = model.gibbs({"topics": topics}, model.dataset, tf.constant([1, 2]))
+    assert drawn["assignments"][0].numpy().tolist() == [0, 0, 1, -1]
+    with tf.GradientTape() as tape:
+        tape.watch(topics)
+        value = model.log_lik({"topics": topics}, drawn)
+    gradient = tape.gradient(value, topics)
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+    np.testing.assert_allclose(topics * gradient, [[2, 0, 0], [0, 1, 0]], rtol=1e-6)
+
+
+# ------------------------------------------------------------------------ completion
+
+
+def test_held_out_words() -> None:
+    table = np.random.default_rng(1).integers(0, 4, (6, 12))
+    rest, document, word = documents.held_out(Counts.read(table), every=5)
+    again = rest.toarray()
+    np.add.at(again, (document, word), 1)
+    np.testing.assert_array_equal(again, table)
+    np.testing.assert_array_equal(np.bincount(document), table.sum(axis=1) // 5)
+
+
+def test_completion_agrees_with_enumeration() -> None:
+    """One shown document, many copies: the mean predictive probability is the exact one."""
+    copies = 2000
+    score = lda([[1, 1, 1]], n_topics=3, alpha=ALPHA).completion(
+        np.repeat([[2, 1, 2]], copies, axis=0), n_sweeps=20, every=5
+    )
+    assert score.word.numpy().tolist() == [2] * copies  # the last of 0 0 1 2 2
+    probabilities = score.probabilities(tf.constant(TOPICS), tf.constant([1, 2])).numpy()
+    every, p = exact_posterior(DOCUMENT)
+    proportions = (ALPHA + p @ one_hot_counts(every.T)) / (3 * ALPHA + 4)
+    error = probabilities.std() / np.sqrt(copies)
+    assert abs(probabilities.mean() - proportions @ TOPICS[:, 2]) < 4 * error
+
+
+def test_perplexity_is_that_of_the_mean_over_draws() -> None:
+    score = lda([[1, 1, 1]], n_topics=3).completion([[9, 5, 6], [0, 0, 1]])
+    draws = [TOPICS, TOPICS[::-1] ** 2 / (TOPICS[::-1] ** 2).sum(axis=1, keepdims=True)]
+    reduction = score.perplexity(draws=3, seed=7)
+    state = reduction.start({"topics": tf.constant(TOPICS)}, tf.float64)
+    update, each = tf.function(reduction.update), []
+    for number, draw in enumerate(draws):
+        state = update(state, {"topics": tf.constant(draw)})
+        seed = sweeps.nth_seed(tf.constant([7, 0]), tf.constant(number))
+        each.append(score.probabilities(tf.constant(draw), seed).numpy())
+    found = reduction.result(state)
+    expected = [np.exp(-np.log(np.mean(each[: i + 1], axis=0)).mean()) for i in range(2)]
+    np.testing.assert_allclose(found["perplexity"], [*expected, np.nan], rtol=1e-10)
+    np.testing.assert_allclose(found["probabilities"], np.mean(each, axis=0), rtol=1e-10)
+
+
+# ------------------------------------------------------------------------ what goes in
+
+
+def test_counts_come_in_three_forms() -> None:
+    table = np.random.default_rng(1).poisson(0.5, (7, 5))
+    for form in (table, table.astype(float), sparse.csr_array(table), Counts.read(table)):
+        np.testing.assert_array_equal(Counts.read(form).toarray(), table)
+    counts = Counts.read(table)
+    for rows in (slice(1, 6, 2), [3, 0, 3], table[:, 0] > 0, np.array([], int)):
+        np.testing.assert_array_equal(counts[rows].toarray(), table[rows])
+    np.testing.assert_array_equal(counts.row_totals, table.sum(axis=1))
+    assert "7 × 5" in repr(counts)
+    with pytest.raises(TypeError, match="rows"):
+        counts[3]
+
+
+@pytest.mark.parametrize(
+    ("counts", "changes", "error", "message"),
+    [
+        ([1, 2], {}, ValueError, "`counts` must have two axes"),
+        ([[1, -2]], {}, ValueError, "`counts` must hold whole numbers of at least 0; it holds -2"),
+        ([[1, 0.5]], {}, ValueError, "it holds 0.5"),
+        ([[1, np.nan]], {}, ValueError, "it holds nan"),
+        ([["a", "b"]], {}, TypeError, "`counts` must hold whole numbers; its dtype"),
+        (np.zeros((0, 3)), {}, ValueError, "`counts` is empty"),
+        ([[1, 2], [0, 0]], {}, ValueError, "`counts`: document 1 has no words"),
+        ([[1, 2]], {"n_topics": 0}, ValueError, "`n_topics` must be a whole number"),
+        ([[1, 2]], {"n_topics": 2.0}, ValueError, "`n_topics` must be a whole number"),
+        ([[1, 2]], {"n_topics": 2**31}, ValueError, "too many topics"),
+        ([[1, 2]], {"n_sweeps": True}, ValueError, "`n_sweeps` must be a whole number"),
+        ([[1, 2]], {"alpha": 0}, ValueError, "`alpha` must be a positive number"),
+        ([[1, 2]], {"alpha": "1"}, ValueError, "`alpha` must be a positive number"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    counts: Any, changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        lda(counts, **{"n_topics": 2, **changes})
+
+
+def test_wrong_arguments_of_the_methods_are_named() -> None:
+    model = lda([[1, 2]], n_topics=2)
+    params = {"topics": tf.constant([[0.5, 0.5]] * 2)}
+    with pytest.raises(KeyError, match="gibbs=model.gibbs"):
+        model.log_lik(params, model.dataset)
+    with pytest.raises(ValueError, match="`concentration`"):
+        model.start(concentration=-1.0)
+    with pytest.raises(ValueError, match="`counts` has 3 words, and the model 2"):
+        model.completion([[1, 2, 3]])
+    with pytest.raises(ValueError, match="no document has 10 words"):
+        model.completion([[1, 2]])
+    with pytest.raises(ValueError, match="`every`"):
+        model.completion([[1, 2]], every=0)
+    with pytest.raises(ValueError, match="`draws`"):
+        model.completion([[9, 9]]).perplexity(draws=0)
+    with pytest.raises(ValueError, match="`topics` must have the shape"):
+        top_words([[0.5, 0.5]], ["a"])
+    with pytest.raises(ValueError, match="`n` must"):
+        top_words([[0.5, 0.5]], ["a", "b"], n=0)
+
+
+def test_starting_topics_are_positive_even_where_the_concentration_is_small() -> None:
+    topics = lda([[1, 2, 3]], n_topics=4).start(seed=1, concentration=1e-4)["topics"]
+    assert topics.min() > 0
+    np.testing.assert_allclose(topics.sum(axis=1), 1)
