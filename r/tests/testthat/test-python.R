@@ -40,13 +40,15 @@ def argument_names(method):
     return list(inspect.signature(getattr(sgmcmc, method)).parameters)
 ")
     renamed <- function(names) ifelse(names == "L", "L", gsub("([A-Z])", "_\\L\\1", names, perl = TRUE))
-    for (method in c(methods, paste0(methods, "Setup"))) {
+    samplers <- c(methods, "scir", "sgrld")
+    for (method in c(samplers, paste0(samplers, "Setup"))) {
         python <- reticulate::py$argument_names(renamed(method))
         ours <- renamed(setdiff(names(formals(method)), "..."))
         expect_equal(intersect(ours, python), ours, label = method)
         # Those that Python wants by name come after those that R has always had.
         positional <- setdiff(ours, c(
-            "n_chains", "burn_in", "thin", "store", "store_gradients", "test_functions"
+            if (!grepl("sghmc", method)) "alpha", "n_chains", "burn_in", "thin", "store", "store_gradients", "test_functions",
+            "theta0", "store_unnormalised", "gibbs", "latents"
         ))
         expect_equal(positional, python[seq_along(positional)], label = method)
     }
