@@ -11,6 +11,10 @@ PYTHON ?=
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+# The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
+VENV_R ?= .venv-r
+# What pip installs into $(VENV).
+INSTALL ?= --editable '.[dev]'
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
@@ -22,7 +26,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow lint types doctest bench bench-scaling bench-cores bench-parts bench-long format clean FORCE
+.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-cores bench-parts bench-long format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -38,6 +42,15 @@ test: lint types doctest ## lint, types, doctests, then the test suite
 
 test-slow: $(STAMP) ## only the long statistical tests
 	$(RUN) pytest -m slow $(PYTEST_ARGS)
+
+# Debian's reticulate is older than NumPy 2, so R has a Python environment of its own.
+test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if it is missing
+	r/check.sh install
+	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
+	r/check.sh check $(VENV_R)/bin/python build/r
+
+docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
+	Rscript -e 'roxygen2::roxygenise("r", load_code = roxygen2::load_source)'
 
 lint: $(STAMP) ## ruff: rules and formatting
 	$(RUN) ruff check .
@@ -69,8 +82,8 @@ format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff check --fix .
 
 clean: ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.png
-	find sgmcmc tests vignettes -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) $(VENV_R) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.png
+	find sgmcmc tests vignettes r/inst -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp holds the folder it was made for and depends on the dependencies' list. A copied or
 # moved checkout is installed anew (an editable install points at the old place), and so is a
@@ -90,7 +103,7 @@ $(STAMP): pyproject.toml
 	    echo "$$found -m venv --clear $(VENV)"; \
 	    "$$found" -m venv --clear $(VENV) || exit 1; \
 	fi
-	$(RUN) pip install --editable '.[dev]'
+	$(RUN) pip install $(INSTALL)
 	@printf '%s' '$(CURDIR)' > $@
 
 FORCE:

@@ -69,6 +69,15 @@ class Chain:
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
+    def compile(self, carry: Carry, inputs: BlockInputs) -> None:
+        """Compile what ``run`` runs, in this thread: here the user's functions are called.
+
+        Args:
+            carry: an example of one.
+            inputs: an example of them.
+        """
+        self._run.compile(carry, self.minibatches.fixed, inputs, tf.constant([0, 1, 1]))
+
     def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
         """Run some iterations of a block.
 

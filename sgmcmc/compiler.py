@@ -121,14 +121,23 @@ class Compiled:
         self._pack: Pack | None = None
         self._first_call = threading.Lock()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def compile(self, *arguments: Any) -> FlatGraph:
+        """Return the compiled function, made in this thread if it was not before.
+
+        Args:
+            arguments: examples of what it will be called with.
+        """
         if self._graph is None:
             with self._first_call:
                 if self._graph is None:
                     self._graph = self._compiler.compile(self._function, *arguments)
-        leaves = self._graph(tf.nest.flatten(arguments))
+        return self._graph
+
+    def __call__(self, *arguments: Any) -> Any:
+        graph = self._graph or self.compile(*arguments)
+        leaves = graph(tf.nest.flatten(arguments))
         if self._pack is None:
-            self._pack = _packer(self._graph.result)
+            self._pack = _packer(graph.result)
         return self._pack(iter(leaves))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.block import BlockResult
+from sgmcmc.block import BlockInputs, BlockResult
 from sgmcmc.buffers import Buffer
 from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
@@ -117,6 +117,16 @@ class Track:
         )
         self.estimate = float(snapshot["estimate"])
 
+    def compile(self) -> None:
+        """Compile the chain, in this thread, and prepare the present block for that."""
+        block, offset = divmod(self.iteration, self._chain.block_length)
+        self._chain.compile(self._carry, self._inputs(block, offset))
+
+    def _inputs(self, block: int, offset: int) -> BlockInputs:
+        """Return what a block consumes, of which ``offset`` iterations have been run."""
+        left = self._chain.block_length - offset
+        return self._feed.block(block, is_last=self.iteration + left >= self.total)
+
     def advance(self, most: int | None = None) -> int:
         """Run the rest of the present block and return how many iterations that were.
 
@@ -130,7 +140,7 @@ class Track:
         block, offset = divmod(self.iteration, length)
         left = self.total - self.iteration if most is None else most
         stop = min(length, offset + left)
-        inputs = self._feed.block(block, is_last=self.iteration + length - offset >= self.total)
+        inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._chain.run(self._carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset

@@ -1,8 +1,9 @@
 """Runs tracks side by side, on the cores that there are.
 
-Chains take turns, a block at a time, on as many threads as there are cores; with a core to spare
-the next block is prepared ahead. The main thread only shows progress and waits, so Ctrl-C reaches
-it at once.
+The thread that called compiles the chain, for that is where the user's functions are called and
+not every function may be called elsewhere (R's may not). Then chains take turns, a block at a time,
+on as many threads as there are cores; with a core to spare the next block is prepared ahead. The
+thread that called only shows progress and waits, so Ctrl-C reaches it at once.
 """
 
 from __future__ import annotations
@@ -65,34 +66,35 @@ def advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
     ):
         for track in unfinished:
             track.prepare_on(ahead if spare else None)
-        for _ in range(workers):
-            chains.submit(work)
         try:
-            return _wait(reports, workers, progress)
+            # They all run the same chain, which is compiled once.
+            unfinished[0].compile()
+            for _ in range(workers):
+                chains.submit(work)
+            _wait(reports, workers, progress)
+        except KeyboardInterrupt:
+            return False
         finally:
             halt.set()
+    return True
 
 
 def _wait(
     reports: queue.SimpleQueue[tuple[int, float] | BaseException | None],
     workers: int,
     progress: Progress,
-) -> bool:
+) -> None:
     """Show progress until every worker has ended, and raise the first error that one met."""
     working = workers
-    try:
-        while working:
-            try:
-                # Some systems let Ctrl-C through only between waits.
-                report = reports.get(timeout=0.5)
-            except queue.Empty:
-                continue
-            if report is None:
-                working -= 1
-            elif isinstance(report, BaseException):
-                raise report
-            else:
-                progress.advance(*report)
-    except KeyboardInterrupt:
-        return False
-    return True
+    while working:
+        try:
+            # Some systems let Ctrl-C through only between waits.
+            report = reports.get(timeout=0.5)
+        except queue.Empty:
+            continue
+        if report is None:
+            working -= 1
+        elif isinstance(report, BaseException):
+            raise report
+        else:
+            progress.advance(*report)

@@ -16,6 +16,7 @@ REDUCTIONS = {
     "mean": sgmcmc.running_mean(lambda params: params["theta"]),
     "moments": sgmcmc.running_moments(lambda params: params["theta"]),
     "largest": (-np.inf, lambda state, params: tf.maximum(state, tf.reduce_max(params["theta"]))),
+    "total": (np.zeros(2), lambda state, params: state + params["theta"]),
     "last two": (
         lambda params: {"last": params["theta"], "before": params["theta"]},
         lambda state, params: {"last": params["theta"], "before": state["last"]},
@@ -39,6 +40,7 @@ def check(reductions: Any, draws: np.ndarray, dtype: Any = np.float32) -> None:
     np.testing.assert_allclose(reductions["moments"]["mean"], draws.mean(0), **close)
     np.testing.assert_allclose(reductions["moments"]["variance"], draws.var(0), **close)
     np.testing.assert_array_equal(reductions["largest"], draws.max())
+    np.testing.assert_allclose(reductions["total"], draws.sum(0), **close)
     np.testing.assert_array_equal(reductions["last two"]["last"], draws[-1])
     np.testing.assert_array_equal(reductions["last two"]["before"], draws[-2])
 

@@ -197,6 +197,31 @@ def test_two_threads(run: Run) -> None:
         np.testing.assert_array_equal(together[number], alone[number])
 
 
+@pytest.mark.parametrize("n_chains", [None, 2, 5])
+@pytest.mark.parametrize("method", ["sgld", "sghmccv"])
+def test_functions_are_called_in_the_thread_that_called(
+    method: str, n_chains: int | None, run: Run
+) -> None:
+    """Some functions may be called in no other: R's, and those that use what is a thread's own."""
+    threads: dict[str, set[int]] = {"log_lik": set(), "log_prior": set(), "test": set()}
+
+    def called(name: str, value: tf.Tensor) -> tf.Tensor:
+        threads[name].add(threading.get_ident())
+        return value
+
+    run(
+        method,
+        log_lik=lambda params, dataset: called("log_lik", log_lik(params, dataset)),
+        log_prior=lambda params: called("log_prior", -(params["theta"] ** 2)),
+        test_functions={"test": lambda params: called("test", params["theta"])},
+        n_chains=n_chains,
+        jit_compile=None,
+        n_iters=10_000,
+    )
+    assert set.union(*threads.values()) == {threading.get_ident()}
+    assert all(threads.values())
+
+
 WARNINGS = """
 import sys
 sys.path.insert(0, sys.argv[1])

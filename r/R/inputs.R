@@ -1,0 +1,106 @@
+# R values in the form that the Python package takes.
+
+# The arguments of a call, by their Python names: logPrior is log_prior.
+pythonArguments <- function(arguments, further) {
+    for (name in names(arguments)) {
+        if (identical(arguments[[name]], quote(expr = ))) {
+            stop("argument \"", name, "\" is missing, with no default", call. = FALSE)
+        }
+    }
+    if (length(further) > 0 && (is.null(names(further)) || any(names(further) == ""))) {
+        stop("further arguments must be named, as in `replace = TRUE`", call. = FALSE)
+    }
+    # A plain `[[<-` would drop those that are NULL, which Python may want to hear of.
+    arguments <- c(arguments, further)
+    for (name in intersect(names(arguments), c("dataset", "latents"))) {
+        arguments[name] <- list(columns(arguments[[name]]))
+    }
+    for (name in intersect(names(arguments), c("params", "alpha", "theta0"))) {
+        arguments[name] <- list(startingValues(arguments[[name]]))
+    }
+    length <- if ("nIters" %in% names(arguments)) arguments$burnIn + arguments$nIters
+    arguments["stepsize"] <- list(schedules(arguments$stepsize, length))
+    if ("optStepsize" %in% names(arguments)) {
+        arguments["optStepsize"] <- list(schedules(arguments$optStepsize, arguments$nItersOpt))
+    }
+    if (is.character(arguments$storeParams)) {
+        arguments$storeParams <- as.list(arguments$storeParams)
+    }
+    if (is.list(arguments$reductions)) {
+        arguments$reductions <- lapply(arguments$reductions, asTuple)
+    }
+    names(arguments) <- snakeCase(names(arguments))
+    arguments
+}
+
+snakeCase <- function(names) {
+    ifelse(names == "L", names, gsub("([A-Z])", "_\\L\\1", names, perl = TRUE))
+}
+
+# Arrays that share their first dimension.
+columns <- function(dataset) {
+    if (!is.list(dataset)) {
+        return(dataset)
+    }
+    lapply(as.list(dataset), asArray)
+}
+
+# Starting values: a number without dimensions is a scalar parameter. A list of lists
+# holds a start for each chain.
+startingValues <- function(params) {
+    if (!is.list(params)) {
+        return(if (length(params) == 1) params else asArray(params))
+    }
+    lapply(params, startingValues)
+}
+
+# Reticulate makes a Python list of a vector, number by number, and views an array.
+asArray <- function(values) {
+    if (is.data.frame(values)) {
+        values <- as.matrix(values)
+    }
+    if (is.factor(values)) {
+        values <- as.character(values)
+    }
+    if (!is.numeric(values) && !is.logical(values)) {
+        return(values)
+    }
+    if (!is.double(values) && anyNA(values)) {
+        # Python has no missing integers; as doubles they are NaN, and refused as such.
+        storage.mode(values) <- "double"
+    }
+    dimensions <- dim(values)
+    if (is.null(dimensions)) {
+        dimensions <- length(values)
+    }
+    array(values, dimensions)
+}
+
+asTuple <- function(parts) {
+    if (is.list(parts)) {
+        parts[[1]] <- startingValues(parts[[1]])
+        return(do.call(reticulate::tuple, unname(parts)))
+    }
+    parts
+}
+
+# Stepsizes. A function of the iteration is evaluated beforehand: the chain asks for
+# its stepsizes on threads where R must not be called.
+schedules <- function(stepsize, iterations) {
+    if (is.list(stepsize)) {
+        return(lapply(stepsize, schedules, iterations))
+    }
+    # Python objects that can be called are functions to R too.
+    if (!is.function(stepsize) || inherits(stepsize, "python.builtin.object")) {
+        return(stepsize)
+    }
+    if (is.null(iterations)) {
+        stop(
+            "a sampler that runs step by step cannot take an R function as its stepsize; ",
+            "use polynomialDecay()",
+            call. = FALSE
+        )
+    }
+    values <- vapply(seq_len(iterations), function(m) as.numeric(stepsize(m)), 0)
+    bridge()$Table(array(values))
+}

@@ -1,0 +1,18 @@
+#' A stepsize that decreases
+#'
+#' The schedule \eqn{h (1 + m / \tau)^{-\kappa}}{h (1 + m / tau)^(-kappa)} at iteration m,
+#' counted from 1 with `burnIn` included.
+#'
+#' @param h the stepsize at the start.
+#' @param tau the number of iterations after which decay sets in.
+#' @param kappa the rate of decay.
+#'
+#' @return What goes wherever a stepsize goes; also a function of the iteration.
+#' @export
+#' @examples
+#' \dontrun{
+#' chain <- sgld(logLik, dataset, params, polynomialDecay(1e-4, 1000, 0.33))
+#' }
+polynomialDecay <- function(h, tau, kappa) {
+    callPython("polynomial_decay", h, tau, kappa)
+}

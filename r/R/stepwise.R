@@ -1,0 +1,94 @@
+#' Start a run of a sampler that was set up
+#'
+#' With control variates the mode is found and the full gradient taken there. Whatever is
+#' built on placeholders has to be built before; see [placeholders].
+#'
+#' @param sgmcmc what a setup function, such as [sgldSetup()], returned.
+#' @param verbose whether to show the progress of mode-finding.
+#' @param restore path of a file that the `save` function of a session wrote, to go on
+#'   from there bit for bit.
+#'
+#' @return A session: an object with the functions `run(fetches, feed_dict = NULL)`, which
+#'   returns the present values of tensors and variables, `save(path)`, and
+#'   `iteration()`, the number of iterations run so far.
+#' @seealso [sgmcmcStep()], [getParams()]
+#' @export
+#' @examples
+#' \dontrun{
+#' sess <- initSess(sampler)
+#' sgmcmcStep(sampler, sess)
+#' sess$run(sampler$params)
+#' }
+initSess <- function(sgmcmc, verbose = TRUE, restore = NULL) {
+    if (!is.null(restore)) {
+        restore <- path.expand(restore)
+    }
+    session <- callPython("init_sess", pythonSampler(sgmcmc), verbose, restore)
+    structure(
+        list(
+            run = function(fetches, feed_dict = NULL) {
+                callPython("run", fetches, feeds(feed_dict))
+            },
+            save = function(path) invisible(callPython("save", session, path.expand(path))),
+            iteration = function() session$iteration,
+            python = session
+        ),
+        class = "sgmcmcSession"
+    )
+}
+
+#' @export
+print.sgmcmcSession <- function(x, ...) {
+    cat("Session after", x$iteration(), "iterations\n")
+    invisible(x)
+}
+
+#' Take a chain some iterations further
+#'
+#' Afterwards `sgmcmc$params` holds the new state. A single step costs far more than an
+#' iteration within one call of [sgld()], because R and Python are in the loop; a hundred
+#' steps in one call cost hardly more than a hundred iterations.
+#'
+#' @inheritParams initSess
+#' @param sess the session that [initSess()] returned.
+#' @param nSteps number of iterations to run.
+#'
+#' @return Nothing.
+#' @export
+#' @examples
+#' \dontrun{
+#' sgmcmcStep(sampler, sess)
+#' sgmcmcStep(sampler, sess, nSteps = 100)
+#' }
+sgmcmcStep <- function(sgmcmc, sess, nSteps = 1) {
+    callPython("sgmcmc_step", pythonSampler(sgmcmc), pythonSession(sess), nSteps)
+    invisible(NULL)
+}
+
+#' Get the present state of a chain
+#'
+#' @inheritParams sgmcmcStep
+#'
+#' @return A named list of numbers and arrays, of the dimensions of the parameters.
+#' @export
+#' @examples
+#' \dontrun{
+#' getParams(sampler, sess)$theta
+#' }
+getParams <- function(sgmcmc, sess) {
+    callPython("get_params", pythonSampler(sgmcmc), pythonSession(sess))
+}
+
+pythonSampler <- function(sgmcmc) {
+    if (!inherits(sgmcmc, c("sgmcmc", "sgmcmccv"))) {
+        stop("`sgmcmc` must be what a setup function, such as sgldSetup, returned", call. = FALSE)
+    }
+    sgmcmc$python
+}
+
+pythonSession <- function(sess) {
+    if (!inherits(sess, "sgmcmcSession")) {
+        stop("`sess` must be what initSess returned", call. = FALSE)
+    }
+    sess$python
+}

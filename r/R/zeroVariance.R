@@ -1,0 +1,59 @@
+#' Zero-variance control variates
+#'
+#' Corrects draws by control variates made of their gradients, so that their means vary
+#' less. With \eqn{z = -\hat g(\theta) / 2}{z = -g(theta) / 2} and P a polynomial,
+#' \eqn{-\Delta P(\theta) / 2 + \nabla P(\theta) \cdot z}{-(1/2) Laplacian P(theta) +
+#' grad P(theta) . z} has mean zero under the posterior; these are regressed out, for all P
+#' up to a degree.
+#'
+#' @param chain draws with their gradients, from a sampler with `storeGradients = TRUE`.
+#' @param degree 1 or 2.
+#' @param testFunctions what to correct in place of the parameters: names among the
+#'   chain's test functions, or a named list of functions of the parameters.
+#' @param fit where the coefficients come from: `"pooled"`, all draws together; `"own"`,
+#'   each chain by itself; `"others"`, for each chain all others, and with a single chain
+#'   for each half the other.
+#' @param keepDraws `FALSE` returns only means, coefficients and ratios.
+#' @param bijectors for degree 2, those that the chain was run with.
+#'
+#' @return The corrected draws, a list like `chain`, with the attributes `mean`,
+#'   `coefficients` and `varianceRatio`, the variance of the draws over that of the
+#'   corrected ones.
+#' @references Baker, Fearnhead, Fox and Nemeth (2019), Control variates for stochastic
+#'   gradient MCMC, *Statistics and Computing* 29. Mira, Solgi and Imparato (2013), Zero
+#'   variance Markov chain Monte Carlo for Bayesian estimators, *Statistics and Computing*
+#'   23.
+#' @export
+#' @examples
+#' \dontrun{
+#' chain <- sgldcv(logLik, dataset, params, 1e-4, 1e-4, storeGradients = TRUE)
+#' attr(zeroVariance(chain), "mean")
+#' }
+zeroVariance <- function(chain, degree = 1, testFunctions = NULL, fit = "pooled",
+                         keepDraws = TRUE, bijectors = NULL) {
+    if (!inherits(chain, "sgmcmcChains")) {
+        stop("`chain` must be what a sampler returned", call. = FALSE)
+    }
+    gradients <- attr(chain, "gradients")
+    for (name in intersect(names(gradients), names(chain))) {
+        if (!identical(dim(gradients[[name]]), dim(chain[[name]]))) {
+            stop(
+                "`chain`: the draws of ", name, " are not those that its gradients belong to; ",
+                "drop draws by `burnIn` and `thin`, not afterwards",
+                call. = FALSE
+            )
+        }
+    }
+    parts <- c(
+        list(draws = unclass(chain)),
+        attributes(chain)[c("scalars", "settings")],
+        list(gradients = gradients, testFunctions = attr(chain, "testFunctions"))
+    )
+    attributes(parts$draws) <- list(names = names(chain))
+    if (is.character(testFunctions)) {
+        testFunctions <- as.list(testFunctions)
+    }
+    asChains(callPython(
+        "zero_variance", parts, degree, testFunctions, fit, keepDraws, bijectors
+    ))
+}

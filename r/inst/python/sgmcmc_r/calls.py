@@ -1,0 +1,123 @@
+"""Calls from R: what goes wrong comes back as a value, and draws as plain dicts of arrays.
+
+An exception that crosses from Python to R arrives as a bare message, in words that change with
+the version of reticulate. So none does.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import sgmcmc
+from sgmcmc_r import graphs, interrupts
+from sgmcmc_r.draws import parts, plain, rebuilt
+
+
+class Table:
+    """A schedule that was evaluated beforehand.
+
+    Args:
+        values: the stepsizes of iterations 1, 2, ...
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = np.array(values, ndmin=1)
+
+    def __call__(self, iteration: int) -> float:
+        """Return the stepsize of an iteration, counted from 1."""
+        return float(self._values[min(iteration, len(self._values)) - 1])
+
+
+def call(name: str, *arguments: Any) -> dict[str, Any]:
+    """Call one of the functions below.
+
+    Args:
+        name: its name.
+        arguments: its arguments.
+
+    Returns:
+        Its ``value``, the ``warnings`` it gave, its ``error`` or ``None``, and whether it was
+        ``interrupted`` by Ctrl-C.
+    """
+    outcome: dict[str, Any] = {"value": None, "error": None, "interrupted": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            with interrupts.are_pythons(), graphs.left():
+                outcome["value"] = _FUNCTIONS[name](*arguments)
+        except KeyboardInterrupt:
+            outcome["interrupted"] = True
+        except Exception as error:
+            outcome["error"] = _described(error)
+    outcome["warnings"] = [
+        str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)
+    ]
+    return outcome
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    described: dict[str, Any] = {"kind": type(error).__name__, "message": str(error)}
+    if isinstance(error, sgmcmc.DivergenceError):
+        described["iterations"] = list(error.iterations)
+        described["parameter"] = error.parameter
+        described["samples"] = None if error.samples is None else parts(error.samples)
+    return described
+
+
+def _sample(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return parts(getattr(sgmcmc, method)(**arguments))
+
+
+def _setup(method: str, arguments: Mapping[str, Any]) -> sgmcmc.StepwiseSampler:
+    return getattr(sgmcmc, method + "_setup")(**arguments)
+
+
+def _init_sess(sampler: sgmcmc.StepwiseSampler, verbose: bool, restore: str | None) -> Any:
+    graphs.close()
+    return sgmcmc.init_sess(sampler, verbose, restore=restore)
+
+
+def _zero_variance(
+    chains: Mapping[str, Any],
+    degree: int,
+    test_functions: Mapping[str, Callable[..., Any]] | Sequence[str] | None,
+    fit: str,
+    keep_draws: bool,
+    bijectors: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    corrected = sgmcmc.zero_variance(
+        rebuilt(chains),
+        degree,
+        test_functions,
+        fit=fit,
+        keep_draws=keep_draws,
+        bijectors=bijectors,
+    )
+    return {
+        **parts(corrected),
+        "mean": plain(corrected.mean),
+        "coefficients": plain(corrected.coefficients),
+        "varianceRatio": plain(corrected.variance_ratio),
+    }
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sample": _sample,
+    "setup": _setup,
+    "init_sess": _init_sess,
+    "sgmcmc_step": sgmcmc.sgmcmc_step,
+    "get_params": lambda sampler, session: plain(sgmcmc.get_params(sampler, session)),
+    "est_log_post": lambda sampler, minibatch: sampler.est_log_post(minibatch),
+    "save": lambda session, path: session.save(path),
+    "attribute": lambda owner, name: plain(getattr(owner, name)),
+    "open": lambda path: parts(sgmcmc.Samples.open(path)),
+    "zero_variance": _zero_variance,
+    "polynomial_decay": sgmcmc.polynomial_decay,
+    "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),
+    "feed": graphs.feed,
+    "run": graphs.run,
+}

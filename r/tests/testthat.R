@@ -1,0 +1,4 @@
+library(testthat)
+library(sgmcmc)
+
+test_check("sgmcmc")

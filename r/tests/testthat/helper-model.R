@@ -1,0 +1,58 @@
+# A Gaussian model whose posterior is known: x_i ~ N(theta, I), theta ~ N(0, 10 I), in two
+# dimensions, with a short call of each sampler.
+
+methods <- c("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")
+
+# Whoever names a Python wants these tests to run.
+needsPython <- function() {
+    if (Sys.getenv("RETICULATE_PYTHON") == "" && !reticulate::py_module_available("sgmcmc")) {
+        skip("Python has no package sgmcmc; see installTF()")
+    }
+}
+
+observations <- function() {
+    set.seed(1)
+    cbind(rnorm(200, mean = 1), rnorm(200, mean = -2))
+}
+
+logLik <- function(params, dataset) {
+    tf$reduce_sum(-0.5 * (dataset$x - params$theta)^2)
+}
+
+logPrior <- function(params) {
+    tf$reduce_sum(-0.05 * params$theta^2)
+}
+
+posterior <- function(x = observations()) {
+    precision <- nrow(x) + 0.1
+    list(mean = colSums(x) / precision, precision = precision)
+}
+
+# The arguments of a call of any sampler; all can be overridden.
+arguments <- function(method, ...) {
+    given <- list(
+        logLik = logLik, dataset = list(x = observations()), params = list(theta = c(1, -2)),
+        stepsize = 1e-4, logPrior = logPrior, minibatchSize = 50, nIters = 20,
+        verbose = FALSE, seed = 1
+    )
+    if (grepl("cv$", method)) {
+        given <- c(given, list(optStepsize = 1e-3, nItersOpt = 10))
+    }
+    others <- list(...)
+    c(given[setdiff(names(given), names(others))], others)
+}
+
+run <- function(method, ...) {
+    needsPython()
+    do.call(method, arguments(method, ...))
+}
+
+setUpSampler <- function(method, ...) {
+    needsPython()
+    given <- arguments(method, ...)
+    given$nIters <- NULL
+    if (!grepl("cv$", method)) {
+        given$verbose <- NULL
+    }
+    do.call(paste0(method, "Setup"), given)
+}

@@ -1,0 +1,90 @@
+for (method in methods) {
+    test_that(paste(method, "step by step is the one call"), {
+        sampler <- setUpSampler(method)
+        kind <- if (grepl("cv$", method)) "sgmcmccv" else "sgmcmc"
+        expect_s3_class(sampler, c(sub("cv$", "", method), kind), exact = TRUE)
+        sess <- initSess(sampler, verbose = FALSE)
+        draws <- matrix(NA, 20, 2)
+        for (i in 1:10) {
+            sgmcmcStep(sampler, sess)
+            draws[i, ] <- getParams(sampler, sess)$theta
+        }
+        sgmcmcStep(sampler, sess, nSteps = 10)
+        draws[20, ] <- sess$run(sampler$params)$theta
+        chain <- run(method)
+        kept <- c(1:10, 20)
+        expect_equal(draws[kept, ], chain$theta[kept, ], tolerance = 1e-5)
+        expect_equal(sess$iteration(), 20)
+        if (kind == "sgmcmccv") {
+            expect_equal(sampler$paramsOpt, attr(chain, "mode"), tolerance = 1e-5)
+            expect_equal(dim(sampler$logPostOptGrad$theta), 2)
+        }
+    })
+}
+
+test_that("tensors on placeholders follow the chain", {
+    sampler <- setUpSampler("sgld")
+    testset <- list(x = observations()[1:7, ])
+    x <- tf$placeholder(tf$float32, dim(testset$x))
+    anyShape <- tf$placeholder(tf$float32, NULL)
+    logLoss <- -logLik(sampler$params, list(x = x)) / 7
+    total <- tf$reduce_sum(anyShape) + sampler$params$theta[1]
+    sess <- initSess(sampler)
+    feeds <- dict()
+    feeds[[x]] <- testset$x
+    feeds[[anyShape]] <- c(1, 2, 3)
+    for (i in 1:3) {
+        sgmcmcStep(sampler, sess)
+        theta <- getParams(sampler, sess)$theta
+        byHand <- sum((testset$x - rep(theta, each = 7))^2) / 14
+        expect_equal(sess$run(logLoss, feed_dict = feeds), byHand, tolerance = 1e-5)
+        expect_equal(sess$run(logLoss, feed_dict = dict(x = testset$x)), byHand, tolerance = 1e-5)
+        several <- sess$run(list(total = total, params = sampler$params), feed_dict = feeds)
+        expect_equal(several$total, 6 + theta[1], tolerance = 1e-5)
+        expect_equal(several$params$theta, theta)
+        # And at once, without a session.
+        now <- -logLik(sampler$params, list(x = tf$constant(testset$x, dtype = tf$float32))) / 7
+        expect_equal(as.numeric(now), byHand, tolerance = 1e-5)
+    }
+    feeds[[x]] <- testset$x + 1
+    expect_equal(
+        sess$run(logLoss, feed_dict = feeds), sum((testset$x + 1 - rep(theta, each = 7))^2) / 14,
+        tolerance = 1e-5
+    )
+})
+
+test_that("samplers run while a graph is open", {
+    x <- tf$placeholder(tf$float32, 3L)
+    chain <- run("sgldcv")
+    doubled <- 2 * x
+    sess <- initSess(setUpSampler("sgld"))
+    expect_equal(c(sess$run(doubled, feed_dict = dict(x = c(1, 2, 3)))), c(2, 4, 6))
+    expect_identical(chain$theta, run("sgldcv")$theta)
+})
+
+test_that("what cannot follow the chain is refused", {
+    sampler <- setUpSampler("sgld")
+    x <- tf$placeholder(tf$float32, 3L)
+    tensor <- 2 * x
+    sess <- initSess(sampler)
+    expect_error(sess$run(tf$constant(1)), "does not follow the chain")
+    expect_error(sess$run(tensor, feed_dict = dict(x = 1:2)), "shape")
+    expect_error(sess$run(tensor, feed_dict = list(x = 1:3)), "sgmcmc::dict")
+    expect_error(sess$run(tensor), "placeholder", ignore.case = TRUE)
+    expect_error(getParams(sampler, initSess(setUpSampler("sgld"))), "another sampler")
+    expect_error(sgmcmcStep(sess, sampler), "setup function")
+})
+
+test_that("a session goes on from a file", {
+    file <- tempfile()
+    sampler <- setUpSampler("sgnht")
+    sess <- initSess(sampler)
+    sgmcmcStep(sampler, sess, 7)
+    sess$save(file)
+    sgmcmcStep(sampler, sess, 5)
+    again <- setUpSampler("sgnht")
+    restored <- initSess(again, restore = file)
+    expect_equal(restored$iteration(), 7)
+    sgmcmcStep(again, restored, 5)
+    expect_identical(getParams(again, restored), getParams(sampler, sess))
+})
