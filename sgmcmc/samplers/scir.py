@@ -65,7 +65,8 @@ def scir(
     â = alpha + ĉ, with ĉ = (N/n) ω ∂log_lik/∂ω the counts that are expected in each category. With
     n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
     law exactly, whatever the stepsize h; with latent variables summed out in ``log_lik``, as in
-    the likelihood of a mixture, as h → 0. Parameters that ``alpha`` does not name move by SGLD, from the same minibatch.
+    the likelihood of a mixture, as h → 0. Parameters that ``alpha`` does not name move by SGLD,
+    from the same minibatch.
 
     {arguments}
 
