@@ -133,7 +133,7 @@ def test_divergence_error_survives_a_pickle() -> None:
 def interrupt(script: str, after: float) -> tuple[int, str, str]:
     """Run a script, press Ctrl-C some seconds after its first words, and return what it said."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(TESTS)],
+        [sys.executable, "-c", HEED_CTRL_C + script, str(TESTS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -149,6 +149,10 @@ def interrupt(script: str, after: float) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+HEED_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+"""
 CTRL_C = """
 import sys
 sys.path.insert(0, sys.argv[1])
