@@ -69,11 +69,10 @@ asArray <- function(values) {
         # Python has no missing integers; as doubles they are NaN, and refused as such.
         storage.mode(values) <- "double"
     }
-    dimensions <- dim(values)
-    if (is.null(dimensions)) {
-        dimensions <- length(values)
+    if (is.null(dim(values))) {
+        dim(values) <- length(values)
     }
-    array(values, dimensions)
+    values
 }
 
 asTuple <- function(parts) {
