@@ -40,7 +40,8 @@ install() {
 
 check() {
     # Not by realpath, which would lead out of a virtual environment.
-    export RETICULATE_PYTHON="$PWD/$1" SGMCMC_PAGE="$PWD/docs/from-r.md"
+    [[ "$1" == /* ]] && RETICULATE_PYTHON="$1" || RETICULATE_PYTHON="$PWD/$1"
+    export RETICULATE_PYTHON SGMCMC_PAGE="$PWD/docs/from-r.md"
     local package="$PWD/r"
     rm -rf "$2"
     mkdir -p "$2"

@@ -10,27 +10,29 @@ pythonArguments <- function(arguments, further) {
     if (length(further) > 0 && (is.null(names(further)) || any(names(further) == ""))) {
         stop("further arguments must be named, as in `replace = TRUE`", call. = FALSE)
     }
-    # A plain `[[<-` would drop those that are NULL, which Python may want to hear of.
     arguments <- c(arguments, further)
-    for (name in intersect(names(arguments), c("dataset", "latents"))) {
-        arguments[name] <- list(columns(arguments[[name]]))
-    }
-    for (name in intersect(names(arguments), c("params", "alpha", "theta0"))) {
-        arguments[name] <- list(startingValues(arguments[[name]]))
-    }
-    length <- if ("nIters" %in% names(arguments)) arguments$burnIn + arguments$nIters
-    arguments["stepsize"] <- list(schedules(arguments$stepsize, length))
-    if ("optStepsize" %in% names(arguments)) {
-        arguments["optStepsize"] <- list(schedules(arguments$optStepsize, arguments$nItersOpt))
-    }
-    if (is.character(arguments$storeParams)) {
-        arguments$storeParams <- as.list(arguments$storeParams)
-    }
-    if (is.list(arguments$reductions)) {
-        arguments$reductions <- lapply(arguments$reductions, asTuple)
-    }
-    names(arguments) <- snakeCase(names(arguments))
-    arguments
+    converted <- lapply(names(arguments), pythonArgument, arguments)
+    names(converted) <- snakeCase(names(arguments))
+    converted
+}
+
+pythonArgument <- function(name, arguments) {
+    value <- arguments[[name]]
+    switch(name,
+        dataset = ,
+        latents = columns(value),
+        params = ,
+        alpha = ,
+        theta0 = startingValues(value),
+        stepsize = schedules(value, if ("nIters" %in% names(arguments)) {
+            arguments[["burnIn"]] + arguments[["nIters"]]
+        }),
+        optStepsize = schedules(value, arguments[["nItersOpt"]]),
+        store = if (is.character(value)) path.expand(value) else value,
+        storeParams = if (is.character(value)) as.list(value) else value,
+        reductions = if (is.list(value)) lapply(value, asTuple) else value,
+        value
+    )
 }
 
 snakeCase <- function(names) {
@@ -69,11 +71,10 @@ asArray <- function(values) {
         # Python has no missing integers; as doubles they are NaN, and refused as such.
         storage.mode(values) <- "double"
     }
-    dimensions <- dim(values)
-    if (is.null(dimensions)) {
-        dimensions <- length(values)
+    if (is.null(dim(values))) {
+        dim(values) <- length(values)
     }
-    array(values, dimensions)
+    values
 }
 
 asTuple <- function(parts) {

@@ -34,6 +34,15 @@ addModes <- function(object) {
     }, object)
 }
 
+#' @export
+print.sgmcmc <- function(x, ...) {
+    cat(inWordsOfR(reticulate::py_repr(x$python)), "\n", sep = "")
+    invisible(x)
+}
+
+#' @export
+print.sgmcmccv <- print.sgmcmc
+
 #' Set up a sampler, to be run step by step
 #'
 #' The functions take the arguments of [sgld()], [sgldcv()], [sghmc()], [sghmccv()],

@@ -17,7 +17,7 @@ from sgmcmc.model import Model
 _DTYPE_CLASH = re.compile(
     r"does not match type|expected to be a \w+ tensor but is a|Tensor conversion requested dtype"
     r"|to have the same dtype"
-    r"|incompatible with dtype|have types? .* that (do|does)|must be same type",
+    r"|incompatible with dtype|incompatible dtypes|have types? .* that (do|does)|must be same type",
     re.IGNORECASE,
 )
 _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")

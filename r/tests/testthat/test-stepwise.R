@@ -3,6 +3,7 @@ for (method in methods) {
         sampler <- setUpSampler(method)
         kind <- if (grepl("cv$", method)) "sgmcmccv" else "sgmcmc"
         expect_s3_class(sampler, c(sub("cv$", "", method), kind), exact = TRUE)
+        expect_output(print(sampler), paste0(method, "Setup: N = 200, n = 50; theta"))
         sess <- initSess(sampler, verbose = FALSE)
         draws <- matrix(NA, 20, 2)
         for (i in 1:10) {
