@@ -13,6 +13,8 @@
 #' @param fit where the coefficients come from: `"pooled"`, all draws together; `"own"`,
 #'   each chain by itself; `"others"`, for each chain all others, and with a single chain
 #'   for each half the other.
+#' @param batches fit the coefficients to the means of so many batches of each chain, in place
+#'   of its draws: better where minibatches make the gradients noisy.
 #' @param keepDraws `FALSE` returns only means, coefficients and ratios.
 #' @param bijectors for degree 2, those that the chain was run with.
 #'
@@ -30,7 +32,7 @@
 #' attr(zeroVariance(chain), "mean")
 #' }
 zeroVariance <- function(chain, degree = 1, testFunctions = NULL, fit = "pooled",
-                         keepDraws = TRUE, bijectors = NULL) {
+                         batches = NULL, keepDraws = TRUE, bijectors = NULL) {
     if (!inherits(chain, "sgmcmcChains")) {
         stop("`chain` must be what a sampler returned", call. = FALSE)
     }
@@ -54,6 +56,6 @@ zeroVariance <- function(chain, degree = 1, testFunctions = NULL, fit = "pooled"
         testFunctions <- as.list(testFunctions)
     }
     asChains(callPython(
-        "zero_variance", parts, degree, testFunctions, fit, keepDraws, bijectors
+        "zero_variance", parts, degree, testFunctions, fit, batches, keepDraws, bijectors
     ))
 }

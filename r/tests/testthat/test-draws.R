@@ -102,6 +102,8 @@ test_that("zeroVariance makes the mean of a Gaussian exact", {
         testFunctions = list(twice = function(params) 2 * params$theta)
     )
     corrected <- zeroVariance(chain)
+    batched <- zeroVariance(chain, batches = 10)
+    expect_identical(dim(batched$theta), dim(corrected$theta))
     expect_equal(c(attr(corrected, "mean")$theta), posterior()$mean, tolerance = 1e-5)
     expect_gt(min(attr(corrected, "varianceRatio")$theta), 100)
     stored <- zeroVariance(chain, testFunctions = "twice")

@@ -86,6 +86,7 @@ def _zero_variance(
     degree: int,
     test_functions: Mapping[str, Callable[..., Any]] | Sequence[str] | None,
     fit: str,
+    batches: int | None,
     keep_draws: bool,
     bijectors: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -94,6 +95,7 @@ def _zero_variance(
         degree,
         test_functions,
         fit=fit,
+        batches=batches,
         keep_draws=keep_draws,
         bijectors=bijectors,
     )
