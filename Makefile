@@ -9,6 +9,8 @@ VENV ?= .venv
 # Which Python makes $(VENV); empty: python3.11 if there is one, else python3.
 PYTHON ?=
 PYTEST_ARGS ?=
+# How many processes the tests run in; each takes about 2 GB.
+PYTEST_WORKERS ?= -n auto --maxprocesses 4
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 # The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
@@ -38,7 +40,7 @@ demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 
 # pytest comes last, so that its closing line is the last one printed.
 test: lint types doctest ## lint, types, doctests, then the test suite
-	$(RUN) pytest $(PYTEST_ARGS)
+	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## only the long statistical tests
 	$(RUN) pytest -m slow $(PYTEST_ARGS)
