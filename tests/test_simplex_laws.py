@@ -343,38 +343,32 @@ def test_a_tiny_alpha_never_becomes_nan(method: str, dtype: tf.DType, n_iters: i
         assert rare.min() < 1e-30 and rare[-1000:].max() > 1e-3
 
 
-def test_gradient_kept_for_the_simplex() -> None:
-    """With respect to u = log θ: â − ωΣâ, of mean zero over the posterior."""
-    chain = sgmcmc.scir(
+def full_data_chain(n_iters: int) -> sgmcmc.Samples:
+    """Return a short SCIR chain in double precision, with its gradients."""
+    return sgmcmc.scir(
         log_lik,
         {"z": categories()},
         {"omega": np.full(4, 0.25)},
         0.5,
         alpha=ALPHA,
         minibatch_size=20,
-        n_iters=20,
+        n_iters=n_iters,
         verbose=False,
         dtype=tf.float64,
         store_gradients=True,
     )
+
+
+def test_gradient_kept_for_the_simplex() -> None:
+    """With respect to u = log θ: â − ωΣâ, of mean zero over the posterior."""
+    chain = full_data_chain(20)
     a = ALPHA + COUNTS
     expected = a - chain["omega"] * a.sum()
     np.testing.assert_allclose(chain.gradients["omega"], expected, rtol=1e-6, atol=1e-10)
 
 
 def test_zero_variance_makes_the_mean_of_a_dirichlet_posterior_exact() -> None:
-    chain = sgmcmc.scir(
-        log_lik,
-        {"z": categories()},
-        {"omega": np.full(4, 0.25)},
-        0.5,
-        alpha=ALPHA,
-        minibatch_size=20,
-        n_iters=200,
-        verbose=False,
-        dtype=tf.float64,
-        store_gradients=True,
-    )
+    chain = full_data_chain(200)
     a = ALPHA + COUNTS
     with pytest.warns(UserWarning, match="1 of 4 directions"):  # gradients sum to zero
         corrected = sgmcmc.zero_variance(chain).mean["omega"]
@@ -387,16 +381,6 @@ def test_zero_variance_makes_the_mean_of_a_dirichlet_posterior_exact() -> None:
 
 def test_the_log_posterior() -> None:
     """log_prior + (N/n) log_lik + Σ alpha log ω."""
-    chain = sgmcmc.scir(
-        log_lik,
-        {"z": categories()},
-        {"omega": np.full(4, 0.25)},
-        0.5,
-        alpha=ALPHA,
-        minibatch_size=20,
-        n_iters=20,
-        verbose=False,
-        dtype=tf.float64,
-    )
+    chain = full_data_chain(20)
     expected = special.xlogy(ALPHA + COUNTS, chain["omega"][-1]).sum()
     np.testing.assert_allclose(chain.log_post.values[-1], expected, rtol=1e-9)

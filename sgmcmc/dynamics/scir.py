@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.points import PointDynamics, PointState
 from sgmcmc.dynamics.sgld import langevin
-from sgmcmc.simplex import Simplex, usable_counts
+from sgmcmc.simplex import usable_counts
 from sgmcmc.variates import gamma, poisson
 
 
-class SCIRState(NamedTuple):
-    """The state of SCIR.
-
-    Attributes:
-        position: flat; u = log θ for points of the simplex, the parameter itself for others.
-    """
-
-    position: tf.Tensor
-
-
 @dataclass(frozen=True)
-class SCIR(Dynamics):
+class SCIR(PointDynamics):
     """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.
 
     The non-central chi-squared law is drawn as what it is, a chi-squared law whose degrees of
@@ -33,31 +22,17 @@ class SCIR(Dynamics):
     N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To have log θ' however small it is, Γ is drawn as
     G V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
 
-    Parameters that are no points of the simplex move by SGLD.
-
-    Args:
-        simplex: which parameters are points of the simplex.
-        scaled: names of those whose θ is given at the start; of the others it is ω Σâ.
-
     Source:
         Thesis 5.3.3; Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1.
     """
 
-    simplex: Simplex
-    scaled: tuple[str, ...] = ()
     step_normals: int = 0
     seeds: int = 7
     compilable: bool = False
 
-    def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> SCIRState:
-        """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
-        return SCIRState(self.simplex.at_start(position, gradient, self.scaled))
-
     def move(
-        self, state: SCIRState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
-    ) -> SCIRState:
+        self, state: PointState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
+    ) -> PointState:
         """Return the state one step on; ``seeds`` has shape (7, 2)."""
         simplex = self.simplex
         u, others = simplex.divide(state.position)
@@ -68,7 +43,7 @@ class SCIR(Dynamics):
         if not simplex.alone:
             normals = tf.random.stateless_normal(others.shape, seeds[6], dtype=others.dtype)
             others = langevin(others, slopes, epsilon, normals)
-        return SCIRState(simplex.unite(u, others))
+        return PointState(simplex.unite(u, others))
 
 
 def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:

@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.points import PointDynamics, PointState
 from sgmcmc.dynamics.sgld import langevin
-from sgmcmc.simplex import Simplex, smallest, usable_counts
-
-
-class SGRLDState(NamedTuple):
-    """The state of SGRLD.
-
-    Attributes:
-        position: flat; u = log θ for points of the simplex, the parameter itself for others.
-    """
-
-    position: tf.Tensor
+from sgmcmc.simplex import smallest, usable_counts
 
 
 @dataclass(frozen=True)
-class SGRLD(Dynamics):
+class SGRLD(PointDynamics):
     """θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |.
-
-    Parameters that are no points of the simplex move by SGLD.
-
-    Args:
-        simplex: which parameters are points of the simplex.
-        scaled: names of those whose θ is given at the start; of the others it is ω Σâ.
 
     Source:
         Patterson & Teh, NeurIPS 2013, eq. 10; thesis 5.2.2.
     """
 
-    simplex: Simplex
-    scaled: tuple[str, ...] = ()
-
-    def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> SGRLDState:
-        """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
-        return SGRLDState(self.simplex.at_start(position, gradient, self.scaled))
-
     def move(
-        self, state: SGRLDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> SGRLDState:
+        self, state: PointState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> PointState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
         simplex = self.simplex
         u, others = simplex.divide(state.position)
@@ -59,7 +33,7 @@ class SGRLD(Dynamics):
         u = tf.math.log(tf.maximum(tf.abs(moved), smallest(u.dtype)))
         if not simplex.alone:
             others = langevin(others, slopes, epsilon, other_noise)
-        return SGRLDState(simplex.unite(u, others))
+        return PointState(simplex.unite(u, others))
 
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ."""

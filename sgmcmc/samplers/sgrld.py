@@ -10,8 +10,9 @@ from sgmcmc.dynamics import SGRLD
 from sgmcmc.inputs.options import read_run
 from sgmcmc.inputs.simplex import SimplexArguments
 from sgmcmc.model import LogLik, LogPrior
-from sgmcmc.sampler import Sampler, Target, make_sampler
+from sgmcmc.sampler import Target
 from sgmcmc.samplers.documentation import SIMPLEX, documented
+from sgmcmc.samplers.points import make_point_sampler
 from sgmcmc.samples import Samples
 from sgmcmc.stepwise import StepwiseSampler
 
@@ -19,26 +20,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sgmcmc.inputs.options import Keywords
-
-
-def _make(
-    method: str,
-    target: Target,
-    stepsize: Any,
-    simplex: SimplexArguments,
-    seed: int | None,
-    keywords: Mapping[str, Any],
-) -> Sampler:
-    return make_sampler(
-        method,
-        target,
-        stepsize,
-        lambda model: SGRLD(model.simplex, tuple(simplex.theta0 or ())),
-        seed,
-        keywords,
-        tuning={"alpha": simplex.alpha},
-        simplex=simplex,
-    )
 
 
 @documented(**SIMPLEX)
@@ -85,7 +66,9 @@ def sgrld(
     run = read_run(n_iters, 0, verbose, keywords.get("thin", 1))
     target = Target(log_lik, dataset, params, log_prior, minibatch_size)
     simplex = SimplexArguments(alpha, theta0, store_unnormalised)
-    return sample(_make("sgrld", target, stepsize, simplex, seed, keywords), *run)
+    return sample(
+        make_point_sampler("sgrld", SGRLD, target, stepsize, simplex, seed, keywords), *run
+    )
 
 
 @documented(**SIMPLEX)
@@ -128,5 +111,5 @@ def sgrld_setup(
     """
     target = Target(log_lik, dataset, params, log_prior, minibatch_size)
     simplex = SimplexArguments(alpha, theta0)
-    sampler = _make("sgrld_setup", target, stepsize, simplex, seed, keywords)
+    sampler = make_point_sampler("sgrld_setup", SGRLD, target, stepsize, simplex, seed, keywords)
     return StepwiseSampler(sampler, 0, False)
