@@ -8,10 +8,11 @@
 # SGRLD has its difficulty, since its steps are too wide for what is small, and where SCIR, whose
 # steps are draws from an exact law, has none.
 #
-# What is compared is how well the topics complete posts that the chains have not seen. Stepsizes are
-# tuned on 215 of these, and what is reported is the score of 215 others. Every tenth word of these is hidden; the proportions of the topics are estimated from the others; the
-# perplexity is exp of minus the mean log probability of the hidden words, the probability being
-# that of all draws so far on average. A uniform guess has the perplexity 6906.
+# What is compared is how well the topics complete posts that the chains have not seen: stepsizes
+# are tuned on 215 of these, and the scores are those of 215 others. Every tenth word of a post is
+# hidden; the proportions of the topics are estimated from the rest; the perplexity is exp of minus
+# the mean log probability of the hidden words, the probability being that of all draws so far on
+# average. A uniform guess has the perplexity 6906.
 #
 # Run it as `python vignettes/topic_model.py`. `--tune` tries the stepsizes first, and goes on with
 # those that are best. `--documents FILE.npz` takes other counts, in compressed sparse rows: arrays
@@ -130,9 +131,7 @@ class Result:
     seconds: float
 
 
-def sample(
-    run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int
-) -> Result:
+def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int) -> Result:
     """Run a chain that keeps the perplexity along its way, and the last topics."""
     model = lda(train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
     held_out = model.completion(unseen, n_sweeps=10)
@@ -164,13 +163,14 @@ def sample(
 
 def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[Run]:
     """Print what each stepsize comes to on the documents for tuning; return the best of each."""
-    best: dict[str, tuple[float, Run]] = {}
+    scores: dict[Run, float] = {}
     print("sampler  stepsize                  perplexity")
     for run in grid:
-        found = sample(run, corpus.train, corpus.tuning, n_iters, every, seed=1).perplexity[-1]
-        print(f"{run.method:9}{run.stepsize:26}{found:10.1f}", flush=True)
-        best[run.method] = min(best.get(run.method, (np.inf, run)), (found, run), key=lambda x: x[0])
-    return [run for _, run in best.values()]
+        result = sample(run, corpus.train, corpus.tuning, n_iters, every, seed=1)
+        scores[run] = float(result.perplexity[-1])
+        print(f"{run.method:9}{run.stepsize:26}{scores[run]:10.1f}", flush=True)
+    methods = dict.fromkeys(run.method for run in grid)
+    return [min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods]
 
 
 # %% [markdown]
