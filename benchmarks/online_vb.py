@@ -26,22 +26,22 @@ from sgmcmc.models.documents import held_out
 
 Setting = dict[str, Any]
 
-# One value at a time is changed.
-CENTRE: Setting = {
+START: Setting = {
+    "max_iter": 10,
     "learning_decay": 0.6,
     "learning_offset": 10,
-    "doc_topic_prior": 0.3,
+    "doc_topic_prior": 0.1,
     "topic_word_prior": 0.3,
 }
+# Tried one after the other; a value that is better is kept from there on.
 OTHERS: dict[str, list[float]] = {
-    "learning_decay": [0.5, 0.7, 0.9],
-    "learning_offset": [30],
-    "doc_topic_prior": [0.1, 0.5],
-    "topic_word_prior": [0.1, 0.5],
+    "doc_topic_prior": [0.03, 0.3],
+    "topic_word_prior": [0.2, 0.5],
+    "learning_decay": [0.5, 0.7],
+    "learning_offset": [1, 30],
 }
-PASSES = 10
-OTHER_PASSES = [5, 20, 40]
-NAMES = ["score", "max_iter", *CENTRE, "random_state"]
+PASSES: dict[str, list[float]] = {"max_iter": [5, 20, 40]}
+NAMES = ["score", *START, "random_state"]
 
 
 class VariationalBayes:
@@ -82,10 +82,18 @@ class VariationalBayes:
         if run.returncode:
             raise SystemExit(run.returncode)
 
-    def best(self, settings: Sequence[Setting]) -> Setting:
-        """Return the setting that is best on the documents for tuning."""
-        tried = [{**setting, "score": "tuning", "random_state": 1} for setting in settings]
-        return settings[int(np.argmin(list(self.fit(tried))))]
+    def tune(self, setting: Setting, others: dict[str, list[float]]) -> Setting:
+        """Return the setting with the values that are best on the documents for tuning."""
+        fixed = {"score": "tuning", "random_state": 1}
+        (lowest,) = self.fit([{**setting, **fixed}])
+        for name, values in others.items():
+            tried = [{**setting, name: value} for value in values]
+            for changed, found in zip(
+                tried, self.fit([{**t, **fixed} for t in tried]), strict=True
+            ):
+                if found < lowest:
+                    setting, lowest = changed, found
+        return setting
 
     def score(self, setting: Setting, seeds: int) -> str:
         """Return the perplexity of the other documents, in words."""
@@ -111,14 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     corpus = topic_model.simulate() if options.smoke else topic_model.load()
     n_topics, batch_size = (5, 10) if options.smoke else (50, 50)
-    centre = {**CENTRE, "max_iter": PASSES}
-    grid = [centre] + [{**centre, name: x} for name, values in OTHERS.items() for x in values]
     print("  ".join(NAMES), " perplexity  seconds")
     with tempfile.TemporaryDirectory() as folder:
         fixed = {"n_components": n_topics, "batch_size": batch_size}
         bayes = VariationalBayes(corpus, fixed, Path(folder))
-        equal = bayes.best(grid[:2] if options.smoke else grid)
-        passes = bayes.best([equal, *({**equal, "max_iter": n} for n in OTHER_PASSES)])
+        equal = bayes.tune(START, OTHERS)
+        passes = bayes.tune(equal, PASSES)
         scored = [equal] if passes == equal else [equal, passes]
         scores = [bayes.score(setting, options.seeds) for setting in scored]
     print("\n" + "\n".join(scores))
