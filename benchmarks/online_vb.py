@@ -35,7 +35,7 @@ START: Setting = {
 }
 # Tried one after the other; a value that is better is kept from there on.
 OTHERS: dict[str, list[float]] = {
-    "doc_topic_prior": [0.03, 0.3],
+    "doc_topic_prior": [0.003, 0.01, 0.03, 0.3],
     "topic_word_prior": [0.2, 0.5],
     "learning_decay": [0.5, 0.7],
     "learning_offset": [1, 30],
