@@ -127,7 +127,8 @@ class Chain:
             latents = LatentState(kept, centre, tf.zeros([], position.dtype))
         # The state is made of the position as soon as the gradient there is known.
         carry = Carry(None, position, estimator, self.recorder.start(position), latents)
-        carry = self._estimate(carry, position, fixed, inputs, tf.constant(0))
+        first = tf.constant(0)
+        carry = self._estimate(carry, position, fixed, inputs, first, last=first)
         stepsize = self.layout.spread(inputs.stepsizes[0])
         state = self.dynamics.init(position, carry.gradient, stepsize, inputs.noise[0])
         return carry._replace(state=state)
@@ -140,6 +141,7 @@ class Chain:
         span: tf.Tensor,
     ) -> BlockResult:
         start, stop, iteration = tf.unstack(span)
+        last = stop * self.dynamics.steps - 1
         recorder = self.recorder
         slots = recorder.slots(self.block_length)
         arrays = {
@@ -152,7 +154,7 @@ class Chain:
         def one_iteration(
             i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
         ) -> tuple:
-            carry = self._iterate(carry, fixed, inputs, i)
+            carry = self._iterate(carry, fixed, inputs, i, last)
             position = carry.state.position
             carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
             # The slot of a draw still in the making is written again until it is complete.
@@ -161,7 +163,7 @@ class Chain:
             slot += recorder.completed(now) - recorder.completed(now - 1)
             return i + 1, now + 1, slot, carry, arrays
 
-        end, _, _, carry, arrays = tf.while_loop(
+        *_, carry, arrays = tf.while_loop(
             lambda i, *_: i < stop,
             one_iteration,
             (start, iteration, tf.constant(0), carry, arrays),
@@ -170,7 +172,7 @@ class Chain:
         return BlockResult(
             carry,
             {name: array.stack() for name, array in arrays.items()},
-            self._log_post(carry, fixed, inputs, end * self.dynamics.steps - 1),
+            self._log_post(carry, fixed, inputs, last),
             tf.reduce_all(tf.math.is_finite(carry.state.position)),
             self.estimator.model.constrain(carry.state.position) if recorder.stepwise else {},
         )
@@ -223,14 +225,21 @@ class Chain:
         fixed: Tensors,
         inputs: BlockInputs,
         step: tf.Tensor,
+        last: tf.Tensor,
     ) -> Carry:
-        """Return the carry with the gradient estimated at a position, latent variables drawn."""
+        """Return the carry with the gradient estimated at a position, latent variables drawn.
+
+        The log posterior is wanted after the ``last`` step alone, and estimated there: with
+        latent variables it takes about as long as its gradient.
+        """
         minibatch = self.minibatches.minibatch(fixed, inputs.minibatches, step)
         latents = carry.latents
         if self.latents is None:
             known = self._known(carry.estimator, inputs, minibatch, step)
         else:
-            minibatch, known, latents = self._complete(carry, position, minibatch, inputs, step)
+            minibatch, known, latents = self._complete(
+                carry, position, minibatch, inputs, step, last
+            )
         gradient, estimator = self.estimator.estimate(carry.estimator, position, minibatch, known)
         return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
 
@@ -241,6 +250,7 @@ class Chain:
         minibatch: Tensors,
         inputs: BlockInputs,
         step: tf.Tensor,
+        last: tf.Tensor,
     ) -> tuple[Tensors, tf.Tensor | None, LatentState]:
         """Return the minibatch with latent variables, what is known of it, and what is kept.
 
@@ -249,7 +259,7 @@ class Chain:
         """
         assert self.latents is not None and isinstance(carry.latents, LatentState)
         model, estimator = self.estimator.model, carry.estimator
-        here, centre, _ = carry.latents
+        here, centre, before = carry.latents
         rows = self.minibatches.rows(inputs.minibatches, step) if here else None
         seeds = tf.gather(inputs.seeds, step)
         completed, here = self.latents.draw(
@@ -261,10 +271,18 @@ class Chain:
                 model.constrain(estimator.centre), minibatch, rows, centre, seeds[1]
             )
             known = self.estimator.look_ahead(estimator, at_centre)
-        log_post = model.log_post(position, completed, self.estimator.scale)
+        if self.recorder.stepwise:
+            return completed, known, LatentState(here, centre, before)
+        log_post = tf.cond(
+            tf.equal(step, last),
+            lambda: model.log_post(position, completed, self.estimator.scale),
+            lambda: before,
+        )
         return completed, known, LatentState(here, centre, log_post)
 
-    def _iterate(self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor) -> Carry:
+    def _iterate(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
+    ) -> Carry:
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
         stepsize = self.layout.spread(tf.gather(inputs.stepsizes, row))
@@ -280,7 +298,8 @@ class Chain:
 
         def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
             state = dynamics.move(carry.state, carry.gradient, stepsize, noise(step))
-            carry = self._estimate(carry, state.position, fixed, inputs, i * dynamics.steps + step)
+            now = i * dynamics.steps + step
+            carry = self._estimate(carry, state.position, fixed, inputs, now, last)
             state = dynamics.close(state, carry.gradient, stepsize)
             return step + 1, carry._replace(state=state)
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["Counts"]
+
 Ints = NDArray[np.int32]
 
 
@@ -20,7 +22,7 @@ class Counts:
     ``indices[indptr[i]:indptr[i + 1]]``: the compressed sparse rows of SciPy, whose attributes
     have the same names.
 
-    Attributes:
+    Args:
         data: the counts, int32.
         indices: their columns, int32, ascending within a row.
         indptr: where each row begins, and the end of the last, int32 (rows + 1,).

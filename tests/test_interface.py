@@ -101,10 +101,11 @@ def test_signature(method: str) -> None:
     assert len(positional) + len(keyword_only) == len(parameters)
 
 
-PUBLIC = [getattr(sgmcmc, name) for name in sgmcmc.__all__]
+MODULES = (sgmcmc, sgmcmc.models, sgmcmc.counts)
+PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 
 
-@pytest.mark.parametrize("thing", PUBLIC, ids=sgmcmc.__all__)
+@pytest.mark.parametrize("thing", PUBLIC.values(), ids=PUBLIC)
 def test_docstring(thing: Any) -> None:
     text = inspect.getdoc(thing) or ""
     summary = text.split("\n")[0]

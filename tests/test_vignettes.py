@@ -90,8 +90,8 @@ def test_topic_model_vignette_reads_documents_from_a_file(
         vocab=np.array(list("abcde")),
     )
     corpus = vignette("topic_model").load(str(tmp_path / "counts.npz"))
-    assert corpus.train.shape == (14, 5) and corpus.test.shape == (2, 5)
-    assert corpus.train.total + corpus.test.total == table.sum()
+    assert corpus.train.shape == (14, 5) and corpus.tuning.shape == corpus.test.shape == (1, 5)
+    assert corpus.train.total + corpus.tuning.total + corpus.test.total == table.sum()
 
 
 def test_simplex_as_shown(

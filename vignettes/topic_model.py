@@ -8,14 +8,16 @@
 # SGRLD has its difficulty, since its steps are too wide for what is small, and where SCIR, whose
 # steps are draws from an exact law, has none.
 #
-# What is compared is how well the topics complete 430 posts that the chains have not seen. Every
-# tenth word of these is hidden; the proportions of the topics are estimated from the others; the
-# perplexity is exp of minus the mean log probability of the hidden words, the probability being
-# that of all draws so far on average. A uniform guess has the perplexity 6906.
+# What is compared is how well the topics complete posts that the chains have not seen: stepsizes
+# are tuned on 215 of these, and the scores are those of 215 others. Every tenth word of a post is
+# hidden; the proportions of the topics are estimated from the rest; the perplexity is exp of minus
+# the mean log probability of the hidden words, the probability being that of all draws so far on
+# average. A uniform guess has the perplexity 6906.
 #
-# Run it as `python vignettes/topic_model.py`. `--documents FILE.npz` takes other counts, in
-# compressed sparse rows: arrays `data`, `indices`, `indptr`, `shape` and `vocab`. `--short` is the
-# form that the tests run, on simulated documents.
+# Run it as `python vignettes/topic_model.py`. `--tune` tries the stepsizes first, and goes on with
+# those that are best. `--documents FILE.npz` takes other counts, in compressed sparse rows: arrays
+# `data`, `indices`, `indptr`, `shape` and `vocab`. `--short` is the form that the tests run, on
+# simulated documents.
 
 # %%
 from __future__ import annotations
@@ -41,9 +43,10 @@ from sgmcmc.models import lda, top_words
 # %%
 @dataclass(frozen=True)
 class Corpus:
-    """Counted documents, some of them held out."""
+    """Counted documents, some of them held out: half for tuning, half for the scores."""
 
     train: Counts
+    tuning: Counts
     test: Counts
     vocab: np.ndarray
 
@@ -51,8 +54,9 @@ class Corpus:
 def split(counts: Counts, vocab: np.ndarray) -> Corpus:
     """Hold out an eighth of the documents, at random."""
     order = np.random.default_rng(1).permutation(len(counts))
-    n_test = round(len(counts) / 8)
-    return Corpus(counts[order[n_test:]], counts[order[:n_test]], vocab)
+    tuning, test = np.array_split(order[: round(len(counts) / 8)], 2)
+    train = order[len(tuning) + len(test) :]
+    return Corpus(counts[train], counts[tuning], counts[test], vocab)
 
 
 def load(path: str | None = None) -> Corpus:
@@ -83,14 +87,7 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # the words of a minibatch before the gradient is taken. Both samplers have the same posterior
 # (both concentrations 0.1), the same minibatches of 50 documents, the same start.
 #
-# The stepsizes are the best of those tried for 600 iterations with seed 1, on the same held-out
-# documents that are scored below, so all perplexities here are a little too good. For SGRLD 0.05,
-# 0.07, 0.1 and 0.1 (1 + m/1000)^(−0.6) gave 1617, 1615, 1620 and 1623. The rest was tried with ten
-# sweeps and counts of drawn topics. SCIR: 0.5, the published, and 1 with (1 + m/10)^(−0.33) 1499
-# and 1543, constant 0.1 and 0.2 1503 and 1513; of these only the first was run again as below.
-# SGRLD: 0.05, 0.1, 0.2 1608, 1601, 1683, and 0.5 and 1 with the same decay 1658 and 1771; the
-# published 0.01 (1 + m/1000)^(−0.6) 1951, by a loop written apart. So the lowest that
-# was seen of SGRLD is 1601, below what its runs here end with.
+# STEPSIZES
 #
 # The gradient sees the probabilities of the topics that each word may have, not the one drawn. With
 # them SCIR came to 1508, 1476 and 1475 with two, four and ten Gibbs sweeps; hence the four.
@@ -108,9 +105,20 @@ class Run:
     n_topics: int = 50
     n_sweeps: int = 4
 
+    @property
+    def stepsize(self) -> str:
+        decay = f" (1 + m/{self.tau:g})^(−{self.kappa:g})" if self.kappa else ""
+        return f"{self.h:g}{decay}"
 
-BEST_VB = 1608.0  # the lowest of all runs: one seed, twenty passes
-RUNS = (Run("scir", 0.5, tau=10, kappa=0.33), Run("sgrld", 0.07))
+
+GRID = (
+    *(Run("scir", h, tau=10, kappa=0.33) for h in (0.2, 0.5, 1.0)),
+    *(Run("scir", h) for h in (0.1, 0.2, 0.5)),
+    *(Run("sgrld", h) for h in (0.05, 0.07, 0.1, 0.2)),
+    *(Run("sgrld", h, tau=1000, kappa=0.6) for h in (0.01, 0.1, 0.5)),
+)
+RUNS = (Run("scir", 0.5, tau=10, kappa=0.33), Run("sgrld", 0.07))  # the best of the grid on KOS
+BEST_VB = 1608.0
 ALPHA_DOCUMENT, ALPHA_TOPIC = 0.1, 0.1
 
 
@@ -123,10 +131,10 @@ class Result:
     seconds: float
 
 
-def sample(run: Run, corpus: Corpus, n_iters: int, every: int, seed: int) -> Result:
+def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int) -> Result:
     """Run a chain that keeps the perplexity along its way, and the last topics."""
-    model = lda(corpus.train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
-    held_out = model.completion(corpus.test, n_sweeps=10)
+    model = lda(train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
+    held_out = model.completion(unseen, n_sweeps=10)
     started = time.perf_counter()
     samples = getattr(sgmcmc, run.method)(
         model.log_lik,
@@ -135,7 +143,7 @@ def sample(run: Run, corpus: Corpus, n_iters: int, every: int, seed: int) -> Res
         sgmcmc.polynomial_decay(run.h, run.tau, run.kappa),
         alpha=ALPHA_TOPIC,
         gibbs=model.gibbs,
-        minibatch_size=min(50, len(corpus.train) // 2),
+        minibatch_size=min(50, len(train) // 2),
         n_iters=n_iters,
         thin=every,
         store_params=False,
@@ -151,6 +159,18 @@ def sample(run: Run, corpus: Corpus, n_iters: int, every: int, seed: int) -> Res
         samples.reductions["last"],
         time.perf_counter() - started,
     )
+
+
+def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[Run]:
+    """Print what each stepsize comes to on the documents for tuning; return the best of each."""
+    scores: dict[Run, float] = {}
+    print("sampler  stepsize                  perplexity")
+    for run in grid:
+        result = sample(run, corpus.train, corpus.tuning, n_iters, every, seed=1)
+        scores[run] = float(result.perplexity[-1])
+        print(f"{run.method:9}{run.stepsize:26}{scores[run]:10.1f}", flush=True)
+    methods = dict.fromkeys(run.method for run in grid)
+    return [min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods]
 
 
 # %% [markdown]
@@ -212,25 +232,29 @@ def plot(results: dict[str, list[Result]], every: int, best_vb: float | None) ->
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Latent Dirichlet allocation by SCIR and SGRLD.")
     parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
+    parser.add_argument("--tune", action="store_true", help="try the stepsizes, take the best")
     parser.add_argument("--documents", metavar="FILE.npz", help="counts in place of KOS")
     parser.add_argument("--iterations", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--output", default="topic_model.png", help="where the plot goes")
     options = parser.parse_args(arguments)
 
-    runs: Sequence[Run] = RUNS
+    runs: Sequence[Run] = GRID if options.tune else RUNS
     n_iters, every, seeds = options.iterations, 20, options.seeds
     if options.short:
-        runs = [replace(run, n_topics=5, n_sweeps=4) for run in RUNS]
+        runs = [replace(run, n_topics=5) for run in runs]
         n_iters, every, seeds = 30, 5, 1
     corpus = simulate() if options.short else load(options.documents)
+    if options.tune:
+        runs = tune(runs, corpus, n_iters, every)
     results: dict[str, list[Result]] = {}
     for run in runs:
+        print(f"\n{run.method}, stepsize {run.stepsize}")
         results[run.method] = []
         for seed in range(1, seeds + 1):
-            results[run.method].append(sample(run, corpus, n_iters, every, seed))
-            last = results[run.method][-1]
-            print(f"{run.method}, seed {seed}: {last.perplexity[-1]:.1f}, {last.seconds:.0f} s")
+            last = sample(run, corpus.train, corpus.test, n_iters, every, seed)
+            results[run.method].append(last)
+            print(f"seed {seed}: {last.perplexity[-1]:.1f}, {last.seconds:.0f} s", flush=True)
     print("\n" + format_table(results, every))
     for method, of_seeds in results.items():
         print(f"\nTopics of {method}:\n{format_topics(of_seeds[0].topics, corpus)}")

@@ -21,22 +21,25 @@ def fit(documents: Any, setting: dict[str, Any]) -> dict[str, Any]:
     """Fit topics with one setting and predict the hidden words.
 
     Args:
-        documents: the arrays that `benchmarks.topics` wrote.
-        setting: arguments of `LatentDirichletAllocation`.
+        documents: the arrays that `benchmarks.online_vb` wrote.
+        setting: arguments of `LatentDirichletAllocation`, and `score`, which of the held-out
+            documents are scored.
     """
+    arguments = {name: value for name, value in setting.items() if name != "score"}
+    scored = setting["score"]
     train, shown = (
         csr_matrix(
             tuple(documents[f"{part}_{name}"] for name in ("data", "indices", "indptr")),
             shape=documents[f"{part}_shape"],
         )
-        for part in ("train", "shown")
+        for part in ("train", scored)
     )
     started = time.perf_counter()
-    model = LatentDirichletAllocation(learning_method="online", **setting).fit(train)
+    model = LatentDirichletAllocation(learning_method="online", **arguments).fit(train)
     seconds = time.perf_counter() - started
     topics = model.components_ / model.components_.sum(axis=1, keepdims=True)
-    proportions = model.transform(shown)[documents["document"]]
-    probabilities = (proportions * topics[:, documents["word"]].T).sum(axis=1)
+    proportions = model.transform(shown)[documents[f"{scored}_document"]]
+    probabilities = (proportions * topics[:, documents[f"{scored}_word"]].T).sum(axis=1)
     perplexity = float(np.exp(-np.log(probabilities).mean()))
     return {**setting, "perplexity": perplexity, "seconds": seconds, "version": sklearn.__version__}
 

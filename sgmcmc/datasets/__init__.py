@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from . import covertype, kos, mnist, movielens, msweb
-from .fetch import DamagedFileError, DownloadError
+from sgmcmc.datasets import covertype, kos, mnist, movielens, msweb
+from sgmcmc.datasets.fetch import DamagedFileError, DownloadError
 
 __all__ = ["DamagedFileError", "DownloadError", "get_dataset"]
 

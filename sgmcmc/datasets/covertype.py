@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fetch, libsvm, parsed
+from sgmcmc.datasets import fetch, libsvm, parsed
 
 Array = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from . import folders
+from sgmcmc.datasets import folders
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgmcmc.counts import Counts
-
-from . import fetch
+from sgmcmc.datasets import fetch
 
 _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 

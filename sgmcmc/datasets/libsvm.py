@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fetch
+from sgmcmc.datasets import fetch
 
 Array = NDArray[np.float32]
 Codes = NDArray[np.uint8]

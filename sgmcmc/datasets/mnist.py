@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fetch
+from sgmcmc.datasets import fetch
 
 Array = NDArray[np.float32]
 _MIRRORS = (

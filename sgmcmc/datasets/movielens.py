@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fetch
+from sgmcmc.datasets import fetch
 
 _HOME = "https://files.grouplens.org/datasets/movielens/"
 Ratings = dict[str, NDArray[np.int32]]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import fetch
+from sgmcmc.datasets import fetch
 
 _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/anonymous/"
 

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from . import folders
+from sgmcmc.datasets import folders
 
 # To be raised whenever a parser changes what it gives for the same source.
 _MAGIC = b"sgmcmc-1"

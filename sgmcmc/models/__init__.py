@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .allocation import TopicModel, lda, top_words
-from .completion import Completion
+from sgmcmc.models.allocation import TopicModel, lda
+from sgmcmc.models.completion import Completion
+from sgmcmc.models.reading import top_words
 
 __all__ = ["Completion", "TopicModel", "lda", "top_words"]

@@ -9,23 +9,36 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.counts import Counts
+from sgmcmc.inputs.numbers import whole_number
+from sgmcmc.models.documents import held_out, unrolled
+from sgmcmc.models.sweeps import nth_seed, sweep_topics, topic_counts
 from sgmcmc.reductions import Reduction
-
-from .documents import held_out, unrolled
-from .sweeps import nth_seed, sweep_topics, topic_counts
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
     """Documents of which every so manyth word is hidden and to be predicted.
 
-    Attributes:
+    Made by `TopicModel.completion`.
+
+    Args:
         words: the words shown, int32 (documents, T).
         lengths: how many are shown of each document, int32 (documents,).
         document: document of each hidden word, int32 (hidden,).
         word: the hidden words, int32 (hidden,).
         alpha: Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps for an estimate of the proportions; half are dropped.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sgmcmc.models import lda
+        >>> task = lda([[1, 1, 1]], n_topics=1).completion([[3, 1, 0]], every=4)
+        >>> topics = tf.constant([[0.5, 0.25, 0.25]])
+        >>> task.probabilities(topics, seed=tf.constant([1, 2])).numpy().tolist()
+        [0.25]
+
+    Source:
+        Wallach, Murray, Salakhutdinov and Mimno, ICML 2009.
     """
 
     words: tf.Tensor
@@ -38,9 +51,7 @@ class Completion:
     @classmethod
     def of(cls, counts: Counts, alpha: float, n_sweeps: int, every: int) -> Completion:
         """Return the task for held-out documents; see `TopicModel.completion`."""
-        for name, value in (("n_sweeps", n_sweeps), ("every", every)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number of at least 1; it is {value!r}.")
+        n_sweeps, every = whole_number("n_sweeps", n_sweeps, 1), whole_number("every", every, 1)
         shown, document, word = held_out(counts, every)
         if not len(word):
             raise ValueError(
@@ -99,7 +110,8 @@ class Completion:
             draw, NaN where there was none, and ``"probabilities"`` (hidden,), the last p̄.
 
         Raises:
-            ValueError: ``draws`` is not a whole number of at least 1.
+            TypeError: ``draws`` is not a number.
+            ValueError: it is not a whole number of at least 1.
 
         Example:
             >>> import tensorflow as tf
@@ -113,8 +125,7 @@ class Completion:
         Source:
             Patterson and Teh, NeurIPS 2013, section 4.1, equation 15.
         """
-        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-            raise ValueError(f"`draws` must be a whole number of at least 1; it is {draws!r}.")
+        draws = whole_number("draws", draws, 1)
         slots = tf.range(draws)
 
         def update(state: Any, params: dict[str, tf.Tensor]) -> Any:

@@ -1,0 +1,157 @@
+"""Steps a second of the topic model, and where they go: `python -m benchmarks.topics --help`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import sgmcmc
+from benchmarks import machine
+from benchmarks.environments import HERE
+from benchmarks.report import describe_machine, number, replace_section, table
+from sgmcmc.counts import Counts
+from sgmcmc.dynamics import SCIR, SGRLD
+from sgmcmc.dynamics.scir import SCIRState
+from sgmcmc.dynamics.sgrld import SGRLDState
+from sgmcmc.model import Model
+from sgmcmc.models import TopicModel, lda
+
+DOCUMENT = HERE.parent / "docs" / "topic-models.md"
+ALPHA, STEPSIZE = 0.1, 0.1
+WHOLE = {
+    "SCIR": ("scir", None),
+    "SGRLD": ("sgrld", None),
+    "SGRLD in a plain graph": ("sgrld", False),
+}
+
+
+def read(smoke: bool) -> Counts:
+    """Return KOS, or a few documents of random words."""
+    if smoke:
+        return Counts.read(np.random.default_rng(1).poisson(0.5, (60, 200)) + 1)
+    return sgmcmc.get_dataset("kos")["counts"]
+
+
+def chain(topic_model: TopicModel, method: str, n_iters: int, **given: Any) -> sgmcmc.Samples:
+    """Run a chain that keeps its last draw alone."""
+    return getattr(sgmcmc, method)(
+        topic_model.log_lik,
+        topic_model.dataset,
+        topic_model.start(seed=1),
+        STEPSIZE,
+        alpha=ALPHA,
+        gibbs=topic_model.gibbs,
+        minibatch_size=50,
+        n_iters=n_iters,
+        thin=n_iters,
+        verbose=False,
+        seed=1,
+        **given,
+    )
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def whole_steps(topic_model: TopicModel, n_iters: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of a step, in so many rounds: a long run less a short one."""
+    found: dict[str, list[float]] = {label: [] for label in WHOLE}
+    for _ in range(rounds):
+        for label, (method, jit_compile) in WHOLE.items():
+            long, short = (
+                seconds(lambda: chain(topic_model, method, length, jit_compile=jit_compile))  # noqa: B023
+                for length in (n_iters + 10, 10)
+            )
+            found[label].append((long - short) / n_iters * 1e3)
+    return found
+
+
+def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]:
+    """Return what a step consists of, at the position after so many steps of SCIR."""
+    shape = (topic_model.n_topics, topic_model.n_words)
+    alpha = {"topics": np.full(shape, ALPHA)}
+    model = Model(topic_model.log_lik, None, {"topics": shape}, {}, tf.float32, alpha)
+    last = chain(topic_model, "scir", n_iters, store_unnormalised=True).unnormalised["topics"][-1]
+    position = tf.constant(model.unconstrain({"topics": last}))
+    rng = np.random.default_rng(1)
+    N = len(topic_model.dataset["lengths"])
+    rows = rng.choice(N, 50, replace=False)
+    minibatch = {name: tf.gather(part, rows) for name, part in topic_model.dataset.items()}
+    params, seed = model.constrain(position), tf.constant([1, 2])
+    gibbs = graph(lambda params: topic_model.gibbs(params, minibatch, seed))
+    completed = gibbs(params)
+    gradient = graph(lambda u: model.gradient(u, completed, N / 50))
+    counts = gradient(position)
+    seeds = tf.constant(rng.integers(2**31, size=(SCIR.seeds, 2)), tf.int32)
+    scir, sgrld = SCIR(model.simplex), SGRLD(model.simplex)
+    h = tf.constant(STEPSIZE)
+    scir_move = graph(lambda u, counts: scir.move(SCIRState(u), counts, h, seeds))
+    sgrld_move = graph(lambda u, counts, noise: sgrld.move(SGRLDState(u), counts, h, noise))
+
+    def normals() -> tf.Tensor:
+        return tf.constant(rng.standard_normal((1, position.shape[0]), np.float32))
+
+    return {
+        "Gibbs sweeps": lambda: gibbs(params),
+        "`log_lik` and its gradient": lambda: gradient(position),
+        "SCIR's move": lambda: scir_move(position, counts),
+        "SGRLD's move with its normals": lambda: sgrld_move(position, counts, normals()),
+        "· of which normals": normals,
+    }
+
+
+def graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function as a plain graph that is waited for."""
+    compiled = tf.function(function, autograph=False)
+
+    def call(*arguments: Any) -> Any:
+        result = compiled(*arguments)
+        for part in tf.nest.flatten(result):
+            part.numpy()
+        return result
+
+    return call
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Steps a second of the topic model.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    options = parser.parse_args(arguments)
+    n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
+    topic_model = lda(read(options.smoke), n_topics=50)
+    whole = whole_steps(topic_model, n_iters, rounds)
+    steps = {label: statistics.median(values) for label, values in whole.items()}
+    of_parts = {}
+    for label, run in parts(topic_model, n_iters).items():
+        run()
+        of_parts[label] = statistics.median(seconds(run) * 1e3 for _ in range(calls))
+    rows = [[f"a step of {k}", number(ms), number(1e3 / ms)] for k, ms in steps.items()]
+    rows += [[label, number(ms), ""] for label, ms in of_parts.items()]
+    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+    text = "\n\n".join(
+        [
+            describe_machine(raw),
+            f"50 of {len(topic_model.dataset['lengths'])} documents a step, {topic_model.n_topics} "
+            f"topics, {topic_model.n_words} words: milliseconds, median of {rounds} long runs less "
+            f"short ones, and of {calls} calls of each part by itself in a plain graph.",
+            table(["", "ms", "a second"], rows),
+        ]
+    )
+    print(text)
+    if not options.smoke:
+        replace_section(DOCUMENT, "topics", text)
+
+
+if __name__ == "__main__":
+    main()
