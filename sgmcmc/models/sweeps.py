@@ -9,8 +9,8 @@ visited one after another, and what can be done at once are the documents: a ste
 visits the i-th word of each. Documents are sorted by length, and as the short ones end the loop
 goes on with half as many, so that little is computed for words that are not there.
 
-One sweep is a cluster of its own for XLA; the uniform numbers come from outside, where they cost
-a tenth of what they do inside.
+One sweep is a cluster of its own for XLA, which a plain graph may hold; the uniform numbers come
+from outside.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     Nothing of weight 0 is ever drawn, rounding or not: in ``log_lik`` it would be log 0.
     """
     K = weights.shape[1]
-    # A product with a triangle of ones: XLA's cumulative sum takes twice as long.
+    # A product with a triangle of ones: with XLA's cumulative sum a sweep takes a third longer.
     ones = tf.linalg.band_part(tf.ones([K, K], weights.dtype), 0, -1)
     cumulative = weights @ ones
     limit = uniform[:, tf.newaxis] * cumulative[:, -1:]
