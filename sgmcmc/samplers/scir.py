@@ -58,7 +58,7 @@ def scir(
         ...     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
         >>> chain = sgmcmc.scir(log_lik, {"z": z}, {"omega": np.ones(3) / 3}, 0.5, alpha=0.5,
         ...                     minibatch_size=100, n_iters=2000, verbose=False, seed=1)
-        >>> np.round(chain["omega"].mean(0), 1).tolist()
+        >>> np.round(chain["omega"].mean(0, dtype=float), 1).tolist()
         [0.7, 0.2, 0.1]
 
     Source:

@@ -57,7 +57,7 @@ def sgrld(
         ...     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
         >>> chain = sgmcmc.sgrld(log_lik, {"z": z}, {"omega": np.ones(3) / 3}, 0.01, alpha=0.5,
         ...                      minibatch_size=100, n_iters=5000, verbose=False, seed=1)
-        >>> np.round(chain["omega"].mean(0), 1).tolist()
+        >>> np.round(chain["omega"].mean(0, dtype=float), 1).tolist()
         [0.7, 0.2, 0.1]
 
     Source:
