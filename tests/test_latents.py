@@ -249,3 +249,32 @@ def test_full_gradient_passes_over_kept_values() -> None:
     latents = Latents(count_visits, {"visits": np.zeros(12)})
     gradient = full_gradients(model, data, [np.zeros(1)], latents)[0]
     assert gradient[0] == 12 * np.mean(np.arange(51, 101))  # the first half is dropped
+
+
+@pytest.mark.parametrize("method", ["sgld", "sghmc"])
+def test_the_log_posterior_shown_is_that_of_its_iteration(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several blocks of seven iterations, the last cut short; n = N and a latent that is known."""
+    monkeypatch.setattr("sgmcmc.block.LONGEST_BLOCK", 7)
+    x = observations()
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum((dataset["z"] - params["theta"]) ** 2)
+
+    samples = getattr(sgmcmc, method)(
+        log_lik,
+        {"x": x},
+        {"theta": 0.0},
+        1e-3,
+        gibbs=lambda params, minibatch, seed: {**minibatch, "z": 2.0 * minibatch["x"]},
+        minibatch_size=len(x),
+        n_iters=17,
+        verbose=False,
+        seed=1,
+        dtype=tf.float64,
+    )
+    iterations, values = samples.log_post
+    assert iterations.tolist() == [7, 14, 17]
+    theta = samples["theta"][iterations - 1]
+    np.testing.assert_allclose(values, -0.5 * ((2.0 * x - theta[:, None]) ** 2).sum(1), rtol=1e-10)

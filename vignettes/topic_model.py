@@ -9,7 +9,7 @@
 # steps are draws from an exact law, has none.
 #
 # What is compared is how well the topics complete posts that the chains have not seen: stepsizes
-# are tuned on 215 of these, and the scores are those of 215 others. Every tenth word of a post is
+# are tuned on 215 of these, and the scores are those of 214 others. Every tenth word of a post is
 # hidden; the proportions of the topics are estimated from the rest; the perplexity is exp of minus
 # the mean log probability of the hidden words, the probability being that of all draws so far on
 # average. A uniform guess has the perplexity 6906.
@@ -102,7 +102,7 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # | | | 0.5 (1 + m/1000)^(−0.6) | 1822 |
 #
 # The gradient sees the probabilities of the topics that each word may have, not the one drawn. With
-# them SCIR came to 1508, 1476 and 1475 with two, four and ten Gibbs sweeps, on all 430 held-out
+# them SCIR came to 1508, 1476 and 1475 with two, four and ten Gibbs sweeps, on all 429 held-out
 # documents; hence the four.
 
 
