@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -269,7 +270,7 @@ import numpy as np
 import sgmcmc
 import sgmcmc.block, sgmcmc.store.folder
 sys.path.insert(0, {root!r})
-from tests.conftest import log_lik, observations, short_call
+from {caller} import short_call
 sgmcmc.block.BLOCK_BYTES = 2**8
 sgmcmc.store.checkpoints.SAVE_EVERY = 0.002
 print("ready", flush=True)
@@ -279,12 +280,18 @@ print("done", flush=True)
 """
 
 
+def caller(method: str) -> str:
+    """Return the module that has a short call of a method."""
+    return "tests.test_simplex_runs" if method == "scir" else "tests.conftest"
+
+
 def kill_and_resume(method: str, tmp_path: Path, kills: int, n_iters: int) -> int:
     """Kill a run again and again at random instants; return how often it was killed at work."""
     given: dict[str, Any] = {"n_iters_opt": n_iters // 2} if method.endswith("cv") else {}
     store, rng, killed = tmp_path / method, random.Random(kills), 0
     script = CHILD.format(
         root=str(Path(__file__).parent.parent),
+        caller=caller(method),
         method=method,
         n_iters=n_iters,
         store=str(store),
@@ -307,7 +314,8 @@ def finish(method: str, tmp_path: Path, n_iters: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr("sgmcmc.block.BLOCK_BYTES", 2**8)
     given: dict[str, Any] = {"method": method, "n_iters": n_iters, "store_gradients": True}
     given |= {"n_iters_opt": n_iters // 2} if method.endswith("cv") else {}
-    same(short_call(**given, store=tmp_path / method), short_call(**given))
+    call = importlib.import_module(caller(method)).short_call
+    same(call(**given, store=tmp_path / method), call(**given))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
@@ -318,12 +326,12 @@ def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("method", ["sgldcv", "sghmccv", "sgnhtcv"])
+@pytest.mark.parametrize("method", ["sgldcv", "sghmccv", "sgnhtcv", "scir"])
 def test_killed_at_twenty_random_instants(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each family, in mode-finding and in the chain."""
-    n_iters = 12_000 if method == "sghmccv" else 40_000
+    """Each family, in mode-finding and in the chain; with latent variables for SCIR."""
+    n_iters = {"sghmccv": 12_000, "scir": 120_000}.get(method, 40_000)
     killed = kill_and_resume(method, tmp_path, 20, n_iters)
     print(f"{method}: killed at work {killed} times of 20")
     finish(method, tmp_path, n_iters, monkeypatch)
