@@ -35,7 +35,9 @@ class Buffer:
         self.array = _aligned(shape, np.dtype(dtype))
         on_gpu = bool(tf.config.list_logical_devices("GPU"))
         self._shared: tf.Tensor | None = None
-        if not on_gpu and self.array.dtype in _SHAREABLE and self.array.size > 0:
+        if self.array.size == 0:
+            self._shared = tf.constant(self.array)
+        elif not on_gpu and self.array.dtype in _SHAREABLE:
             self._shared = tf.experimental.dlpack.from_dlpack(self.array.__dlpack__())
 
     def tensor(self) -> tf.Tensor:
