@@ -7,7 +7,7 @@ good as u = 2, nothing becomes NaN and nothing sticks at zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -76,18 +76,19 @@ class Simplex:
 
     def totals(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the sum over its simplex."""
-        sums = [
-            tf.reshape(tf.broadcast_to(tf.reduce_sum(array, -1, keepdims=True), array.shape), [-1])
-            for array in self.part.split(on).values()
-        ]
-        return tf.concat(sums, 0)
+        return self._of_each(
+            lambda points: tf.broadcast_to(tf.reduce_sum(points, -1, keepdims=True), points.shape),
+            on,
+        )
 
     def log_points(self, u: tf.Tensor) -> tf.Tensor:
         """Return log ω, flat, of flat u."""
-        points = [
-            tf.reshape(tf.nn.log_softmax(array), [-1]) for array in self.part.split(u).values()
-        ]
-        return tf.concat(points, 0)
+        return self._of_each(tf.nn.log_softmax, u)
+
+    def _of_each(self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor) -> tf.Tensor:
+        """Apply a function to the array of each parameter, and return all flat again."""
+        arrays = self.part.split(on).values()
+        return tf.concat([tf.reshape(function(array), [-1]) for array in arrays], 0)
 
     def log_prior(self, position: tf.Tensor) -> tf.Tensor:
         """Return the log prior density in the coordinates u, up to a constant: Σ alpha log ω."""

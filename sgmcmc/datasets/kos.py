@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sgmcmc.counts import Counts
 from sgmcmc.datasets import fetch
+from sgmcmc.datasets.fields import need_range, whole_numbers
 
 _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 
@@ -74,7 +75,7 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
         ValueError: The content is not what it has to be.
     """
     with fetch.open_decompressed(path) as file:
-        numbers = _whole_numbers(file.read())
+        numbers = whole_numbers(file.read().split())
     shape = (spec.documents, spec.words)
     if len(numbers) < 3 or tuple(numbers[:2]) != shape:
         raise ValueError(f"does not begin with the numbers {shape[0]} and {shape[1]}")
@@ -82,20 +83,12 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
         raise ValueError(f"{(len(numbers) - 3) / 3:g} counts instead of {numbers[2]}")
     document, word, count = numbers[3:].reshape(-1, 3).T
     for name, values, most in (("document", document, shape[0]), ("word", word, shape[1])):
-        if values.size and not 1 <= values.min() <= values.max() <= most:
-            raise ValueError(f"{name}: not one of 1 to {most}")
+        need_range(name, values, most)
     if np.any(np.diff(document * (shape[1] + 1) + word) <= 0):
         raise ValueError("the counts are not in the order of documents and words")
     if np.any(count < 1) or count.sum() != spec.total:
         raise ValueError(f"the counts are not positive with the sum {spec.total}")
     return Counts.from_triples(document - 1, word - 1, count, shape)
-
-
-def _whole_numbers(content: bytes) -> NDArray[np.int64]:
-    try:
-        return np.array(content.split(), dtype=bytes).astype(np.int64)
-    except ValueError as error:
-        raise ValueError("the content is not whole numbers") from error
 
 
 def parse_vocab(path: Path, spec: Spec) -> NDArray[np.str_]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgmcmc.datasets import fetch
+from sgmcmc.datasets.fields import need_range, whole_numbers
 
 _HOME = "https://files.grouplens.org/datasets/movielens/"
 Ratings = dict[str, NDArray[np.int32]]
@@ -87,13 +88,9 @@ def parse(path: Path, rows: int, spec: Spec) -> NDArray[np.int64]:
     fields = [line.split() for line in lines]
     if any(len(line) != 4 for line in fields):
         raise ValueError("a line is not 'user item rating timestamp'")
-    try:
-        data = np.array(fields, dtype=bytes).astype(np.int64)
-    except ValueError as error:
-        raise ValueError("the content is not whole numbers") from error
+    data = whole_numbers(fields)
     for column, name, most in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
-        if not 1 <= data[:, column].min() <= data[:, column].max() <= most:
-            raise ValueError(f"{name}: not one of 1 to {most}")
+        need_range(name, data[:, column], most)
     return data
 
 

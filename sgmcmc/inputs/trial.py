@@ -189,10 +189,11 @@ def _need_free_prior(model: Model, position: tf.Tensor) -> None:
     """Raise an error where the user's prior has a say on points of the simplex."""
     if model.simplex.empty or model.log_prior is None:
         return
-    points = {n: v for n, v in model.constrain(position).items() if n in model.simplex}
+    params = model.constrain(position)
+    points = {name: params[name] for name in model.simplex.names}
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(list(points.values()))
-        value = model.log_prior({**model.constrain(position), **points})
+        value = model.log_prior(dict(params))
     gradients = tape.gradient(value, list(points.values())) if tf.is_tensor(value) else []
     for name, gradient in zip(points, gradients, strict=False):
         if gradient is not None:
