@@ -73,6 +73,8 @@ def profile(N: int, blocks: int) -> dict[str, float]:
     for label, _, _ in PARTS:
         late = seconds[label][len(seconds[label]) // 5 :]  # compiled, and memory touched once
         calls = round(len(seconds[label]) / number_of_blocks)
+        if calls == 0:
+            continue
         found[label] = statistics.median_high(_sums(late, calls)) / length * 1e6
     return found
 
@@ -88,7 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     sizes, blocks = ((2000,), 5) if options.smoke else ((100_000, 581_012), 400)
     found = {N: profile(N, blocks) for N in sizes}
-    rows = [[label, *(number(found[N][label]) for N in sizes)] for label, _, _ in PARTS]
+    rows = [
+        [label, *(number(found[N][label]) for N in sizes)]
+        for label, _, _ in PARTS
+        if label in found[sizes[0]]
+    ]
     raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
     text = "\n\n".join(
         [

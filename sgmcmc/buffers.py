@@ -85,12 +85,16 @@ class Pool:
         """Let others have these buffers."""
         self._free.append(buffers)
 
+    def clear(self) -> None:
+        """Forget the buffers that are free: the next will be of other shapes."""
+        self._free.clear()
+
     def _make(self) -> Buffers:
         chain = self._chain
         length, dynamics = chain.block_length, chain.dynamics
         dtype = np.dtype(chain.estimator.model.dtype.as_numpy_dtype)
         steps = length * dynamics.steps
-        shapes = chain.minibatches.shapes(steps)
+        shapes = chain.prepared.shapes(steps)
         return Buffers(
             {name: Buffer(*spec) for name, spec in shapes.items()},
             Buffer((length, dynamics.normals, chain.layout.size), dtype),

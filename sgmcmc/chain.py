@@ -39,6 +39,7 @@ class Chain:
         latents: draws latent variables before each gradient; ``None`` if there are none.
 
     Attributes:
+        prepared: the form of the data stream that blocks are prepared in.
         latent_seeds: seeds that a step takes for latent variables.
     """
 
@@ -57,6 +58,7 @@ class Chain:
         self.dynamics = dynamics
         self.estimator = estimator
         self.minibatches = minibatches
+        self.prepared = minibatches.plain if compiler.plain else minibatches
         self.recorder = recorder
         self.layout = layout
         self.block_length = block_length

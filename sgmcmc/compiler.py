@@ -73,6 +73,11 @@ class Compiler:
         self._jit_compile = jit_compile
         self._lock = threading.Lock()
 
+    @property
+    def plain(self) -> bool:
+        """Whether XLA is known to be of no use, so that all graphs will be plain."""
+        return self._jit_compile is False
+
     def lazily(self, function: Callable[..., Any]) -> Compiled:
         """Return ``function``, to be compiled when it is first called."""
         return Compiled(function, self)

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import native
+
 PIECE_BYTES = 32 * 2**20
 """How much of a dataset is looked at in one go where all of it has to be passed over."""
 
@@ -25,6 +27,8 @@ class Column(Protocol):
 
     dtype: np.dtype
     row_shape: tuple[int, ...]
+    address: int | None
+    """Where its rows lie one after another in memory, in ``dtype``; ``None`` if they do not."""
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows, of any shape, into ``out``."""
@@ -43,6 +47,7 @@ class ArrayColumn:
         self.array = np.ascontiguousarray(array)
         self.dtype = array.dtype
         self.row_shape = array.shape[1:]
+        self.address: int | None = self.array.ctypes.data
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
@@ -69,6 +74,10 @@ class LazyColumn:
         self.row_shape = tuple(source.shape[1:])
         # The same memory without what a memmap does at each indexing.
         self._mapped = np.asarray(source) if isinstance(source, np.memmap) else None
+        self.address: int | None = None
+        if self._mapped is not None and self._mapped.dtype == dtype:
+            if self._mapped.flags.c_contiguous:
+                self.address = self._mapped.ctypes.data
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
@@ -93,11 +102,11 @@ class LazyColumn:
 
 def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Copy rows of an array, which are known to be in range, into ``out``."""
-    if array.dtype == out.dtype and array.flags.c_contiguous:
+    if array.dtype != out.dtype or not array.flags.c_contiguous:
+        out[...] = array[rows]
+    elif not native.take(array, rows, out):
         # mode="clip" lets NumPy write straight into `out`.
         np.take(array, rows, axis=0, out=out, mode="clip")
-    else:
-        out[...] = array[rows]
 
 
 class Data:

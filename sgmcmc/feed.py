@@ -79,7 +79,8 @@ class Feed:
 
     def start(self) -> BlockInputs:
         """Return what a chain starts with: a minibatch, normals and stepsizes for one step."""
-        minibatches, dynamics = self._chain.minibatches, self._chain.dynamics
+        # The start is a plain graph.
+        minibatches, dynamics = self._chain.minibatches.plain, self._chain.dynamics
         arrays = {name: np.empty(*spec) for name, spec in minibatches.shapes(1).items()}
         minibatches.prepare(self._rng(Purpose.START_MINIBATCH), arrays)
         normals = np.empty((1, dynamics.start_normals, self._chain.layout.size), self._dtype)
@@ -111,6 +112,14 @@ class Feed:
             self._ahead = number + 1, self.executor.submit(self._prepare, number + 1)
         return self._present.inputs
 
+    def prepare_plainly(self) -> None:
+        """Prepare blocks for plain graphs from now on, the present one anew."""
+        self._chain.prepared = self._chain.minibatches.plain
+        if self._ahead is not None:
+            self._ahead[1].exception()  # it is of no use, but must be done with
+        self._ahead = self._present = None
+        self._pool.clear()
+
     def release(self) -> None:
         """Let the memory of the present block be used again."""
         if self._present is not None:
@@ -129,7 +138,7 @@ class Feed:
         chain = self._chain
         buffers = self._pool.take()
         self._normals(self._rng(Purpose.NOISE, number), buffers.noise.array)
-        chain.minibatches.prepare(
+        chain.prepared.prepare(
             self._rng(Purpose.MINIBATCH, number),
             {name: buffer.array for name, buffer in buffers.minibatches.items()},
         )

@@ -1,23 +1,29 @@
 """The data stream: which observations each gradient sees, and how they get to it.
 
 A stream prepares a block's worth of minibatches outside the compiled chain, and picks the
-minibatch of one step out of that block inside it. On a CPU the rows are gathered by NumPy, on
-another thread, because XLA gathers slowly there; on a GPU the data lie on the device and only
-the row numbers travel.
+minibatch of one step out of that block inside it. On a CPU the chain gathers a minibatch's rows
+when their step comes, by our own native code, where that can be had; elsewhere whole blocks are
+gathered, on another thread, because XLA gathers slowly there. On a GPU the data lie on the device
+and only the row numbers travel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import native
 from sgmcmc.data import Data
+from sgmcmc.row_numbers import draw_rows, row_dtype
+from sgmcmc.tracing import traced_for_xla
 
 Arrays = dict[str, np.ndarray]
 Tensors = dict[str, tf.Tensor]
+
+_Stream = TypeVar("_Stream")
 
 _COLUMN, _ROWS = "column/", "rows"
 """Names of a block's arrays."""
@@ -35,6 +41,10 @@ class Minibatches(Protocol):
     bytes_per_step: int
     """What a step's minibatch weighs, to bound a block by."""
 
+    @property
+    def plain(self) -> Minibatches:
+        """The same stream for graphs that XLA does not compile: itself, if it suits those."""
+
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block of so many steps."""
 
@@ -48,7 +58,16 @@ class Minibatches(Protocol):
         """Return the row numbers of that minibatch."""
 
 
-class GatheredMinibatches:
+class _AnyGraph:
+    """What streams have in common that suit any graph."""
+
+    @property
+    def plain(self: _Stream) -> _Stream:
+        """The stream itself."""
+        return self
+
+
+class GatheredMinibatches(_AnyGraph):
     """Minibatches whose rows are gathered on the host, block by block.
 
     Args:
@@ -91,13 +110,11 @@ class GatheredMinibatches:
         return tf.gather(block[_ROWS], step)
 
 
-class DeviceMinibatches:
-    """Minibatches whose rows are gathered on the device that holds the data."""
+class _RowNumbers:
+    """Minibatches of which a block holds the row numbers alone."""
 
     def __init__(self, data: Data, size: int, replace: bool) -> None:
         self.data, self.size, self.replace = data, size, replace
-        self.fixed = data.whole()
-        self.bytes_per_step = 4 * size
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the row numbers of a block."""
@@ -108,17 +125,65 @@ class DeviceMinibatches:
         steps = out[_ROWS].shape[0]
         out[_ROWS][...] = draw_rows(rng, self.data.size, self.size, steps, self.replace)
 
-    def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
-        """Return the minibatch of one step."""
-        rows = self.rows(block, step)
-        return {name: tf.gather(fixed[name], rows) for name in self.data.columns}
-
     def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
         """Return the row numbers of that minibatch."""
         return tf.gather(block[_ROWS], step)
 
 
-class WholeDataset:
+class DeviceMinibatches(_RowNumbers, _AnyGraph):
+    """Minibatches whose rows are gathered on the device that holds the data."""
+
+    def __init__(self, data: Data, size: int, replace: bool) -> None:
+        super().__init__(data, size, replace)
+        self.fixed = data.whole()
+        self.bytes_per_step = 4 * size
+
+    def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        """Return the minibatch of one step."""
+        rows = self.rows(block, step)
+        return {name: tf.gather(fixed[name], rows) for name in self.data.columns}
+
+
+class NeedsXLA(Exception):  # noqa: N818 - not an error: the stream has another form
+    """A stream was asked for a minibatch in a graph that XLA does not compile."""
+
+
+class InPlaceMinibatches(_RowNumbers):
+    """Minibatches that the compiled chain gathers itself, from where the data lie.
+
+    A minibatch is gathered and used by one core, whose cache it never leaves. Only XLA can call
+    what gathers it, so for plain graphs blocks are prepared by ``plain``, and ``minibatch`` takes
+    those too.
+
+    Args:
+        data: the dataset, each column of which has an address.
+        size: n.
+        replace: draw with replacement.
+        with_rows: plain blocks are to hold the row numbers too.
+    """
+
+    def __init__(self, data: Data, size: int, replace: bool, with_rows: bool = False) -> None:
+        super().__init__(data, size, replace)
+        self.plain = GatheredMinibatches(data, size, replace, with_rows)
+        self.fixed = {
+            name: tf.constant(column.address, tf.int64) for name, column in data.columns.items()
+        }
+        # As if gathered, so that both forms draw the same numbers.
+        self.bytes_per_step = self.plain.bytes_per_step
+
+    def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        """Return the minibatch of one step."""
+        if block.keys() != {_ROWS}:
+            return self.plain.minibatch(fixed, block, step)
+        if not traced_for_xla():
+            raise NeedsXLA
+        return {
+            name: native.gather(fixed[name], block[_ROWS], step, column.row_shape, column.dtype)
+            for name, column in self.data.columns.items()
+        }
+
+
+class WholeDataset(_AnyGraph):
     """The whole dataset at every step, in its own order: n = N, with no sampling noise."""
 
     def __init__(self, data: Data) -> None:
@@ -148,86 +213,12 @@ def make_minibatches(data: Data, size: int, replace: bool, with_rows: bool = Fal
         return WholeDataset(data)
     if tf.config.list_logical_devices("GPU"):
         return DeviceMinibatches(data, size, replace)
+    if _in_place(data, size):
+        return InPlaceMinibatches(data, size, replace, with_rows)
     return GatheredMinibatches(data, size, replace, with_rows)
 
 
-def row_dtype(rows: int) -> np.dtype:
-    """Return the smallest integer dtype that numbers so many rows."""
-    return np.dtype(np.int32 if rows < 2**31 else np.int64)
-
-
-def draw_rows(
-    rng: np.random.Generator, rows: int, size: int, count: int, replace: bool
-) -> np.ndarray:
-    """Return ``count`` independent minibatches of row numbers.
-
-    Without replacement every subset of ``size`` of the rows is equally likely. The order within
-    a minibatch has no meaning: most are in rising order, in which they are gathered faster.
-
-    Args:
-        rng: where the randomness comes from.
-        rows: N, the number of rows to draw from.
-        size: n, the rows in a minibatch.
-        count: the number of minibatches.
-        replace: draw with replacement.
-
-    Returns:
-        Integers of shape ``(count, size)``.
-
-    Example:
-        >>> rows = draw_rows(np.random.default_rng(1), 5, 3, 2, replace=False)
-        >>> rows.shape, [len(set(row)) for row in rows.tolist()]
-        ((2, 3), [3, 3])
-    """
-    if replace or size == 1:
-        drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
-        drawn.sort(axis=1)
-        return drawn
-    if 2 * size > rows:
-        return _complement(rng, rows, size, count)
-    if rows > 10_000 and 8 * size > rows:
-        # So many repeats would need mending that a shuffle is cheaper.
-        drawn = np.empty((count, size), row_dtype(rows))
-        for row in drawn:
-            row[:] = rng.choice(rows, size, replace=False, shuffle=False)
-        drawn.sort(axis=1)
-        return drawn
-    return _mended(rng, rows, size, count)
-
-
-def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
-    """Draw with replacement, then draw each repeat again until its minibatch lacks it.
-
-    What is drawn again depends only on which entries are equal, so renaming the rows renames
-    the result: all subsets are equally likely.
-    """
-    drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
-    drawn.sort(axis=1)
-    flat = drawn.reshape(-1)
-    repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
-    repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
-    while repeats.size:
-        fresh = rng.integers(0, rows, repeats.size, dtype=drawn.dtype)
-        minibatch = repeats // size
-        known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
-        known |= _seen_before(minibatch * rows + fresh)
-        flat[repeats[~known]] = fresh[~known]
-        repeats = repeats[known]
-    return drawn
-
-
-def _seen_before(values: np.ndarray) -> np.ndarray:
-    """Tell of each value whether an earlier one is equal."""
-    seen = np.ones(values.size, bool)
-    seen[np.unique(values, return_index=True)[1]] = False
-    return seen
-
-
-def _complement(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
-    """Draw the rows to leave out, where they are the fewer."""
-    if size == rows:
-        return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
-    left_out = draw_rows(rng, rows, rows - size, count, replace=False)
-    kept = np.ones((count, rows), bool)
-    np.put_along_axis(kept, left_out.astype(np.intp), False, axis=1)
-    return np.nonzero(kept)[1].reshape(count, size).astype(row_dtype(rows))
+def _in_place(data: Data, size: int) -> bool:
+    """Tell whether the chain should gather minibatches itself."""
+    addresses = [column.address for column in data.columns.values()]
+    return None not in addresses and native.callable_by_xla()

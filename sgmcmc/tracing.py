@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
 
 from sgmcmc.quiet import without_chatter
+
+_FOR_XLA: ContextVar[bool] = ContextVar("for_xla", default=False)
+
+
+def traced_for_xla() -> bool:
+    """Tell, inside a function that is being traced, whether XLA is to compile its graph."""
+    return _FOR_XLA.get()
 
 
 def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Any:
@@ -21,9 +29,13 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
         arguments: examples of what it will be called with.
         jit_compile: compile it with XLA.
     """
-    with without_chatter():
-        graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        return graph.get_concrete_function(*arguments)
+    before = _FOR_XLA.set(jit_compile)
+    try:
+        with without_chatter():
+            graph = tf.function(function, autograph=False, jit_compile=jit_compile)
+            return graph.get_concrete_function(*arguments)
+    finally:
+        _FOR_XLA.reset(before)
 
 
 def quiet_start() -> None:

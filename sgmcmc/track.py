@@ -13,7 +13,7 @@ from sgmcmc.block import BlockInputs, BlockResult
 from sgmcmc.buffers import Buffer
 from sgmcmc.chain import Chain
 from sgmcmc.feed import Feed
-from sgmcmc.minibatches import Tensors
+from sgmcmc.minibatches import NeedsXLA, Tensors
 from sgmcmc.recorder import DRAWS, LOG_POST
 from sgmcmc.simplex import WHAT_LOG_LIK_MUST_BE
 
@@ -120,7 +120,11 @@ class Track:
     def compile(self) -> None:
         """Compile the chain, in this thread, and prepare the present block for that."""
         block, offset = divmod(self.iteration, self._chain.block_length)
-        self._chain.compile(self._carry, self._inputs(block, offset))
+        try:
+            self._chain.compile(self._carry, self._inputs(block, offset))
+        except NeedsXLA:
+            self._feed.prepare_plainly()
+            self._chain.compile(self._carry, self._inputs(block, offset))
 
     def _inputs(self, block: int, offset: int) -> BlockInputs:
         """Return what a block consumes, of which ``offset`` iterations have been run."""

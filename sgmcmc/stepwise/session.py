@@ -52,6 +52,7 @@ class Session:
         self._modes = modes
         rows: list[dict[str, Any]] = [{} for _ in sampler.starts]
         self._tracks = chain_tracks(sampler, modes, _MOST_ITERATIONS, rows)
+        self._compiled = False
         if core_to_spare(len(self._tracks)):
             ahead = ThreadPoolExecutor(1, "sgmcmc-feed")
             weakref.finalize(self, ahead.shutdown, wait=False)
@@ -83,6 +84,10 @@ class Session:
         write_arrays(Path(path), arrays)
 
     def _step(self, n_steps: int) -> None:
+        if not self._compiled:
+            # They all run the same chain.
+            self._tracks[0].compile()
+            self._compiled = True
         for track in self._tracks:
             end = track.iteration + n_steps
             while track.iteration < end:

@@ -1,0 +1,87 @@
+"""Draws the row numbers of minibatches, a block of them at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def row_dtype(rows: int) -> np.dtype:
+    """Return the smallest integer dtype that numbers so many rows."""
+    return np.dtype(np.int32 if rows < 2**31 else np.int64)
+
+
+def draw_rows(
+    rng: np.random.Generator, rows: int, size: int, count: int, replace: bool
+) -> np.ndarray:
+    """Return ``count`` independent minibatches of row numbers.
+
+    Without replacement every subset of ``size`` of the rows is equally likely. The order within
+    a minibatch has no meaning: most are in rising order, in which they are gathered faster.
+
+    Args:
+        rng: where the randomness comes from.
+        rows: N, the number of rows to draw from.
+        size: n, the rows in a minibatch.
+        count: the number of minibatches.
+        replace: draw with replacement.
+
+    Returns:
+        Integers of shape ``(count, size)``.
+
+    Example:
+        >>> rows = draw_rows(np.random.default_rng(1), 5, 3, 2, replace=False)
+        >>> rows.shape, [len(set(row)) for row in rows.tolist()]
+        ((2, 3), [3, 3])
+    """
+    if replace or size == 1:
+        drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
+        drawn.sort(axis=1)
+        return drawn
+    if 2 * size > rows:
+        return _complement(rng, rows, size, count)
+    if rows > 10_000 and 8 * size > rows:
+        # So many repeats would need mending that a shuffle is cheaper.
+        drawn = np.empty((count, size), row_dtype(rows))
+        for row in drawn:
+            row[:] = rng.choice(rows, size, replace=False, shuffle=False)
+        drawn.sort(axis=1)
+        return drawn
+    return _mended(rng, rows, size, count)
+
+
+def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
+    """Draw with replacement, then draw each repeat again until its minibatch lacks it.
+
+    What is drawn again depends only on which entries are equal, so renaming the rows renames
+    the result: all subsets are equally likely.
+    """
+    drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
+    drawn.sort(axis=1)
+    flat = drawn.reshape(-1)
+    repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
+    repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
+    while repeats.size:
+        fresh = rng.integers(0, rows, repeats.size, dtype=drawn.dtype)
+        minibatch = repeats // size
+        known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
+        known |= _seen_before(minibatch * rows + fresh)
+        flat[repeats[~known]] = fresh[~known]
+        repeats = repeats[known]
+    return drawn
+
+
+def _seen_before(values: np.ndarray) -> np.ndarray:
+    """Tell of each value whether an earlier one is equal."""
+    seen = np.ones(values.size, bool)
+    seen[np.unique(values, return_index=True)[1]] = False
+    return seen
+
+
+def _complement(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
+    """Draw the rows to leave out, where they are the fewer."""
+    if size == rows:
+        return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
+    left_out = draw_rows(rng, rows, rows - size, count, replace=False)
+    kept = np.ones((count, rows), bool)
+    np.put_along_axis(kept, left_out.astype(np.intp), False, axis=1)
+    return np.nonzero(kept)[1].reshape(count, size).astype(row_dtype(rows))
