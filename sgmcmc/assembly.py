@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import cores
 from sgmcmc.block import block_length
 from sgmcmc.buffers import Pool
 from sgmcmc.chain import Chain
@@ -19,7 +20,6 @@ from sgmcmc.sampler import Sampler
 from sgmcmc.schedules import Stepsizes
 from sgmcmc.streams import Phase
 from sgmcmc.track import Rows, Track
-from sgmcmc.workers import core_to_spare
 
 Save = Callable[[int, Track], None]
 """Is handed the number of a chain and its track after each block."""
@@ -132,7 +132,7 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
         sampler.model.layout,
         length,
         sampler.compiler,
-        length * dynamics.steps // 2 if _can_look_ahead(sampler, estimator) else 0,
+        length * dynamics.steps // 4 if _can_look_ahead(sampler, estimator) else 0,
         sampler.latents,
     )
 
@@ -142,7 +142,7 @@ def _can_look_ahead(sampler: Sampler, estimator: Any) -> bool:
 
     Latent variables have to be drawn in their turn, so with them nothing is known ahead.
     """
-    return estimator.looks_ahead and sampler.latents is None and core_to_spare(len(sampler.starts))
+    return estimator.looks_ahead and sampler.latents is None and cores.to_spare(len(sampler.starts))
 
 
 def _scale(sampler: Sampler) -> float:

@@ -15,7 +15,7 @@ from sgmcmc.latents import LatentState
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 
-BLOCK_BYTES = 8 * 2**20
+BLOCK_BYTES = 32 * 2**20
 LONGEST_BLOCK = 4096
 
 
@@ -77,10 +77,11 @@ class BlockResult(NamedTuple):
 def block_length(
     minibatches: Minibatches, dynamics: Dynamics, layout: Layout, itemsize: int
 ) -> int:
-    """Return how many iterations make a block: as many as keep its arrays in the cache.
+    """Return how many iterations make a block: as many as ``BLOCK_BYTES`` hold.
 
-    It depends only on the shapes of the problem, so that the random streams, which are named by
-    the block, do not depend on how a chain is run or stored.
+    The costs of a block outside the compiled loop are those of up to 30 iterations, which weigh
+    little among hundreds. The length depends only on the shapes of the problem, so that the random
+    streams, which are named by the block, do not depend on how a chain is run or stored.
     """
     vectors = dynamics.normals + 2
     weight = dynamics.steps * minibatches.bytes_per_step + vectors * layout.size * itemsize

@@ -1,10 +1,10 @@
 """The data stream: which observations each gradient sees, and how they get to it.
 
 A stream prepares a block's worth of minibatches outside the compiled chain, and picks the
-minibatch of one step out of that block inside it. On a CPU the chain gathers a minibatch's rows
-when their step comes, by our own native code, where that can be had; elsewhere whole blocks are
-gathered, on another thread, because XLA gathers slowly there. On a GPU the data lie on the device
-and only the row numbers travel.
+minibatch of one step out of that block inside it. On a CPU with a core to spare, blocks are
+gathered there, on another thread; without one the chain gathers a minibatch itself when its step
+comes, so that its rows never leave the cache of one core. On a GPU the data lie on the device and
+only the row numbers travel.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ _Stream = TypeVar("_Stream")
 
 _COLUMN, _ROWS = "column/", "rows"
 """Names of a block's arrays."""
+
+_WORTH_A_CALL = 16 * 2**10
+"""Bytes of a minibatch from which on native code pays: lighter ones XLA fuses with what they are
+used for."""
 
 
 class Minibatches(Protocol):
@@ -103,7 +107,7 @@ class GatheredMinibatches(_AnyGraph):
 
     def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the minibatch of one step."""
-        return {name: tf.gather(block[_COLUMN + name], step) for name in self.data.columns}
+        return {name: _of_block(block[_COLUMN + name], step) for name in self.data.columns}
 
     def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
         """Return the row numbers of that minibatch."""
@@ -178,7 +182,9 @@ class InPlaceMinibatches(_RowNumbers):
         if not traced_for_xla():
             raise NeedsXLA
         return {
-            name: native.gather(fixed[name], block[_ROWS], step, column.row_shape, column.dtype)
+            name: native.gather_rows(
+                fixed[name], block[_ROWS], step, column.row_shape, column.dtype
+            )
             for name, column in self.data.columns.items()
         }
 
@@ -207,18 +213,36 @@ class WholeDataset(_AnyGraph):
         return tf.range(self.size)
 
 
-def make_minibatches(data: Data, size: int, replace: bool, with_rows: bool = False) -> Minibatches:
-    """Return the stream that suits the data and the device."""
+def make_minibatches(
+    data: Data, size: int, replace: bool, with_rows: bool = False, spare_core: bool = True
+) -> Minibatches:
+    """Return the stream that suits the data and the device.
+
+    Args:
+        data: the dataset.
+        size: n.
+        replace: draw with replacement.
+        with_rows: the chain wants the row numbers too.
+        spare_core: a core has time to gather rows while the chain runs on another.
+    """
     if size == data.size and not replace:
         return WholeDataset(data)
     if tf.config.list_logical_devices("GPU"):
         return DeviceMinibatches(data, size, replace)
-    if _in_place(data, size):
+    if not spare_core and _can_stay_in_place(data, size):
         return InPlaceMinibatches(data, size, replace, with_rows)
     return GatheredMinibatches(data, size, replace, with_rows)
 
 
-def _in_place(data: Data, size: int) -> bool:
-    """Tell whether the chain should gather minibatches itself."""
+def _can_stay_in_place(data: Data, size: int) -> bool:
     addresses = [column.address for column in data.columns.values()]
-    return None not in addresses and native.callable_by_xla()
+    heavy = size * data.row_bytes >= _WORTH_A_CALL
+    return heavy and None not in addresses and native.callable_by_xla()
+
+
+def _of_block(block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Return the part of a block that belongs to a step."""
+    weight = block.dtype.size * block.shape[1:].num_elements()
+    if weight >= _WORTH_A_CALL and traced_for_xla() and native.callable_by_xla():
+        return native.copy_minibatch(block, step)
+    return tf.gather(block, step)

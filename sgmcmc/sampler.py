@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from sgmcmc import cores
 from sgmcmc.compiler import Compiler
 from sgmcmc.data import Data
 from sgmcmc.dynamics import Dynamics
@@ -169,7 +170,9 @@ def make_sampler(
         method=method,
         model=model,
         data=data,
-        minibatches=make_minibatches(data, rows, options.replace, bool(options.latents)),
+        minibatches=make_minibatches(
+            data, rows, options.replace, bool(options.latents), cores.to_spare(len(starts))
+        ),
         latents=latents,
         dynamics=dynamics,
         stepsizes=stepsizes,

@@ -8,25 +8,13 @@ thread that called only shows progress and waits, so Ctrl-C reaches it at once.
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from sgmcmc import cores
 from sgmcmc.progress import Progress
 from sgmcmc.track import Track
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def core_to_spare(chains: int) -> bool:
-    """Tell whether there are more cores than chains, so that one can prepare blocks ahead."""
-    return chains < cores()
 
 
 def advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
@@ -34,8 +22,8 @@ def advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
     unfinished = [track for track in tracks if not track.finished]
     if not unfinished:
         return True
-    workers = min(len(unfinished), cores())
-    spare = core_to_spare(len(unfinished))
+    workers = min(len(unfinished), cores.count())
+    spare = cores.to_spare(len(unfinished))
     turns: queue.SimpleQueue[Track] = queue.SimpleQueue()
     for track in unfinished:
         turns.put(track)

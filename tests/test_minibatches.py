@@ -56,9 +56,9 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
 def test_looking_ahead_changes_only_the_rounding(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.workers.cores", lambda: 8)
+    monkeypatch.setattr("sgmcmc.cores.count", lambda: 8)
     ahead = draw(dataset)
-    monkeypatch.setattr("sgmcmc.workers.cores", lambda: 1)
+    monkeypatch.setattr("sgmcmc.cores.count", lambda: 1)
     np.testing.assert_allclose(draw(dataset), ahead, rtol=1e-5, atol=1e-6)
 
 

@@ -1,12 +1,14 @@
-"""Copies rows in native code, where it could be built; elsewhere NumPy does.
+"""Copies minibatches in native code, where it could be built; elsewhere NumPy and XLA do.
 
-It asks for rows some time before their turn, which halves the time that scattered rows take; and
-XLA can call it from inside a graph it compiles for a CPU, where its own gather is slower by far.
+Rows are asked for some time before their turn, which halves the time that scattered rows take. XLA
+can call what is here from inside a graph it compiles for a CPU: its own gather is slower by far,
+and its own copy of a minibatch goes number by number where rows are short.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -24,7 +26,7 @@ try:
 except ImportError:  # a TensorFlow that keeps it elsewhere
     gen_xla_ops = None
 
-_TARGET = "sgmcmc_gather_minibatch"
+_GATHER_ROWS, _COPY_MINIBATCH = "sgmcmc_gather_rows", "sgmcmc_copy_minibatch"
 _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
 """How XLA calls what we register, as the documentation of TensorFlow's op has it."""
 
@@ -35,37 +37,34 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
     Args:
         array: contiguous.
         rows: int32 or int64, of any shape, known to be in range.
-        out: contiguous, of the same dtype.
+        out: of the same dtype.
     """
     if _rows is None or not (rows.flags.c_contiguous and out.flags.c_contiguous):
         return False
-    addresses = (each.ctypes.data for each in (array, rows, out))
-    source, numbers, target = addresses
     row_bytes = array.itemsize * int(np.prod(array.shape[1:]))
+    source, numbers, target = (each.ctypes.data for each in (array, rows, out))
     _rows.take(source, numbers, rows.itemsize, target, rows.size, row_bytes)
     return True
 
 
 @functools.cache
 def callable_by_xla() -> bool:
-    """Tell whether graphs that XLA compiles for a CPU can call ``gather``."""
-    if _rows is None or gen_xla_ops is None:
-        return False
+    """Tell whether graphs that XLA compiles for a CPU can call the functions below."""
     op = getattr(gen_xla_ops, "xla_custom_call_v2", None)
-    if op is None or _INTERFACE not in (op.__doc__ or ""):
+    if _rows is None or op is None or _INTERFACE not in (op.__doc__ or ""):
         return False
     library = Path(tf.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
-    return _rows.register(str(library), _TARGET)
+    return _rows.register(str(library), _GATHER_ROWS, _COPY_MINIBATCH)
 
 
-def gather(
+def gather_rows(
     address: tf.Tensor,
     rows: tf.Tensor,
     step: tf.Tensor,
     row_shape: tuple[int, ...],
     dtype: np.dtype,
 ) -> tf.Tensor:
-    """Return the rows of one minibatch, in a graph that XLA compiles for a CPU.
+    """Return the rows of one minibatch, from where the array lies.
 
     Args:
         address: of the array, an int64 scalar; the array must outlive the graph's runs.
@@ -75,13 +74,31 @@ def gather(
         dtype: of the array.
     """
     size, row_bytes = rows.shape[1], dtype.itemsize * int(np.prod(row_shape))
-    shape = tf.constant([size, row_bytes, rows.dtype.size], tf.int64)
+    sizes = [size, row_bytes, rows.dtype.size]
+    return _call(_GATHER_ROWS, [address, rows], step, sizes, (size, *row_shape), dtype)
+
+
+def copy_minibatch(block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Return one minibatch of a block, whose first axis counts them."""
+    shape = tuple(block.shape[1:])
+    sizes = [block.dtype.size * int(np.prod(shape))]
+    return _call(_COPY_MINIBATCH, [block], step, sizes, shape, block.dtype)
+
+
+def _call(
+    target: str,
+    arrays: Sequence[tf.Tensor],
+    step: tf.Tensor,
+    sizes: Sequence[int],
+    shape: tuple[int, ...],
+    dtype: np.dtype | tf.DType,
+) -> tf.Tensor:
     (minibatch,) = gen_xla_ops.xla_custom_call_v2(
-        [address, rows, tf.cast(step, tf.int32), shape],
-        call_target_name=_TARGET,
+        [*arrays, tf.cast(step, tf.int32), tf.constant(sizes, tf.int64)],
+        call_target_name=target,
         backend_config="",
         has_side_effect=False,
         result_dtypes=[tf.as_dtype(dtype)],
-        result_shapes=[(size, *row_shape)],
+        result_shapes=[shape],
     )
     return minibatch

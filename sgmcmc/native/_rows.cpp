@@ -1,5 +1,5 @@
-// Copies scattered rows of an array into a minibatch: called from Python for a block of them, and by
-// XLA from inside the compiled chain for one.
+// Copies minibatches: scattered rows of an array, called from Python for a block of minibatches and by
+// XLA from inside the compiled chain for one; and one minibatch out of a block, called by XLA.
 
 #define Py_LIMITED_API 0x030A0000
 #define PY_SSIZE_T_CLEAN
@@ -47,11 +47,12 @@ void CopyRows(const char* source, const void* rows, std::int64_t rows_itemsize, 
   }
 }
 
-// What XLA calls, by version 3 of its interface for custom calls on the host.
-//
+// The next two are what XLA calls, by version 3 of its interface for custom calls on the host.
+
 // in[0]: int64, the address of the array; in[1]: the row numbers of a block of minibatches;
-// in[2]: int32, which minibatch; in[3]: int64[3], rows of a minibatch, bytes of a row and of a row number.
-void GatherMinibatch(void* out, const void** in, const char*, std::size_t, void*) {
+// in[2]: int32, which minibatch; in[3]: int64[3], rows of a minibatch, bytes of a row and of a row
+// number.
+void GatherRows(void* out, const void** in, const char*, std::size_t, void*) {
   std::int64_t address, shape[3];
   std::int32_t step;
   std::memcpy(&address, in[0], sizeof address);
@@ -60,6 +61,15 @@ void GatherMinibatch(void* out, const void** in, const char*, std::size_t, void*
   const char* rows = static_cast<const char*>(in[1]) + step * shape[0] * shape[2];
   CopyRows(reinterpret_cast<const char*>(address), rows, shape[2], static_cast<char*>(out),
            shape[0], shape[1]);
+}
+
+// in[0]: a block of minibatches; in[1]: int32, which of them; in[2]: int64, bytes of one.
+void CopyMinibatch(void* out, const void** in, const char*, std::size_t, void*) {
+  std::int32_t step;
+  std::int64_t bytes;
+  std::memcpy(&step, in[1], sizeof step);
+  std::memcpy(&bytes, in[2], sizeof bytes);
+  std::memcpy(out, static_cast<const char*>(in[0]) + step * bytes, static_cast<std::size_t>(bytes));
 }
 
 PyObject* Take(PyObject*, PyObject* args) {
@@ -83,8 +93,8 @@ constexpr char kRegister[] =
     "IcSt11char_traitsIcESaIcEEEPvS8_";
 
 PyObject* Register(PyObject*, PyObject* args) {
-  const char *library, *target;
-  if (!PyArg_ParseTuple(args, "ss", &library, &target)) return nullptr;
+  const char *library, *gather_rows, *copy_minibatch;
+  if (!PyArg_ParseTuple(args, "sss", &library, &gather_rows, &copy_minibatch)) return nullptr;
   void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
   if (handle == nullptr) Py_RETURN_FALSE;
   using Global = void* (*)();
@@ -92,7 +102,10 @@ PyObject* Register(PyObject*, PyObject* args) {
   const auto global = reinterpret_cast<Global>(dlsym(handle, kGlobal));
   const auto add = reinterpret_cast<Add>(dlsym(handle, kRegister));
   const bool found = global != nullptr && add != nullptr;
-  if (found) add(global(), target, reinterpret_cast<void*>(&GatherMinibatch), "Host");
+  if (found) {
+    add(global(), gather_rows, reinterpret_cast<void*>(&GatherRows), "Host");
+    add(global(), copy_minibatch, reinterpret_cast<void*>(&CopyMinibatch), "Host");
+  }
   dlclose(handle);
   if (found) Py_RETURN_TRUE;
   Py_RETURN_FALSE;
@@ -103,8 +116,8 @@ PyMethodDef kMethods[] = {
      "take(source, rows, rows_itemsize, out, count, row_bytes): copy rows; the first, second and "
      "fourth are addresses."},
     {"register", Register, METH_VARARGS,
-     "register(library, target): let XLA, in the TensorFlow library that is loaded from this path, "
-     "call the copying by this name; False if that library lacks the means."},
+     "register(library, gather_rows, copy_minibatch): let XLA, in the TensorFlow library that is "
+     "loaded from this path, call the two by these names; False if that library lacks the means."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_rows", nullptr, -1, kMethods,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import cores
 from sgmcmc.assembly import Modes, chain_tracks
 from sgmcmc.driver import with_seed
 from sgmcmc.identity import difference, identify
@@ -20,7 +21,6 @@ from sgmcmc.sampler import Sampler
 from sgmcmc.stepwise.sampler import StepwiseSampler
 from sgmcmc.track import Track
 from sgmcmc.whole_files import read_arrays, write_arrays
-from sgmcmc.workers import core_to_spare
 
 _FORMAT = 1
 _MOST_ITERATIONS = 2**31 - 1
@@ -53,7 +53,7 @@ class Session:
         rows: list[dict[str, Any]] = [{} for _ in sampler.starts]
         self._tracks = chain_tracks(sampler, modes, _MOST_ITERATIONS, rows)
         self._compiled = False
-        if core_to_spare(len(self._tracks)):
+        if cores.to_spare(len(self._tracks)):
             ahead = ThreadPoolExecutor(1, "sgmcmc-feed")
             weakref.finalize(self, ahead.shutdown, wait=False)
             for track in self._tracks:
