@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import cores
 from sgmcmc.block import block_length
 from sgmcmc.buffers import Pool
 from sgmcmc.chain import Chain
@@ -132,17 +131,8 @@ def _make_chain(sampler: Sampler, dynamics: Dynamics, estimator: Any, recorder: 
         sampler.model.layout,
         length,
         sampler.compiler,
-        length * dynamics.steps // 4 if _can_look_ahead(sampler, estimator) else 0,
         sampler.latents,
     )
-
-
-def _can_look_ahead(sampler: Sampler, estimator: Any) -> bool:
-    """Tell whether a core has time for what the estimator knows without the position.
-
-    Latent variables have to be drawn in their turn, so with them nothing is known ahead.
-    """
-    return estimator.looks_ahead and sampler.latents is None and cores.to_spare(len(sampler.starts))
 
 
 def _scale(sampler: Sampler) -> float:

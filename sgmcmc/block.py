@@ -45,14 +45,12 @@ class BlockInputs(NamedTuple):
         noise: standard normals, (iterations, vectors, d).
         stepsizes: one row for each iteration, or a single row where they never change; one
             column for each parameter, or a single column where they share a stepsize.
-        ahead: what the estimator could know of the first steps before they are run.
         seeds: pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
     """
 
     minibatches: Tensors
     noise: tf.Tensor
     stepsizes: tf.Tensor
-    ahead: tf.Tensor
     seeds: tf.Tensor
 
 

@@ -34,8 +34,6 @@ class Chain:
         layout: the places of the parameters in the flat position.
         block_length: iterations in a block.
         compiler: compiles the functions.
-        ahead_steps: how many of a block's steps have what the estimator can know before the
-            position is known taken ahead, on the thread that prepares blocks.
         latents: draws latent variables before each gradient; ``None`` if there are none.
 
     Attributes:
@@ -52,7 +50,6 @@ class Chain:
         layout: Layout,
         block_length: int,
         compiler: Compiler,
-        ahead_steps: int,
         latents: Latents | None = None,
     ) -> None:
         self.dynamics = dynamics
@@ -62,12 +59,9 @@ class Chain:
         self.recorder = recorder
         self.layout = layout
         self.block_length = block_length
-        self.ahead_steps = ahead_steps
         self.latents = latents
-        self.latent_seeds = 0 if latents is None else 1 + estimator.looks_ahead
-        self.nothing_ahead = tf.zeros([0, layout.size], estimator.model.dtype)
+        self.latent_seeds = 0 if latents is None else 1 + estimator.centred
         self._run = compiler.lazily(self._block)
-        self._look_ahead = compiler.lazily(self._ahead)
         self._compiled_start: Any = None
         self._first_start = threading.Lock()
 
@@ -91,20 +85,6 @@ class Chain:
         """
         return self._run(carry, self.minibatches.fixed, inputs, span)
 
-    def look_ahead(self, estimator: Any, minibatches: Tensors) -> tf.Tensor:
-        """Return what the estimator can know of a block's first steps before they are run.
-
-        Args:
-            estimator: the state of the gradient estimator.
-            minibatches: the block's arrays of the data stream.
-
-        Returns:
-            A row for each of the first ``ahead_steps`` steps.
-        """
-        if self.ahead_steps == 0:
-            return self.nothing_ahead
-        return self._look_ahead(estimator, self.minibatches.fixed, minibatches)
-
     def start(self, position: tf.Tensor, estimator: Any, inputs: BlockInputs) -> Carry:
         """Return the carry at the start of a chain.
 
@@ -124,9 +104,7 @@ class Chain:
     ) -> Carry:
         latents: LatentState | tuple[()] = ()
         if self.latents is not None:
-            kept = self.latents.start()
-            centre = dict(kept) if self.estimator.looks_ahead else {}
-            latents = LatentState(kept, centre, tf.zeros([], position.dtype))
+            latents = self.latents.state(self.estimator.centred, position.dtype)
         # The state is made of the position as soon as the gradient there is known.
         carry = Carry(None, position, estimator, self.recorder.start(position), latents)
         first = tf.constant(0)
@@ -193,33 +171,6 @@ class Chain:
         last = self.minibatches.minibatch(fixed, inputs.minibatches, step)
         return self.estimator.model.log_post(carry.state.position, last, self.estimator.scale)
 
-    def _ahead(self, estimator: Any, fixed: Tensors, minibatches: Tensors) -> tf.Tensor:
-        model = self.estimator.model
-        rows = tf.TensorArray(model.dtype, self.ahead_steps, element_shape=[self.layout.size])
-
-        def one_step(step: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            minibatch = self.minibatches.minibatch(fixed, minibatches, step)
-            return step + 1, rows.write(step, self.estimator.look_ahead(estimator, minibatch))
-
-        return tf.while_loop(
-            lambda step, _: step < self.ahead_steps,
-            one_step,
-            (tf.constant(0), rows),
-            parallel_iterations=1,
-        )[1].stack()
-
-    def _known(
-        self, estimator: Any, inputs: BlockInputs, minibatch: Tensors, step: tf.Tensor
-    ) -> tf.Tensor | None:
-        """Return what the estimator knows of a step without the position."""
-        if inputs.ahead.shape[0] == 0:
-            return self.estimator.look_ahead(estimator, minibatch)
-        return tf.cond(
-            step < self.ahead_steps,
-            lambda: tf.gather(inputs.ahead, tf.minimum(step, self.ahead_steps - 1)),
-            lambda: self.estimator.look_ahead(estimator, minibatch),
-        )
-
     def _estimate(
         self,
         carry: Carry,
@@ -235,52 +186,26 @@ class Chain:
         latent variables it takes about as long as its gradient.
         """
         minibatch = self.minibatches.minibatch(fixed, inputs.minibatches, step)
-        latents = carry.latents
-        if self.latents is None:
-            known = self._known(carry.estimator, inputs, minibatch, step)
-        else:
-            minibatch, known, latents = self._complete(
-                carry, position, minibatch, inputs, step, last
+        latents, at_centre = carry.latents, None
+        if self.latents is not None and isinstance(latents, LatentState):
+            rows = self.minibatches.rows(inputs.minibatches, step) if latents.here else None
+            centre = carry.estimator.centre if self.estimator.centred else None
+            seeds = tf.gather(inputs.seeds, step)
+            model, scale = self.estimator.model, self.estimator.scale
+            minibatch, at_centre, latents = self.latents.complete(
+                model, latents, position, centre, minibatch, rows, seeds
             )
-        gradient, estimator = self.estimator.estimate(carry.estimator, position, minibatch, known)
+            if not self.recorder.stepwise:
+                log_post = tf.cond(
+                    tf.equal(step, last),
+                    lambda: model.log_post(position, minibatch, scale),
+                    lambda: latents.log_post,
+                )
+                latents = latents._replace(log_post=log_post)
+        gradient, estimator = self.estimator.estimate(
+            carry.estimator, position, minibatch, at_centre
+        )
         return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
-
-    def _complete(
-        self,
-        carry: Carry,
-        position: tf.Tensor,
-        minibatch: Tensors,
-        inputs: BlockInputs,
-        step: tf.Tensor,
-        last: tf.Tensor,
-    ) -> tuple[Tensors, tf.Tensor | None, LatentState]:
-        """Return the minibatch with latent variables, what is known of it, and what is kept.
-
-        Control variates need latent variables drawn at their centre too: those drawn here would
-        bias the gradient there.
-        """
-        assert self.latents is not None and isinstance(carry.latents, LatentState)
-        model, estimator = self.estimator.model, carry.estimator
-        here, centre, before = carry.latents
-        rows = self.minibatches.rows(inputs.minibatches, step) if here else None
-        seeds = tf.gather(inputs.seeds, step)
-        completed, here = self.latents.draw(
-            model.constrain(position), minibatch, rows, here, seeds[0]
-        )
-        known = None
-        if self.estimator.looks_ahead:
-            at_centre, centre = self.latents.draw(
-                model.constrain(estimator.centre), minibatch, rows, centre, seeds[1]
-            )
-            known = self.estimator.look_ahead(estimator, at_centre)
-        if self.recorder.stepwise:
-            return completed, known, LatentState(here, centre, before)
-        log_post = tf.cond(
-            tf.equal(step, last),
-            lambda: model.log_post(position, completed, self.estimator.scale),
-            lambda: before,
-        )
-        return completed, known, LatentState(here, centre, log_post)
 
     def _iterate(
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor

@@ -91,7 +91,6 @@ class Feed:
             {name: tf.convert_to_tensor(array) for name, array in arrays.items()},
             tf.convert_to_tensor(normals),
             tf.constant(self._stepsizes.at(1, 1), self._dtype),
-            self._chain.nothing_ahead,
             tf.convert_to_tensor(seeds),
         )
 
@@ -151,7 +150,6 @@ class Feed:
             minibatches,
             buffers.noise.tensor(),
             buffers.stepsizes.tensor(),
-            chain.look_ahead(self.estimator, minibatches),
             buffers.seeds.tensor(),
         )
         return _Prepared(number, buffers, inputs)

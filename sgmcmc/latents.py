@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.model import Tensors
+from sgmcmc.model import Model, Tensors
 
 Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]
 
@@ -51,11 +51,50 @@ class Latents:
         """Return the kept values at the start."""
         return {name: tf.constant(value) for name, value in self.starts.items()}
 
+    def state(self, centred: bool, dtype: tf.DType) -> LatentState:
+        """Return the state at the start of a chain, whose estimator may have a centre."""
+        kept = self.start()
+        return LatentState(kept, dict(kept) if centred else {}, tf.zeros([], dtype))
+
+    def complete(
+        self,
+        model: Model,
+        state: LatentState,
+        position: tf.Tensor,
+        centre: tf.Tensor | None,
+        minibatch: Tensors,
+        rows: tf.Tensor | None,
+        seeds: tf.Tensor,
+    ) -> tuple[Tensors, Tensors | None, LatentState]:
+        """Return the minibatch completed at the position and at the centre, and the state.
+
+        Control variates need latent variables drawn at their centre too: those drawn at the
+        position would bias the gradient there.
+
+        Args:
+            model: the model.
+            state: what was kept before.
+            position: flat and unconstrained.
+            centre: of the control variates, likewise; ``None`` if there are none.
+            minibatch: the observations.
+            rows: their row numbers; ``None`` where nothing is kept.
+            seeds: a seed for each of the two.
+        """
+        completed, here = self.draw(
+            model.constrain(position), minibatch, rows, state.here, seeds[0]
+        )
+        if centre is None:
+            return completed, None, state._replace(here=here)
+        at_centre, kept = self.draw(
+            model.constrain(centre), minibatch, rows, state.centre, seeds[1]
+        )
+        return completed, at_centre, state._replace(here=here, centre=kept)
+
     def draw(
         self,
         params: Tensors,
         minibatch: Tensors,
-        rows: tf.Tensor,
+        rows: tf.Tensor | None,
         kept: Tensors,
         seed: tf.Tensor,
     ) -> tuple[Tensors, Tensors]:
@@ -73,7 +112,7 @@ class Latents:
         completed = {**given, **self.gibbs(dict(params), dict(given), seed)}
         after = {
             name: tf.tensor_scatter_nd_update(
-                values, rows[:, tf.newaxis], tf.cast(completed[name], values.dtype)
+                values, tf.expand_dims(rows, 1), tf.cast(completed[name], values.dtype)
             )
             for name, values in kept.items()
         }

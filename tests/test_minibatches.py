@@ -1,7 +1,8 @@
-"""The data stream: the two ways of bringing rows to the chain, and what a block weighs."""
+"""The data stream: the ways of bringing rows to the chain, and what a block weighs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,16 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc import native
 from sgmcmc import sampler as sampler_module
 from sgmcmc.data import ArrayColumn, Data, LazyColumn
-from sgmcmc.minibatches import DeviceMinibatches, GatheredMinibatches, make_minibatches
+from sgmcmc.minibatches import (
+    DeviceMinibatches,
+    GatheredMinibatches,
+    InPlaceMinibatches,
+    make_minibatches,
+)
+from tests.conftest import METHODS, short_call
 
 
 def log_lik(params: dict, dataset: dict) -> tf.Tensor:
@@ -43,6 +51,25 @@ def draw(dataset: dict, n_chains: int | None = None) -> np.ndarray:
     return chain["beta"]
 
 
+@pytest.fixture
+def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the chain gather every minibatch itself, as it does where no core is to spare."""
+    if not native.callable_by_xla():
+        pytest.skip("the native code is not built, or this TensorFlow cannot call it")
+    monkeypatch.setattr("sgmcmc.cores.count", lambda: 1)
+    monkeypatch.setattr("sgmcmc.minibatches._WORTH_A_CALL", 0)
+
+
+@pytest.fixture
+def without_native(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the package as it is where no C++ compiler was."""
+    monkeypatch.setattr(native, "_rows", None)
+    native.callable_by_xla.cache_clear()
+    yield
+    monkeypatch.undo()
+    native.callable_by_xla.cache_clear()
+
+
 def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,13 +80,75 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     np.testing.assert_allclose(draw(dataset), on_host, rtol=1e-5, atol=1e-6)
 
 
-def test_looking_ahead_changes_only_the_rounding(
+@pytest.mark.parametrize("method", (*METHODS, "sgrld"))
+def test_rows_gathered_in_place_are_those_gathered_before(
+    method: str, request: pytest.FixtureRequest
+) -> None:
+    given: dict = {"jit_compile": True, "n_iters": 60}
+    if method == "sgrld":
+        given |= {
+            "log_lik": lambda params, dataset: tf.reduce_sum(
+                dataset["x"] * tf.math.log(params["theta"])
+            ),
+            "dataset": {"x": np.random.default_rng(2).multinomial(1, [0.2, 0.3, 0.5], 40)},
+            "params": {"theta": [0.3, 0.3, 0.4]},
+            "alpha": {"theta": 1.0},
+            "stepsize": 1e-3,
+        }
+    before = short_call(method, **given)
+    request.getfixturevalue("in_place")
+    after = short_call(method, **given)
+    np.testing.assert_allclose(after["theta"], before["theta"], rtol=1e-5, atol=1e-6)
+
+
+def test_without_native_code_the_draws_are_the_same(
+    dataset: dict, request: pytest.FixtureRequest
+) -> None:
+    with_it = draw(dataset)
+    request.getfixturevalue("without_native")
+    np.testing.assert_allclose(draw(dataset), with_it, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("in_place")
+def test_in_place_a_model_that_xla_cannot_compile_runs_as_a_plain_graph(x: np.ndarray) -> None:
+    def uncompilable(params: dict, dataset: dict) -> tf.Tensor:
+        spelt = tf.strings.to_number(tf.strings.as_string(dataset["x"], precision=9))
+        return -0.5 * tf.reduce_sum((spelt - params["theta"]) ** 2)
+
+    plain = short_call("sgldcv", log_lik=uncompilable, jit_compile=False, n_chains=2)
+    with pytest.warns(UserWarning, match="XLA cannot compile"):
+        tried = short_call("sgldcv", log_lik=uncompilable, jit_compile=None, n_chains=2)
+    np.testing.assert_array_equal(tried["theta"], plain["theta"])
+
+    sampler = sgmcmc.sgld_setup(
+        uncompilable, {"x": x}, {"theta": 0.0}, 1e-3, minibatch_size=5, seed=1
+    )
+    session = sgmcmc.init_sess(sampler)
+    with pytest.warns(UserWarning, match="XLA cannot compile"):
+        sgmcmc.sgmcmc_step(sampler, session, n_steps=20)
+    last = short_call(log_lik=uncompilable, jit_compile=False)["theta"][-1]
+    np.testing.assert_array_equal(sampler.params["theta"], last)
+
+
+@pytest.mark.usefixtures("in_place")
+def test_a_memmap_is_read_in_place(dataset: dict, tmp_path: Path) -> None:
+    stored = np.memmap(tmp_path / "X", np.float32, "w+", shape=dataset["X"].shape)
+    stored[:] = dataset["X"]
+    column = LazyColumn(stored, np.dtype(np.float32))
+    assert column.address == stored.ctypes.data
+    np.testing.assert_array_equal(draw({**dataset, "X": stored}), draw(dataset))
+    # Other numbers than the chain's, or rows that do not lie one after another, are converted.
+    assert LazyColumn(stored, np.dtype(np.float64)).address is None
+    assert LazyColumn(stored[:, :2], np.dtype(np.float32)).address is None
+
+
+def test_the_number_of_cores_changes_only_the_rounding(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sgmcmc.cores.count", lambda: 8)
-    ahead = draw(dataset)
+    on_many = draw(dataset)
     monkeypatch.setattr("sgmcmc.cores.count", lambda: 1)
-    np.testing.assert_allclose(draw(dataset), ahead, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(draw(dataset), on_many, rtol=1e-5, atol=1e-6)
 
 
 def test_a_memmap_gives_the_bits_of_the_array_and_is_not_loaded(
@@ -72,8 +161,21 @@ def test_a_memmap_gives_the_bits_of_the_array_and_is_not_loaded(
     np.testing.assert_array_equal(draw({**dataset, "X": stored}), draw(dataset))
 
 
-def test_the_stream_is_chosen_by_size_and_replacement(dataset: dict) -> None:
+def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> None:
     data = Data({name: ArrayColumn(array) for name, array in dataset.items()}, 200)
     assert isinstance(make_minibatches(data, 20, False), GatheredMinibatches)
     assert make_minibatches(data, 200, False).shapes(7) == {}
     assert make_minibatches(data, 200, True).shapes(7)["column/y"][0] == (7, 200)
+    long = Data({"x": ArrayColumn(np.zeros((10_000, 10)))}, 10_000)
+    in_place = make_minibatches(long, 500, False, spare_core=False)
+    assert isinstance(in_place, InPlaceMinibatches) == native.callable_by_xla()
+    assert isinstance(make_minibatches(long, 20, False, spare_core=False), GatheredMinibatches)
+    # Blocks are as long in either form, so the same seeds draw the same numbers.
+    assert in_place.bytes_per_step == make_minibatches(long, 500, False).bytes_per_step
+
+
+@pytest.mark.usefixtures("in_place")
+def test_a_block_in_place_holds_row_numbers_alone(dataset: dict) -> None:
+    data = Data({name: ArrayColumn(array) for name, array in dataset.items()}, 200)
+    stream = make_minibatches(data, 20, False, spare_core=False)
+    assert stream.shapes(7) == {"rows": ((7, 20), np.dtype(np.int32))}

@@ -36,22 +36,18 @@ class ControlVariateGradient:
 
     model: Model
     scale: float
-    looks_ahead = True
+    centred = True
 
     def init(self, centre: tf.Tensor, full_gradient: tf.Tensor) -> ControlVariateState:
         """Return the state at the start of a chain."""
         return ControlVariateState(centre, full_gradient)
-
-    def look_ahead(self, state: ControlVariateState, minibatch: Tensors) -> tf.Tensor:
-        """Return the minibatch gradient at the centre, which needs no position."""
-        return self.model.gradient(state.centre, minibatch, self.scale)
 
     def estimate(
         self,
         state: ControlVariateState,
         position: tf.Tensor,
         minibatch: Tensors,
-        known: tf.Tensor | None = None,
+        at_centre: Tensors | None = None,
     ) -> tuple[tf.Tensor, ControlVariateState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call.
 
@@ -59,8 +55,9 @@ class ControlVariateGradient:
             state: where the control variate is centred.
             position: θ, flat and unconstrained.
             minibatch: the observations.
-            known: what ``look_ahead`` returned for them, if it was asked before.
+            at_centre: the same with latent variables drawn at the centre, if there are such.
         """
         here = self.model.gradient(position, minibatch, self.scale)
-        centre = self.look_ahead(state, minibatch) if known is None else known
+        centred = minibatch if at_centre is None else at_centre
+        centre = self.model.gradient(state.centre, centred, self.scale)
         return state.full_gradient + (here - centre), state

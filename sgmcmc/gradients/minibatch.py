@@ -28,17 +28,14 @@ class MinibatchGradient:
 
     model: Model
     scale: float
-    looks_ahead = False
+    centred = False
 
     def init(self) -> MinibatchState:
         """Return the state at the start of a chain."""
         return MinibatchState()
 
-    def look_ahead(self, state: MinibatchState, minibatch: Tensors) -> None:
-        """Return nothing: without the position nothing of the estimate can be known."""
-
     def estimate(
-        self, state: MinibatchState, position: tf.Tensor, minibatch: Tensors, known: None = None
+        self, state: MinibatchState, position: tf.Tensor, minibatch: Tensors, at_centre: None = None
     ) -> tuple[tf.Tensor, MinibatchState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
         return self.model.gradient(position, minibatch, self.scale), state
