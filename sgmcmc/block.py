@@ -15,7 +15,7 @@ from sgmcmc.latents import LatentState
 from sgmcmc.layout import Layout
 from sgmcmc.minibatches import Minibatches, Tensors
 
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 64 * 2**20
 LONGEST_BLOCK = 4096
 
 

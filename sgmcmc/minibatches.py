@@ -1,10 +1,10 @@
 """The data stream: which observations each gradient sees, and how they get to it.
 
 A stream prepares a block's worth of minibatches outside the compiled chain, and picks the
-minibatch of one step out of that block inside it. On a CPU with a core to spare, blocks are
-gathered there, on another thread; without one the chain gathers a minibatch itself when its step
-comes, so that its rows never leave the cache of one core. On a GPU the data lie on the device and
-only the row numbers travel.
+minibatch of one step out of that block inside it. On a CPU the blocks of a single chain are
+gathered on another thread, if there is a core for that; several chains gather each minibatch
+themselves when its step comes, so that its rows never leave the cache of one core. On a GPU the
+data lie on the device and only the row numbers travel.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class WholeDataset(_AnyGraph):
 
 
 def make_minibatches(
-    data: Data, size: int, replace: bool, with_rows: bool = False, spare_core: bool = True
+    data: Data, size: int, replace: bool, with_rows: bool = False, ahead: bool = True
 ) -> Minibatches:
     """Return the stream that suits the data and the device.
 
@@ -223,13 +223,13 @@ def make_minibatches(
         size: n.
         replace: draw with replacement.
         with_rows: the chain wants the row numbers too.
-        spare_core: a core has time to gather rows while the chain runs on another.
+        ahead: whole blocks should be gathered while a chain runs on another core.
     """
     if size == data.size and not replace:
         return WholeDataset(data)
     if tf.config.list_logical_devices("GPU"):
         return DeviceMinibatches(data, size, replace)
-    if not spare_core and _can_stay_in_place(data, size):
+    if not ahead and _can_stay_in_place(data, size):
         return InPlaceMinibatches(data, size, replace, with_rows)
     return GatheredMinibatches(data, size, replace, with_rows)
 

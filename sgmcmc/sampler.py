@@ -154,6 +154,8 @@ def make_sampler(
     trial = try_model(model, data, rows, starts, latents)
     if len(starts) == 1:
         starts *= options.n_chains or 1
+    # With several chains blocks take more memory than they spare time.
+    ahead = len(starts) == 1 and cores.to_spare(1)
     settings = {
         "method": method,
         "N": data.size,
@@ -170,9 +172,7 @@ def make_sampler(
         method=method,
         model=model,
         data=data,
-        minibatches=make_minibatches(
-            data, rows, options.replace, bool(options.latents), cores.to_spare(len(starts))
-        ),
+        minibatches=make_minibatches(data, rows, options.replace, bool(options.latents), ahead),
         latents=latents,
         dynamics=dynamics,
         stepsizes=stepsizes,

@@ -167,9 +167,9 @@ def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> No
     assert make_minibatches(data, 200, False).shapes(7) == {}
     assert make_minibatches(data, 200, True).shapes(7)["column/y"][0] == (7, 200)
     long = Data({"x": ArrayColumn(np.zeros((10_000, 10)))}, 10_000)
-    in_place = make_minibatches(long, 500, False, spare_core=False)
+    in_place = make_minibatches(long, 500, False, ahead=False)
     assert isinstance(in_place, InPlaceMinibatches) == native.callable_by_xla()
-    assert isinstance(make_minibatches(long, 20, False, spare_core=False), GatheredMinibatches)
+    assert isinstance(make_minibatches(long, 20, False, ahead=False), GatheredMinibatches)
     # Blocks are as long in either form, so the same seeds draw the same numbers.
     assert in_place.bytes_per_step == make_minibatches(long, 500, False).bytes_per_step
 
@@ -177,5 +177,5 @@ def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> No
 @pytest.mark.usefixtures("in_place")
 def test_a_block_in_place_holds_row_numbers_alone(dataset: dict) -> None:
     data = Data({name: ArrayColumn(array) for name, array in dataset.items()}, 200)
-    stream = make_minibatches(data, 20, False, spare_core=False)
+    stream = make_minibatches(data, 20, False, ahead=False)
     assert stream.shapes(7) == {"rows": ((7, 20), np.dtype(np.int32))}
