@@ -29,8 +29,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="a measurement lasts, about")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="with --only: keep the other workloads as the last whole run found them",
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
+    if options.update and (options.packages or options.smoke):
+        parser.error("--update needs all packages, and no --smoke")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.0
     return options
@@ -42,8 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     workloads = [w for w in WORKLOADS if not options.only or w.name in options.only]
     if options.smoke:
         workloads = [w.smoke() for w in workloads]
-    whole = not (options.only or options.packages or options.smoke)
+    whole = not (options.only or options.packages or options.smoke) or options.update
     results = RESULTS if whole else RESULTS.with_name("results-partial.json")
+    before = json.loads(RESULTS.read_text())["workloads"] if options.update else []
 
     raw: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -60,9 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             data = write_data(workload, Path(folder))
             found = measure(workload, packages, data, options.rounds, options.seconds)
             raw["workloads"].append({"workload": vars(workload), "results": found})
-            results.write_text(json.dumps(raw, indent=1))
+            if not options.update:
+                results.write_text(json.dumps(raw, indent=1))
             print(f"  {time.monotonic() - start:.0f} s", flush=True)
 
+    if options.update:
+        again = {entry["workload"]["name"]: entry for entry in raw["workloads"]}
+        raw["workloads"] = [again.get(entry["workload"]["name"], entry) for entry in before]
+        results.write_text(json.dumps(raw, indent=1))
     print("\n" + render(raw))
     if whole:
         replace_section(DOCUMENT, "packages", render(raw))

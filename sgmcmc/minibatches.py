@@ -32,6 +32,10 @@ _WORTH_A_CALL = 16 * 2**10
 """Bytes of a minibatch from which on native code pays: lighter ones XLA fuses with what they are
 used for."""
 
+_WORTH_AHEAD = 2**20
+"""Bytes of a minibatch up to which it pays to gather it on another core: the arithmetic of heavier
+ones keeps all cores busy."""
+
 
 class Minibatches(Protocol):
     """A stream of minibatches."""
@@ -229,6 +233,7 @@ def make_minibatches(
         return WholeDataset(data)
     if tf.config.list_logical_devices("GPU"):
         return DeviceMinibatches(data, size, replace)
+    ahead = ahead and size * data.row_bytes <= _WORTH_AHEAD
     if not ahead and _can_stay_in_place(data, size):
         return InPlaceMinibatches(data, size, replace, with_rows)
     return GatheredMinibatches(data, size, replace, with_rows)

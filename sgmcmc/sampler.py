@@ -22,7 +22,7 @@ from sgmcmc.inputs.arrays import read_dataset, read_params
 from sgmcmc.inputs.functions import try_reductions, try_test_functions
 from sgmcmc.inputs.latents import read_latents
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.inputs.simplex import SimplexArguments, check_starts, read_alpha, read_theta0
+from sgmcmc.inputs.simplex import SimplexArguments, read_simplex
 from sgmcmc.inputs.trial import make_model, try_model
 from sgmcmc.inputs.tuning import read_stepsizes
 from sgmcmc.latents import Latents
@@ -141,11 +141,7 @@ def make_sampler(
     data = read_dataset(target.dataset, options.dtype)
     rows = numbers.minibatch_rows("minibatch_size", target.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
-    alpha, theta0 = None, {}
-    if simplex is not None:
-        alpha = read_alpha(simplex.alpha, params[0])
-        check_starts(params, alpha)
-        theta0 = read_theta0(simplex.theta0, alpha, options.dtype)
+    alpha, theta0 = read_simplex(simplex, params, options.dtype)
     model = make_model(
         target.log_lik, target.log_prior, params, options.bijectors, options.dtype, alpha
     )

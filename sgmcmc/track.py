@@ -190,7 +190,8 @@ class Track:
         return Diverged(
             (before + 1, end),
             name,
-            f"Its expected counts ω ∂log_lik/∂ω came out negative. {WHAT_LOG_LIK_MUST_BE}"
+            "Unless its stepsize is far too large, its expected counts ω ∂log_lik/∂ω came out "
+            f"negative. {WHAT_LOG_LIK_MUST_BE}"
             if name in simplex
             else None,
         )

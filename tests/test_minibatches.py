@@ -170,6 +170,9 @@ def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> No
     in_place = make_minibatches(long, 500, False, ahead=False)
     assert isinstance(in_place, InPlaceMinibatches) == native.callable_by_xla()
     assert isinstance(make_minibatches(long, 20, False, ahead=False), GatheredMinibatches)
+    # A heavy minibatch is gathered in place even where a core is to spare.
+    heavy = Data({"x": ArrayColumn(np.zeros((2000, 200)))}, 2000)
+    assert isinstance(make_minibatches(heavy, 700, False), type(in_place))
     # Blocks are as long in either form, so the same seeds draw the same numbers.
     assert in_place.bytes_per_step == make_minibatches(long, 500, False).bytes_per_step
 

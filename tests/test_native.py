@@ -102,3 +102,16 @@ def test_many_threads_may_call_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(run, range(8)):
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("xla")
+def test_what_copies_wrongly_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    native.callable_by_xla.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "copy_minibatch", lambda block, step: tf.zeros_like(block[0]))
+            assert not native.callable_by_xla()
+        native.callable_by_xla.cache_clear()
+        assert native.callable_by_xla()
+    finally:
+        native.callable_by_xla.cache_clear()

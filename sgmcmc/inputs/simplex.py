@@ -34,6 +34,23 @@ class SimplexArguments:
         flag("store_unnormalised", self.store_unnormalised)
 
 
+def read_simplex(
+    given: SimplexArguments | None, params: list[dict[str, np.ndarray]], dtype: tf.DType
+) -> tuple[dict[str, np.ndarray] | None, dict[str, np.ndarray]]:
+    """Return the concentrations of the points of the simplex, and where their θ start.
+
+    Args:
+        given: what the user says of them; ``None`` for methods that know no such points.
+        params: the starting values, a dict for each start.
+        dtype: of the chain.
+    """
+    if given is None:
+        return None, {}
+    alpha = read_alpha(given.alpha, params[0])
+    check_starts(params, alpha)
+    return alpha, read_theta0(given.theta0, alpha, dtype)
+
+
 def read_alpha(alpha: Any, start: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the concentrations of each parameter that is a point of the simplex.
 

@@ -15,6 +15,8 @@ from types import ModuleType
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.tracing import trace
+
 _rows: ModuleType | None
 try:
     from sgmcmc.native import _rows
@@ -54,7 +56,26 @@ def callable_by_xla() -> bool:
     if _rows is None or op is None or _INTERFACE not in (op.__doc__ or ""):
         return False
     library = Path(tf.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
-    return _rows.register(str(library), _GATHER_ROWS, _COPY_MINIBATCH)
+    return _rows.register(str(library), _GATHER_ROWS, _COPY_MINIBATCH) and _copies_are_right()
+
+
+def _copies_are_right() -> bool:
+    """Try both functions: this TensorFlow may call them in another way than those we know."""
+    array, rows = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([[0, 1], [3, 2]], np.int32)
+
+    def both(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        gathered = gather_rows(address, rows, step, (3,), array.dtype)
+        return tf.stack([gathered, copy_minibatch(block, step)])
+
+    with tf.init_scope():  # the answer may be wanted while another function is being traced
+        arguments = (array.ctypes.data, rows, array[rows], 1)
+        dtypes = (tf.int64, tf.int32, tf.int32, tf.int32)
+        tensors = [tf.constant(*each) for each in zip(arguments, dtypes, strict=True)]
+        try:
+            found = trace(both, *tensors, jit_compile=True)(*tensors).numpy()
+        except tf.errors.OpError:
+            return False
+    return bool((found == array[rows[1]]).all())
 
 
 def gather_rows(
