@@ -2,7 +2,7 @@
 
 The thread that called compiles the chain, for that is where the user's functions are called and
 not every function may be called elsewhere (R's may not). Then chains take turns, a block at a time,
-on as many threads as there are cores; with a core to spare the next block is prepared ahead. The
+on twice as many threads as there are cores; with a core to spare the next block is prepared ahead. The
 thread that called only shows progress and waits, so Ctrl-C reaches it at once.
 """
 
@@ -22,7 +22,8 @@ def advance_all(tracks: list[Track], label: str, verbose: bool) -> bool:
     unfinished = [track for track in tracks if not track.finished]
     if not unfinished:
         return True
-    workers = min(len(unfinished), cores.count())
+    # While one thread hands its block over and waits to be woken, another computes.
+    workers = min(len(unfinished), 2 * cores.count())
     spare = cores.to_spare(len(unfinished))
     turns: queue.SimpleQueue[Track] = queue.SimpleQueue()
     for track in unfinished:
