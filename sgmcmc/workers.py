@@ -2,8 +2,8 @@
 
 The thread that called compiles the chain, for that is where the user's functions are called and
 not every function may be called elsewhere (R's may not). Then chains take turns, a block at a time,
-on twice as many threads as there are cores; with a core to spare the next block is prepared ahead. The
-thread that called only shows progress and waits, so Ctrl-C reaches it at once.
+on twice as many threads as there are cores; with a core to spare the next block is prepared ahead.
+The thread that called only shows progress and waits, so Ctrl-C reaches it at once.
 """
 
 from __future__ import annotations
