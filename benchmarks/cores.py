@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import statistics
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.in_process import run_sgld
-from benchmarks.report import DOCUMENT, describe_machine, number, replace_section, table
+from benchmarks.report import number, publish, table
 from benchmarks.steady import choose_lengths
 from benchmarks.workloads import simulate_logistic
 
@@ -48,19 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for n_chains in (1, 2, 4):
         wall, cpu, share = measure(data, n_chains, options.rounds, options.seconds)
         rows.append([str(n_chains), number(wall), number(cpu), f"{share:.0%}"])
-    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-    text = "\n\n".join(
+    publish(
+        "cores",
         [
-            describe_machine(raw),
             f"SGLD, logistic regression, N = {N}, n = 500; a long run less a short one, "
             f"median of {options.rounds}. Microseconds of an iteration of one chain; the last "
             "column is CPU time over wall time times cores.",
             table(["chains", "µs, wall", "µs, CPU", "cores in use"], rows),
-        ]
+        ],
+        options.smoke,
     )
-    print(text)
-    if not options.smoke:
-        replace_section(DOCUMENT, "cores", text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import statistics
 import tempfile
 import time
@@ -14,10 +13,9 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from benchmarks import machine
 from benchmarks.in_process import n
 from benchmarks.packages.with_sgmcmc import logistic_log_lik, logistic_log_prior
-from benchmarks.report import DOCUMENT, describe_machine, number, replace_section, table
+from benchmarks.report import number, publish, table
 from benchmarks.workloads import FEATURES, Arrays, simulate_logistic
 
 
@@ -85,20 +83,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for label, (run, iterations) in ways.items():
                 found[label].append(run() / iterations * 1e6)
     rows = [compared(label, values, found["one call"]) for label, values in found.items()]
-    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-    text = "\n\n".join(
+    publish(
+        "long-chains",
         [
-            describe_machine(raw),
             f"SGLD, logistic regression, N = {N}, d = {FEATURES}, n = 500, every draw kept: "
             f"microseconds an iteration, median of {options.rounds} rounds in turn, in brackets "
             "the best, and the ratio to one call, median of the rounds, in brackets that of the "
             "bests.",
             table(["", "µs", "ratio"], rows),
-        ]
+        ],
+        options.smoke,
     )
-    print(text)
-    if not options.smoke:
-        replace_section(DOCUMENT, "long-chains", text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import statistics
 import time
 from collections import defaultdict
@@ -13,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.in_process import run_sgld
-from benchmarks.report import DOCUMENT, describe_machine, number, replace_section, table
+from benchmarks.report import number, publish, table
 from benchmarks.workloads import simulate_logistic
 from sgmcmc import minibatches
 from sgmcmc.chain import Chain
@@ -57,8 +55,8 @@ def timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
         setattr(owner, name, function)
 
 
-def profile(N: int, blocks: int) -> dict[str, float]:
-    """Microseconds an iteration of each part, in a run of about so many blocks."""
+def profile(N: int, n_iters: int) -> dict[str, float]:
+    """Microseconds an iteration of each part."""
     data, _ = simulate_logistic(N, np.random.default_rng(2019))
     seconds: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
@@ -66,14 +64,14 @@ def profile(N: int, blocks: int) -> dict[str, float]:
             stack.enter_context(timed(owner, name, seconds[label]))
         run_sgld(data, 1)
         seconds["all of a block, with waiting"].clear()
-        run_sgld(data, 75 * blocks)
+        run_sgld(data, n_iters)
     number_of_blocks = len(seconds["all of a block, with waiting"])
-    length = 75 * blocks / number_of_blocks
+    length = n_iters / number_of_blocks
     found = {}
     for label, _, _ in PARTS:
         late = seconds[label][len(seconds[label]) // 5 :]  # compiled, and memory touched once
         calls = round(len(seconds[label]) / number_of_blocks)
-        if calls == 0:
+        if calls == 0:  # without a core to spare nothing is gathered ahead
             continue
         found[label] = statistics.median_high(_sums(late, calls)) / length * 1e6
     return found
@@ -88,25 +86,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Where the time of an iteration goes.")
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
-    sizes, blocks = ((2000,), 5) if options.smoke else ((100_000, 581_012), 400)
-    found = {N: profile(N, blocks) for N in sizes}
+    sizes, n_iters = ((2000,), 2000) if options.smoke else ((100_000, 581_012), 30_000)
+    found = {N: profile(N, n_iters) for N in sizes}
     rows = [
         [label, *(number(found[N][label]) for N in sizes)]
         for label, _, _ in PARTS
         if label in found[sizes[0]]
     ]
-    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-    text = "\n\n".join(
+    publish(
+        "parts",
         [
-            describe_machine(raw),
             "SGLD, logistic regression, n = 500: median microseconds an iteration of each part, "
             "while all run together. Preparing and running go on at the same time, on two threads.",
             table(["", *(f"N = {N}" for N in sizes)], rows),
-        ]
+        ],
+        options.smoke,
     )
-    print(text)
-    if not options.smoke:
-        replace_section(DOCUMENT, "parts", text)
 
 
 if __name__ == "__main__":

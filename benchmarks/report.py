@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import machine
 from benchmarks.environments import HERE
 from benchmarks.packages import PACKAGES
 from benchmarks.summary import Numbers, columns
@@ -32,6 +34,22 @@ def replace_section(path: Path, section: str, text: str) -> None:
     before, rest = old.split(begin, 1)
     after = rest.split(end, 1)[1]
     path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}")
+
+
+def publish(section: str, parts: Iterable[str], smoke: bool, path: Path = DOCUMENT) -> None:
+    """Print a section that was measured just now, and put it into its document unless `smoke`.
+
+    Args:
+        section: between which markers.
+        parts: paragraphs and tables.
+        smoke: nothing was really measured.
+        path: the document.
+    """
+    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+    text = "\n\n".join([describe_machine(raw), *parts])
+    print(text)
+    if not smoke:
+        replace_section(path, section, text)
 
 
 def describe_machine(raw: dict[str, Any]) -> str:

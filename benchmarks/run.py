@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = not (options.only or options.packages or options.smoke) or options.update
     results = RESULTS if whole else RESULTS.with_name("results-partial.json")
     before = json.loads(RESULTS.read_text())["workloads"] if options.update else []
+    entries = {entry["workload"]["name"]: entry for entry in before}
 
     raw: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
@@ -67,15 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(workload.description, flush=True)
             data = write_data(workload, Path(folder))
             found = measure(workload, packages, data, options.rounds, options.seconds)
-            raw["workloads"].append({"workload": vars(workload), "results": found})
-            if not options.update:
-                results.write_text(json.dumps(raw, indent=1))
+            entries[workload.name] = {"workload": vars(workload), "results": found}
+            raw["workloads"] = list(entries.values())
+            results.write_text(json.dumps(raw, indent=1))
             print(f"  {time.monotonic() - start:.0f} s", flush=True)
 
-    if options.update:
-        again = {entry["workload"]["name"]: entry for entry in raw["workloads"]}
-        raw["workloads"] = [again.get(entry["workload"]["name"], entry) for entry in before]
-        results.write_text(json.dumps(raw, indent=1))
     print("\n" + render(raw))
     if whole:
         replace_section(DOCUMENT, "packages", render(raw))

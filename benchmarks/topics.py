@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -13,13 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 import sgmcmc
-from benchmarks import machine
 from benchmarks.environments import HERE
-from benchmarks.report import describe_machine, number, replace_section, table
+from benchmarks.report import number, publish, table
 from sgmcmc.counts import Counts
 from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.dynamics.scir import SCIRState
-from sgmcmc.dynamics.sgrld import SGRLDState
+from sgmcmc.dynamics.points import PointState
 from sgmcmc.model import Model
 from sgmcmc.models import TopicModel, lda
 
@@ -95,8 +92,8 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     seeds = tf.constant(rng.integers(2**31, size=(SCIR.seeds, 2)), tf.int32)
     scir, sgrld = SCIR(model.simplex), SGRLD(model.simplex)
     h = tf.constant(STEPSIZE)
-    scir_move = graph(lambda u, counts: scir.move(SCIRState(u), counts, h, seeds))
-    sgrld_move = graph(lambda u, counts, noise: sgrld.move(SGRLDState(u), counts, h, noise))
+    scir_move = graph(lambda u, counts: scir.move(PointState(u), counts, h, seeds))
+    sgrld_move = graph(lambda u, counts, noise: sgrld.move(PointState(u), counts, h, noise))
 
     def normals() -> tf.Tensor:
         return tf.constant(rng.standard_normal((1, position.shape[0]), np.float32))
@@ -138,19 +135,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         of_parts[label] = statistics.median(seconds(run) * 1e3 for _ in range(calls))
     rows = [[f"a step of {k}", number(ms), number(1e3 / ms)] for k, ms in steps.items()]
     rows += [[label, number(ms), ""] for label, ms in of_parts.items()]
-    raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-    text = "\n\n".join(
+    publish(
+        "topics",
         [
-            describe_machine(raw),
             f"50 of {len(topic_model.dataset['lengths'])} documents a step, {topic_model.n_topics} "
             f"topics, {topic_model.n_words} words: milliseconds, median of {rounds} long runs less "
             f"short ones, and of {calls} calls of each part by itself in a plain graph.",
             table(["", "ms", "a second"], rows),
-        ]
+        ],
+        options.smoke,
+        DOCUMENT,
     )
-    print(text)
-    if not options.smoke:
-        replace_section(DOCUMENT, "topics", text)
 
 
 if __name__ == "__main__":

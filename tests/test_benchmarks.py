@@ -1,0 +1,13 @@
+"""The benchmarks that need no other package run, in tiny."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["cores", "long_chains", "parts", "topics"])
+def test_a_benchmark_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module(f"benchmarks.{name}").main(["--smoke"])
+    assert "| --- |" in capsys.readouterr().out
