@@ -75,9 +75,8 @@ class LazyColumn:
         # The same memory without what a memmap does at each indexing.
         self._mapped = np.asarray(source) if isinstance(source, np.memmap) else None
         self.address: int | None = None
-        if self._mapped is not None and self._mapped.dtype == dtype:
-            if self._mapped.flags.c_contiguous:
-                self.address = self._mapped.ctypes.data
+        if self._mapped is not None and _holds_rows(self._mapped, dtype):
+            self.address = self._mapped.ctypes.data
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
@@ -100,9 +99,14 @@ class LazyColumn:
         return f"{length} rows, " + digest(np.concatenate(pieces))
 
 
+def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Tell whether rows of this dtype lie one after another in an array."""
+    return array.dtype == dtype and array.flags.c_contiguous
+
+
 def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Copy rows of an array, which are known to be in range, into ``out``."""
-    if array.dtype != out.dtype or not array.flags.c_contiguous:
+    if not _holds_rows(array, out.dtype):
         out[...] = array[rows]
     elif not native.take(array, rows, out):
         # mode="clip" lets NumPy write straight into `out`.

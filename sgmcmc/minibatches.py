@@ -75,51 +75,8 @@ class _AnyGraph:
         return self
 
 
-class GatheredMinibatches(_AnyGraph):
-    """Minibatches whose rows are gathered on the host, block by block.
-
-    Args:
-        data: the dataset.
-        size: n.
-        replace: draw with replacement.
-        with_rows: hand over the row numbers too.
-    """
-
-    def __init__(self, data: Data, size: int, replace: bool, with_rows: bool = False) -> None:
-        self.data, self.size, self.replace = data, size, replace
-        self.with_rows = with_rows
-        self.fixed: Tensors = {}
-        self.bytes_per_step = size * data.row_bytes
-
-    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Return shape and dtype of the arrays of a block."""
-        columns = {
-            _COLUMN + name: ((steps, self.size, *column.row_shape), column.dtype)
-            for name, column in self.data.columns.items()
-        }
-        numbers = {_ROWS: ((steps, self.size), row_dtype(self.data.size))}
-        return columns | numbers if self.with_rows else columns
-
-    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
-        """Draw the rows of each step and copy them."""
-        steps = next(iter(out.values())).shape[0]
-        rows = draw_rows(rng, self.data.size, self.size, steps, self.replace)
-        for name, column in self.data.columns.items():
-            column.take(rows, out[_COLUMN + name])
-        if self.with_rows:
-            out[_ROWS][...] = rows
-
-    def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
-        """Return the minibatch of one step."""
-        return {name: _of_block(block[_COLUMN + name], step) for name in self.data.columns}
-
-    def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
-        """Return the row numbers of that minibatch."""
-        return tf.gather(block[_ROWS], step)
-
-
 class _RowNumbers:
-    """Minibatches of which a block holds the row numbers alone."""
+    """Minibatches whose rows are drawn a block at a time; the block holds their numbers alone."""
 
     def __init__(self, data: Data, size: int, replace: bool) -> None:
         self.data, self.size, self.replace = data, size, replace
@@ -136,6 +93,44 @@ class _RowNumbers:
     def rows(self, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
         """Return the row numbers of that minibatch."""
         return tf.gather(block[_ROWS], step)
+
+
+class GatheredMinibatches(_RowNumbers, _AnyGraph):
+    """Minibatches whose rows are gathered on the host, block by block.
+
+    Args:
+        data: the dataset.
+        size: n.
+        replace: draw with replacement.
+        with_rows: hand over the row numbers too.
+    """
+
+    def __init__(self, data: Data, size: int, replace: bool, with_rows: bool = False) -> None:
+        super().__init__(data, size, replace)
+        self.with_rows = with_rows
+        self.fixed: Tensors = {}
+        self.bytes_per_step = size * data.row_bytes
+
+    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return shape and dtype of the arrays of a block."""
+        columns = {
+            _COLUMN + name: ((steps, self.size, *column.row_shape), column.dtype)
+            for name, column in self.data.columns.items()
+        }
+        return columns | super().shapes(steps) if self.with_rows else columns
+
+    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+        """Draw the rows of each step and copy them."""
+        steps = next(iter(out.values())).shape[0]
+        rows = draw_rows(rng, self.data.size, self.size, steps, self.replace)
+        for name, column in self.data.columns.items():
+            column.take(rows, out[_COLUMN + name])
+        if self.with_rows:
+            out[_ROWS][...] = rows
+
+    def minibatch(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        """Return the minibatch of one step."""
+        return {name: _of_block(block[_COLUMN + name], step) for name in self.data.columns}
 
 
 class DeviceMinibatches(_RowNumbers, _AnyGraph):

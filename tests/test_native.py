@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,8 +83,6 @@ def test_xla_copies_a_minibatch_of_a_block(dtype: str) -> None:
 
 @pytest.mark.usefixtures("xla")
 def test_many_threads_may_call_at_once() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     array = array_of("float32", (54,), rows=5000)
     rows = np.random.default_rng(7).integers(0, 5000, (50, 500), dtype=np.int32)
 

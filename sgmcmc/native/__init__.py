@@ -41,7 +41,9 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
         rows: int32 or int64, of any shape, known to be in range.
         out: of the same dtype.
     """
-    if _rows is None or not (rows.flags.c_contiguous and out.flags.c_contiguous):
+    if _rows is None or rows.dtype not in (np.int32, np.int64):
+        return False
+    if not (rows.flags.c_contiguous and out.flags.c_contiguous):
         return False
     row_bytes = array.itemsize * int(np.prod(array.shape[1:]))
     source, numbers, target = (each.ctypes.data for each in (array, rows, out))
