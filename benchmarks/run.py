@@ -38,6 +38,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.update and (options.packages or options.smoke):
         parser.error("--update needs all packages, and no --smoke")
+    if options.update and not RESULTS.exists():
+        parser.error("--update: there is no whole run to keep the other workloads of")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.0
     return options

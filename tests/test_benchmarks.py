@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+pytest.importorskip("benchmarks", reason="not in the source distribution")
+
 
 @pytest.mark.parametrize("name", ["cores", "long_chains", "parts", "topics"])
 def test_a_benchmark_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
