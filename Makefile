@@ -88,7 +88,7 @@ format: $(STAMP) ## let ruff format and mend what it can
 
 clean: ## remove .venv, caches and what the demo wrote
 	rm -rf $(VENV) $(VENV_R) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info *.png
-	rm -f sgmcmc/native/*.so
+	rm -f sgmcmc/data/native/*.so
 	find sgmcmc tests vignettes r/inst -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp holds the folder it was made for and depends on the dependencies' list. A copied or
@@ -97,7 +97,7 @@ clean: ## remove .venv, caches and what the demo wrote
 ifneq ($(CURDIR),$(shell $(BIN)/python -c "print(open('$(STAMP)').read(), end='')" 2>/dev/null))
 $(STAMP): FORCE
 endif
-$(STAMP): pyproject.toml sgmcmc/native/_rows.cpp
+$(STAMP): pyproject.toml sgmcmc/data/native/_rows.cpp
 	@if ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || ! $(RUN) pip --version >/dev/null 2>&1; then \
 	    found=; for python in $(or $(PYTHON),python3.11 python3); do \
 	        if "$$python" -c '$(SUPPORTED)' 2>/dev/null; then found="$$python"; break; fi; \

@@ -16,11 +16,11 @@ from benchmarks.in_process import run_sgld
 from benchmarks.report import number, publish, table
 from benchmarks.workloads import simulate_logistic
 from sgmcmc import minibatches
-from sgmcmc.chain import Chain
-from sgmcmc.compiler import FlatGraph
-from sgmcmc.data import ArrayColumn
-from sgmcmc.feed import Feed
-from sgmcmc.track import Track
+from sgmcmc.engine.kernel import Chain
+from sgmcmc.graphs.compiler import FlatGraph
+from sgmcmc.data.dataset import ArrayColumn
+from sgmcmc.engine.prefetcher import Feed
+from sgmcmc.engine.runner import Track
 
 PARTS = (
     ("preparing a block", Feed, "_prepare"),

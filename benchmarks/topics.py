@@ -16,8 +16,8 @@ from benchmarks.environments import HERE
 from benchmarks.report import number, publish, table
 from sgmcmc.counts import Counts
 from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.dynamics.points import PointState
-from sgmcmc.model import Model
+from sgmcmc.dynamics.simplex import PointState
+from sgmcmc.target.target import Model
 from sgmcmc.models import TopicModel, lda
 
 DOCUMENT = HERE.parent / "docs" / "topic-models.md"

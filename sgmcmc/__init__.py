@@ -2,7 +2,7 @@
 
 import warnings
 
-from sgmcmc.quiet import without_chatter
+from sgmcmc.graphs.quiet import without_chatter
 
 with without_chatter(), warnings.catch_warnings():
     # What these two have to say of their own dependencies is no news to the user.
@@ -10,24 +10,31 @@ with without_chatter(), warnings.catch_warnings():
     import tensorflow  # noqa: F401
     import tensorflow_probability  # noqa: F401
 
-__version__ = "0.1.0"
-
+from sgmcmc import dynamics as dynamics
+from sgmcmc import gradients as gradients
+from sgmcmc import minibatches as minibatches
 from sgmcmc import models as models
+from sgmcmc._version import __version__ as __version__
 from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
-from sgmcmc.errors import DivergenceError
-from sgmcmc.reductions import (
+from sgmcmc.dynamics.schedules import polynomial_decay
+from sgmcmc.engine.reductions import (
     Reduction,
     running_batch_means,
     running_mean,
     running_moments,
 )
+from sgmcmc.errors import DivergenceError
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
+    sample,
     scir,
     scir_setup,
+    setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -43,9 +50,6 @@ from sgmcmc.samplers import (
     sgrld,
     sgrld_setup,
 )
-from sgmcmc.samples import Samples
-from sgmcmc.schedules import polynomial_decay
-from sgmcmc.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 
 __all__ = [
     "DamagedFileError",
@@ -68,6 +72,7 @@ __all__ = [
     "running_batch_means",
     "running_mean",
     "running_moments",
+    "sample",
     "scir",
     "scir_setup",
     "sghmc",
@@ -78,6 +83,7 @@ __all__ = [
     "sgld_setup",
     "sgldcv",
     "sgldcv_setup",
+    "setup",
     "sgmcmc_step",
     "sgnht",
     "sgnht_setup",

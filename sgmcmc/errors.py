@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sgmcmc.samples import Samples
+    from sgmcmc.results.samples import Samples
 
 
 class DivergenceError(ArithmeticError):

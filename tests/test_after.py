@@ -13,7 +13,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import Samples, ksd
-from sgmcmc.samples import LogPost
+from sgmcmc.results.samples import LogPost
 from tests.conftest import short_call
 
 

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.assembly import chain_tracks
+from sgmcmc.run.builder import chain_tracks
 from sgmcmc.dynamics import SGHMC, SGLD, Dynamics
-from sgmcmc.sampler import Target, make_sampler
+from sgmcmc.run.sampler import Target, make_sampler
 
 
 def log_lik(params: dict, dataset: dict) -> tf.Tensor:

@@ -82,7 +82,7 @@ sys.path.insert(0, sys.argv[1])
 import sgmcmc
 from logistic_regression import load, log_lik, log_prior
 import tensorflow as tf
-from sgmcmc.tracing import quiet_start
+from sgmcmc.graphs.tracing import quiet_start
 
 def peak():
     # On Linux getrusage would count the process that this one was forked from, so it is not asked.

@@ -14,8 +14,8 @@ from scipy import stats
 
 from sgmcmc.gradients import ControlVariateGradient, MinibatchGradient, full_gradients
 from sgmcmc.inputs.arrays import read_dataset
-from sgmcmc.model import Model
-from sgmcmc.row_numbers import draw_rows
+from sgmcmc.target.target import Model
+from sgmcmc.minibatches.rows import draw_rows
 
 LEVEL = 1e-4
 """Each chi-square test fails by chance for one seed in ten thousand."""

@@ -30,7 +30,7 @@ from ladder import (
 )
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics
-from sgmcmc.layout import Layout
+from sgmcmc.target.layout import Layout
 
 SEVERAL: Shapes = {"beta": (2, 2), "bias": (), "scale": (3,)}
 SIZE = 8

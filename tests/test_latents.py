@@ -11,10 +11,10 @@ from ladder import Array, bound
 
 import sgmcmc
 from sgmcmc import init_sess, sgmcmc_step
-from sgmcmc.data import ArrayColumn, Data
+from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.gradients.full import full_gradients
-from sgmcmc.latents import Latents
-from sgmcmc.model import Model
+from sgmcmc.gradients.latents import Latents
+from sgmcmc.target.target import Model
 
 Tensors = dict[str, tf.Tensor]
 MEANS = np.array([-1.0, 1.5])

@@ -12,8 +12,8 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import native
 from sgmcmc import sampler as sampler_module
-from sgmcmc.data import ArrayColumn, Data, LazyColumn
-from sgmcmc.minibatches import (
+from sgmcmc.data.dataset import ArrayColumn, Data, LazyColumn
+from sgmcmc.minibatches.streams import (
     DeviceMinibatches,
     GatheredMinibatches,
     InPlaceMinibatches,

@@ -21,7 +21,7 @@ import tensorflow as tf
 from conftest import log_lik
 
 import sgmcmc
-from sgmcmc.quiet import without_chatter
+from sgmcmc.graphs.quiet import without_chatter
 
 Run = Callable[..., sgmcmc.Samples]
 TESTS = Path(__file__).parent

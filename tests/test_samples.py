@@ -16,7 +16,7 @@ import tensorflow as tf
 from conftest import short_call
 
 from sgmcmc import Samples
-from sgmcmc.samples import LogPost
+from sgmcmc.results.samples import LogPost
 
 
 def made_by_hand() -> Samples:

@@ -12,9 +12,9 @@ from scipy import special, stats
 
 import sgmcmc
 from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.layout import Layout
-from sgmcmc.model import Model
-from sgmcmc.simplex import Simplex
+from sgmcmc.target.layout import Layout
+from sgmcmc.target.target import Model
+from sgmcmc.target.simplex import Simplex
 
 REPLICATES = 40_000
 COUNTS = np.array([12, 5, 3, 0])

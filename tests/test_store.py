@@ -87,7 +87,7 @@ class StopError(Exception):
 
 def stop_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Have the chain fail in a certain block, after its draws are written but not its state."""
-    from sgmcmc.track import Track
+    from sgmcmc.engine.runner import Track
 
     keep, count = Track._keep, 0
 
@@ -174,7 +174,7 @@ def test_a_function_as_schedule_is_compared_by_its_values(tmp_path: Path) -> Non
 
 
 def test_second_writer_is_refused(tmp_path: Path) -> None:
-    from sgmcmc.store import Store
+    from sgmcmc.results.store import Store
 
     with Store(tmp_path / "chain"), pytest.raises(ValueError, match="another process"):
         short_call(store=tmp_path / "chain")
@@ -208,7 +208,7 @@ def test_read_only_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks: None) -> None:
     """What was written before stays, and the run goes on once there is room."""
-    from sgmcmc.store.files import FileRows
+    from sgmcmc.results.store.files import FileRows
 
     write = FileRows.__setitem__
 
@@ -268,7 +268,7 @@ CHILD = """
 import sys
 import numpy as np
 import sgmcmc
-import sgmcmc.block, sgmcmc.store.folder
+import sgmcmc.engine.block, sgmcmc.results.store.folder
 sys.path.insert(0, {root!r})
 from {caller} import short_call
 sgmcmc.block.BLOCK_BYTES = 2**8

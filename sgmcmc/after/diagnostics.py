@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.given import need_draws
-from sgmcmc.samples import Samples
+from sgmcmc.after.arguments import need_draws
+from sgmcmc.results.samples import Samples
 
 
 def summary(
@@ -52,7 +52,7 @@ def summary(
     Source:
         Vehtari et al., Bayesian Analysis 16, 2021.
     """
-    from sgmcmc.after.inference_data import az, to_inference_data
+    from sgmcmc.results.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     for q in quantiles:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.after.given import by_chain, has_chains, matrix
-from sgmcmc.inputs.numbers import describe, known_keys
-from sgmcmc.layout import Layout
-from sgmcmc.samples import Samples
-from sgmcmc.tracing import trace
+from sgmcmc.checks import describe, known_keys
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.results.chains import by_chain, has_chains, matrix
+from sgmcmc.results.samples import Samples
+from sgmcmc.target.layout import Layout
 
 PIECE_BYTES = 32 * 2**20
 TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.given import need_draws
-from sgmcmc.samples import Samples
+from sgmcmc.after.arguments import need_draws
+from sgmcmc.results.samples import Samples
 
 
 def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
@@ -35,7 +35,7 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.after.inference_data import az, to_inference_data
+    from sgmcmc.results.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     axes = az.plot_trace(to_inference_data(samples), var_names=names, **keywords)
@@ -72,7 +72,7 @@ def plot_posterior(
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.after.inference_data import az, to_inference_data
+    from sgmcmc.results.inference_data import az, to_inference_data
 
     names = need_draws(samples, var_names)
     return az.plot_posterior(to_inference_data(samples), var_names=names, **keywords)
@@ -97,7 +97,7 @@ def plot_log_post(samples: Samples, ax: Any = None) -> Any:
     Example:
         >>> import numpy as np
         >>> from sgmcmc import Samples, plot_log_post
-        >>> from sgmcmc.samples import LogPost
+        >>> from sgmcmc.results.samples import LogPost
         >>> estimates = LogPost(np.array([75, 150]), np.array([-10.0, -9.0]))
         >>> plot_log_post(Samples({}, log_post=estimates)).get_xlabel()
         'iteration'

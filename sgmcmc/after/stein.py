@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sgmcmc.after.given import by_chain, has_chains, matrix, need_draws
-from sgmcmc.inputs.numbers import positive_number
-from sgmcmc.samples import Samples
+from sgmcmc.after.arguments import need_draws
+from sgmcmc.checks import positive_number
+from sgmcmc.results.chains import by_chain, has_chains, matrix
+from sgmcmc.results.samples import Samples
 
 _BLOCK = 2048
 

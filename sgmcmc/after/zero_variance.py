@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.after.arguments import need_samples
 from sgmcmc.after.draws import Part, Source, TestFunctions
-from sgmcmc.after.given import need_samples
-from sgmcmc.arrays import Arrays
-from sgmcmc.inputs.numbers import choice, flag, whole_number
-from sgmcmc.layout import Layout
-from sgmcmc.samples import Samples
+from sgmcmc.checks import choice, flag, whole_number
+from sgmcmc.results.arrays import Arrays
+from sgmcmc.results.samples import Samples
+from sgmcmc.target.layout import Layout
 
 
 class ZeroVarianceSamples(Samples):

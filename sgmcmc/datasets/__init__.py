@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
+from sgmcmc.checks import did_you_mean
 from sgmcmc.datasets import covertype, kos, mnist, movielens, msweb
 from sgmcmc.datasets.fetch import DamagedFileError, DownloadError
 
@@ -64,7 +64,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
         >>> get_dataset("minst")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        ValueError: name: no data set 'minst', did you mean 'mnist'? Available: ...
+        ValueError: name: no data set 'minst'. Did you mean 'mnist'? Available: ...
         >>> get_dataset("covertype").shape  # doctest: +SKIP
         (581012, 55)
 
@@ -77,7 +77,6 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
     """
     if isinstance(name, str) and name in _LOADERS:
         return _LOADERS[name](verbose)
-    close = difflib.get_close_matches(str(name).strip().lower(), _LOADERS, n=1)
-    hint = f", did you mean {close[0]!r}?" if close else "."
+    hint = did_you_mean(str(name).strip().lower(), _LOADERS)
     available = ", ".join(map(repr, _LOADERS))
-    raise ValueError(f"name: no data set {name!r}{hint} Available: {available}")
+    raise ValueError(f"name: no data set {name!r}.{hint} Available: {available}")

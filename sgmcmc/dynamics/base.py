@@ -7,18 +7,45 @@ from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.target.geometry import Space
+
 
 class Dynamics(ABC):
-    """The interface of a dynamics; its state is a ``NamedTuple`` that has a ``position``.
+    """How the state of a chain moves, given a gradient and random numbers.
+
+    The state is a ``NamedTuple`` of tensors that has a ``position``. An iteration is
+
+    1. ``refresh``, once;
+    2. ``step``, to the next position, with the gradient estimate at the present one;
+    3. a new gradient estimate, at that next position, from a fresh minibatch;
+    4. ``finish_step``, with that gradient; 2 to 4 are repeated ``steps`` times.
+
+    The constants of a dynamics are its attributes; as a dataclass it is compared, shown and
+    recognised in a store by them.
 
     Attributes:
         steps: gradients, each from a minibatch of its own, that one iteration takes.
         start_normals: vectors of standard normals that ``init`` takes.
         refresh_normals: vectors of standard normals that ``refresh`` takes, once an iteration.
-        step_normals: vectors of standard normals that ``move`` takes, once a step.
-        seeds: seeds that ``move`` takes in place of normals, where it draws from other laws
+        step_normals: vectors of standard normals that ``step`` takes, once a step.
+        seeds: seeds that ``step`` takes in place of normals, where it draws from other laws
             itself; each is a pair of int32 that is used nowhere else.
         compilable: whether XLA can compile what it does.
+
+    Example:
+        >>> import dataclasses, sgmcmc, tensorflow as tf
+        >>> from typing import NamedTuple
+        >>> class State(NamedTuple):
+        ...     position: tf.Tensor
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Langevin(sgmcmc.dynamics.Dynamics):
+        ...     def init(self, position, gradient, stepsize, normals):
+        ...         return State(position)
+        ...     def step(self, state, gradient, stepsize, normals):
+        ...         drift = 0.5 * stepsize * gradient
+        ...         return State(state.position + drift + tf.sqrt(stepsize) * normals[0])
+        >>> Langevin().normals
+        1
     """
 
     steps: int = 1
@@ -33,26 +60,44 @@ class Dynamics(ABC):
         """Vectors of standard normals that one iteration takes."""
         return self.refresh_normals + self.steps * self.step_normals
 
+    def bind(self, space: Space) -> Dynamics:
+        """Return this dynamics, told where the parameters lie in the position.
+
+        Here constants are checked, and those that are given by parameter become vectors.
+
+        Raises:
+            ValueError, TypeError: a constant is wrong; the message names it.
+        """
+        return self
+
     @abstractmethod
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> Any:
-        """Return the state at the start of a chain; ``gradient`` is ĝ there."""
+        """Return the state at the start of a chain.
+
+        Args:
+            position: θ, flat, (d,).
+            gradient: the gradient estimate there, (d,).
+            stepsize: ε, a scalar or (d,).
+            normals: (start_normals, d).
+        """
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state at the start of an iteration; by default nothing is drawn afresh."""
         return state
 
     @abstractmethod
-    def move(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
-        """Return the state at the next position; ``gradient`` is ĝ at the present one.
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+        """Return the state at the next position; ``gradient`` is that at the present one.
 
-        In place of ``normals`` comes an array of seeds where ``seeds`` asks for them.
+        ``normals`` has shape (step_normals, d); in its place comes an array of seeds, (seeds, 2),
+        where ``seeds`` asks for them.
         """
 
-    def close(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
-        """Return the state at the end of a step; ``gradient`` is ĝ at its new position.
+    def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
+        """Return the state at the end of a step; ``gradient`` is that at its new position.
 
-        By default the step ended with the move.
+        By default the step ended with ``step``.
         """
         return state

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.dynamics.points import PointDynamics, PointState
-from sgmcmc.dynamics.sgld import langevin
-from sgmcmc.simplex import usable_counts
-from sgmcmc.variates import gamma, poisson
+from sgmcmc.dynamics.langevin import overdamped
+from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
+from sgmcmc.dynamics.variates import gamma, poisson
+from sgmcmc.target.geometry.simplex import usable_counts
 
 
 @dataclass(frozen=True)
-class SCIR(PointDynamics):
+class SCIR(SimplexDynamics):
     """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.
 
     The non-central chi-squared law is drawn as what it is, a chi-squared law whose degrees of
@@ -22,28 +22,40 @@ class SCIR(PointDynamics):
     N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To have log θ' however small it is, Γ is drawn as
     G V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
 
+    Args:
+        alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
+            names those which are points of the simplex.
+        theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
+        store_unnormalised: keep θ with each draw.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SCIR(alpha=0.1).alpha
+        0.1
+
     Source:
-        Thesis 5.3.3; Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1.
+        Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale Bayesian
+        Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.3.3.
     """
 
-    step_normals: int = 0
-    seeds: int = 7
-    compilable: bool = False
+    step_normals = 0
+    seeds = 7
+    compilable = False
 
-    def move(
-        self, state: PointState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
-    ) -> PointState:
+    def step(
+        self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
+    ) -> SimplexState:
         """Return the state one step on; ``seeds`` has shape (7, 2)."""
-        simplex = self.simplex
-        u, others = simplex.divide(state.position)
-        counts, slopes = simplex.divide(gradient)
-        h, epsilon = simplex.divide(stepsize)
-        degrees = tf.constant(simplex.alpha, u.dtype) + usable_counts(counts)
+        simplices = self.simplices
+        u, others = simplices.divide(state.position)
+        counts, slopes = simplices.divide(gradient)
+        h, epsilon = simplices.divide(stepsize)
+        degrees = tf.constant(simplices.alpha, u.dtype) + usable_counts(counts)
         u = _transition(u, degrees, h, seeds)
-        if not simplex.alone:
+        if not simplices.alone:
             normals = tf.random.stateless_normal(others.shape, seeds[6], dtype=others.dtype)
-            others = langevin(others, slopes, epsilon, normals)
-        return PointState(simplex.unite(u, others))
+            others = overdamped(others, slopes, epsilon, normals)
+        return SimplexState(simplices.unite(u, others))
 
 
 def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:

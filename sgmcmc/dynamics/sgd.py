@@ -24,11 +24,19 @@ class SGDState(NamedTuple):
 class SGD(Dynamics):
     """θ' = θ + ε ĝ(θ).
 
+    It draws no noise and samples nothing.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGD().normals
+        0
+
     Source:
-        Thesis 3.3.1 and 4.3.4.
+        Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
+        sections 3.3.1 and 4.3.4.
     """
 
-    step_normals: int = 0
+    step_normals = 0
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -36,7 +44,7 @@ class SGD(Dynamics):
         """Return the state at the start."""
         return SGDState(position)
 
-    def move(
+    def step(
         self, state: SGDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SGDState:
         """Return the state one step up the gradient."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.langevin import overdamped
 
 
 class SGLDState(NamedTuple):
@@ -24,8 +25,14 @@ class SGLDState(NamedTuple):
 class SGLD(Dynamics):
     """θ' = θ + (ε/2) ĝ(θ) + √ε η.
 
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGLD()
+        SGLD()
+
     Source:
-        Welling & Teh, ICML 2011, eq. 4; thesis 4.3.2.
+        Welling & Teh, ICML 2011, eq. 4; Baker, *Large-Scale Bayesian Computation Using Stochastic
+        Gradient MCMC*, Lancaster 2018, section 4.3.2.
     """
 
     def init(
@@ -34,15 +41,8 @@ class SGLD(Dynamics):
         """Return the state at the start of a chain."""
         return SGLDState(position)
 
-    def move(
+    def step(
         self, state: SGLDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SGLDState:
         """Return the state one step on; ``normals`` is η, of shape (1, d)."""
-        return SGLDState(langevin(state.position, gradient, stepsize, normals[0]))
-
-
-def langevin(
-    position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-) -> tf.Tensor:
-    """Return θ + (ε/2) ĝ(θ) + √ε η."""
-    return position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals
+        return SGLDState(overdamped(state.position, gradient, stepsize, normals[0]))

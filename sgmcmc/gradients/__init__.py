@@ -1,10 +1,22 @@
-"""Gradient estimators: each a small module with its state, ``init`` and ``estimate``.
+"""Gradient estimators: each a small module with a state that is carried, ``init`` and ``estimate``.
 
-A new estimator is one file here and one row in the table that the tests walk through.
+Every one derives from :class:`Gradient`, whose documentation tells of the parts.
 """
 
-from sgmcmc.gradients.control_variate import ControlVariateGradient
-from sgmcmc.gradients.full import full_gradients
-from sgmcmc.gradients.minibatch import MinibatchGradient
+from sgmcmc.gradients.base import Gradient, Search
+from sgmcmc.gradients.control_variate import ControlVariate
+from sgmcmc.gradients.minibatch import FullGradient, MinibatchGradient
+from sgmcmc.gradients.saga import SAGA
+from sgmcmc.gradients.svrg import SVRG
+from sgmcmc.gradients.whole_data import WholeData
 
-__all__ = ["ControlVariateGradient", "MinibatchGradient", "full_gradients"]
+__all__ = [
+    "SAGA",
+    "SVRG",
+    "ControlVariate",
+    "FullGradient",
+    "Gradient",
+    "MinibatchGradient",
+    "Search",
+    "WholeData",
+]

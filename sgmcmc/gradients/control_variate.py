@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from sgmcmc.model import Model, Tensors
+from sgmcmc.checks import whole_number
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.gradients.base import Gradient, Search
+from sgmcmc.gradients.whole_data import WholeData
+from sgmcmc.target.target import Target
 
 
-class ControlVariateState(NamedTuple):
-    """Where the control variate is centred.
+class CentredState(NamedTuple):
+    """Where a control variate is centred.
 
     Attributes:
         centre: θ̂, flat.
@@ -22,42 +27,63 @@ class ControlVariateState(NamedTuple):
     full_gradient: tf.Tensor
 
 
-@dataclass(frozen=True)
-class ControlVariateGradient:
-    """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + (N/n) Σ_{i∈S} [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
+class Centred(Gradient):
+    """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
 
-    Args:
-        model: the model.
-        scale: N/n.
-
-    Source:
-        Thesis 3.3.1; Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
+    The estimators of this kind differ in when they choose θ̂.
     """
 
-    model: Model
-    scale: float
     centred = True
 
-    def init(self, centre: tf.Tensor, full_gradient: tf.Tensor) -> ControlVariateState:
-        """Return the state at the start of a chain."""
-        return ControlVariateState(centre, full_gradient)
+    def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
+        """Return the state centred at the chain's start."""
+        return CentredState(tf.constant(position), tf.constant(whole.gradient(position)))
+
+    def centre(self, state: CentredState) -> tf.Tensor:
+        """Return θ̂."""
+        return state.centre
 
     def estimate(
         self,
-        state: ControlVariateState,
+        target: Target,
+        state: CentredState,
         position: tf.Tensor,
-        minibatch: Tensors,
-        at_centre: Tensors | None = None,
-    ) -> tuple[tf.Tensor, ControlVariateState]:
-        """Return ĝ at ``position`` from one minibatch, and the state for the next call.
-
-        Args:
-            state: where the control variate is centred.
-            position: θ, flat and unconstrained.
-            minibatch: the observations.
-            at_centre: the same with latent variables drawn at the centre, if there are such.
-        """
-        here = self.model.gradient(position, minibatch, self.scale)
-        centred = minibatch if at_centre is None else at_centre
-        centre = self.model.gradient(state.centre, centred, self.scale)
+        minibatch: Minibatch,
+        at_centre: Minibatch,
+    ) -> tuple[tf.Tensor, CentredState]:
+        """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
+        here = target.gradient(position, minibatch)
+        centre = target.gradient(state.centre, at_centre)
         return state.full_gradient + (here - centre), state
+
+
+@dataclass(frozen=True)
+class ControlVariate(Centred):
+    """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
+
+    θ̂ is the mode that stochastic gradient ascent finds first, and stays; G = ∇log p(θ̂ | x) over
+    the whole dataset.
+
+    Args:
+        opt_stepsize: stepsize of the ascent: a number, a dict, or a schedule.
+        n_iters_opt: its iterations; 0 centres the control variate at ``params``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.gradients.ControlVariate(1e-4)
+        ControlVariate(opt_stepsize=0.0001, n_iters_opt=10000)
+
+    Source:
+        Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
+    """
+
+    opt_stepsize: Any
+    n_iters_opt: int = 10_000
+
+    def search(self) -> Search:
+        """Return the ascent that finds the mode."""
+        return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
+
+    def mode(self, state: CentredState) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return θ̂ and G."""
+        return state.centre, state.full_gradient

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from sgmcmc.model import Model, Tensors
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.gradients.base import Gradient
+from sgmcmc.gradients.whole_data import WholeData
+from sgmcmc.target.target import Target
 
 
 class MinibatchState(NamedTuple):
@@ -15,27 +19,45 @@ class MinibatchState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MinibatchGradient:
-    """ĝ(θ) = ∇log p(θ) + (N/n) Σ_{i∈S} ∇log p(x_i | θ).
+class MinibatchGradient(Gradient):
+    """ĝ(θ) = ∇log p(θ) + Σ_{i∈S} w_i ∇log p(x_i | θ), with w_i = N/n for uniform minibatches.
 
-    Args:
-        model: the model.
-        scale: N/n.
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.gradients.MinibatchGradient()
+        MinibatchGradient()
 
     Source:
-        Welling & Teh, ICML 2011, eq. 4; thesis 4.3.2.
+        Welling & Teh, ICML 2011, eq. 4.
     """
 
-    model: Model
-    scale: float
-    centred = False
-
-    def init(self) -> MinibatchState:
+    def init(self, whole: WholeData, position: np.ndarray) -> MinibatchState:
         """Return the state at the start of a chain."""
         return MinibatchState()
 
     def estimate(
-        self, state: MinibatchState, position: tf.Tensor, minibatch: Tensors, at_centre: None = None
+        self,
+        target: Target,
+        state: MinibatchState,
+        position: tf.Tensor,
+        minibatch: Minibatch,
+        at_centre: Minibatch,
     ) -> tuple[tf.Tensor, MinibatchState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
-        return self.model.gradient(position, minibatch, self.scale), state
+        return target.gradient(position, minibatch), state
+
+
+@dataclass(frozen=True)
+class FullGradient(MinibatchGradient):
+    """ĝ(θ) = ∇log p(θ | x), over the whole dataset at every step; the minibatch size is N.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.gradients.FullGradient().whole_dataset
+        True
+
+    Source:
+        Roberts & Tweedie, Bernoulli 2, 1996, for Langevin dynamics with this gradient.
+    """
+
+    whole_dataset = True

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data import PIECE_BYTES, ArrayColumn, Column, Data, LazyColumn
-from sgmcmc.inputs.numbers import describe
+from sgmcmc.checks import describe
+from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, Column, Data, LazyColumn
 
 
 def read_dataset(dataset: Any, dtype: tf.DType) -> Data:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -13,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from sgmcmc.inputs import numbers
-from sgmcmc.inputs.numbers import describe, flag, known_keys, whole_number
-from sgmcmc.reductions import Reduction
+from sgmcmc import checks
+from sgmcmc.checks import describe, did_you_mean, flag, known_keys, whole_number
+from sgmcmc.engine.reductions import Reduction
 
 if TYPE_CHECKING:
-    from sgmcmc.latents import Gibbs
-    from sgmcmc.model import Tensors
+    from sgmcmc.data.minibatch import Tensors
+    from sgmcmc.gradients.latents import Gibbs
+    from sgmcmc.minibatches import Minibatches
 
 
 class Keywords(TypedDict, total=False):
@@ -35,6 +35,8 @@ class Keywords(TypedDict, total=False):
     store: str | os.PathLike[str] | None
     bijectors: Mapping[str, tfp.bijectors.Bijector] | None
     replace: bool
+    minibatches: str | Minibatches | None
+    preconditioner: Any
     dtype: tf.DType
     jit_compile: bool | None
     gibbs: Gibbs | None
@@ -52,6 +54,8 @@ DEFAULTS: dict[str, Any] = {
     "store": None,
     "bijectors": None,
     "replace": False,
+    "minibatches": None,
+    "preconditioner": None,
     "dtype": tf.float32,
     "jit_compile": None,
     "gibbs": None,
@@ -75,7 +79,11 @@ ARGUMENTS: dict[str, list[str]] = {}
 
 @dataclass(frozen=True)
 class Options:
-    """The keyword-only arguments, checked; the fields are those of :class:`Keywords`."""
+    """The keyword-only arguments; the fields are those of :class:`Keywords`.
+
+    All are checked but ``minibatches`` and ``preconditioner``, which want to know the data and the
+    parameters.
+    """
 
     n_chains: int | None
     burn_in: int
@@ -87,23 +95,31 @@ class Options:
     store: Path | None
     bijectors: dict[str, Any]
     replace: bool
+    minibatches: Any
+    preconditioner: Any
     dtype: tf.DType
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: dict[str, Any]
 
 
-def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
-    """Return the checked keyword arguments of a call of ``method``."""
+def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Options:
+    """Return the checked keyword arguments of a call.
+
+    Args:
+        method: name of the function that was called.
+        keywords: what it was given.
+        stepwise: whether the user runs the chain, and keeps the draws.
+    """
     for name in keywords:
         if name not in DEFAULTS:
             raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
     given = {**DEFAULTS, **keywords}
-    for name in OF_A_RUN if method.endswith("_setup") else ():
+    for name in OF_A_RUN if stepwise else ():
         if given[name] != DEFAULTS[name]:
             raise ValueError(
                 f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
-                f"sgmcmc_step as you need it, or call {method.removesuffix('_setup')}()."
+                "sgmcmc_step as you need it, or call the function that runs the whole chain."
             )
     n_chains, jit_compile = given["n_chains"], given["jit_compile"]
     return Options(
@@ -119,7 +135,9 @@ def read_options(method: str, keywords: Mapping[str, Any]) -> Options:
         store=_read_store(given["store"]),
         bijectors=_read_bijectors(given["bijectors"]),
         replace=flag("replace", given["replace"]),
-        dtype=numbers.floating_dtype("dtype", given["dtype"]),
+        minibatches=given["minibatches"],
+        preconditioner=given["preconditioner"],
+        dtype=checks.floating_dtype("dtype", given["dtype"]),
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
         gibbs=_read_gibbs(given["gibbs"], given["latents"]),
         latents=_read_dict("latents", given["latents"], "of arrays"),
@@ -133,14 +151,13 @@ def _hint(method: str, name: str) -> str:
         return f" It is one of {', '.join(owners)}."
     # The R package writes minibatchSize, nIters.
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    near = difflib.get_close_matches(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), 1)
-    return f" Did you mean `{near[0]}`?" if near else ""
+    return did_you_mean(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), "`")
 
 
 def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
     functions = _read_dict("test_functions", value, "of functions of `params`")
     for name, entry in functions.items():
-        numbers.function(f"test_functions[{name!r}]", entry, "of `params`")
+        checks.function(f"test_functions[{name!r}]", entry, "of `params`")
     return functions
 
 
@@ -153,7 +170,7 @@ def _read_reductions(value: Any) -> dict[str, Reduction]:
                 f"`{label}` must be a pair (init, update) or a sgmcmc.Reduction, such as "
                 f"sgmcmc.running_mean gives; it is {describe(entry)}."
             )
-        numbers.function(f"{label}[1]", entry[1], "of the state and `params`")
+        checks.function(f"{label}[1]", entry[1], "of the state and `params`")
         if "/" in name:
             raise ValueError(f"`reductions`: the name {name!r} must not contain a slash.")
         reductions[name] = Reduction(*entry)
@@ -162,7 +179,7 @@ def _read_reductions(value: Any) -> dict[str, Reduction]:
 
 def _read_gibbs(value: Any, latents: Any) -> Gibbs | None:
     if value is not None:
-        return numbers.function("gibbs", value, "of `params`, a minibatch and a seed")
+        return checks.function("gibbs", value, "of `params`, a minibatch and a seed")
     if latents is not None:
         raise ValueError("`latents` are handed to `gibbs`, which was not given.")
     return None
@@ -220,12 +237,12 @@ def _read_dict(argument: str, value: Any, what: str) -> dict[str, Any]:
     return dict(value)
 
 
-def read_run(n_iters: Any, n_iters_opt: Any, verbose: Any, thin: Any = 1) -> tuple[int, int, bool]:
-    """Return the checked lengths of a run, and whether it shows progress."""
+def read_length(n_iters: Any, thin: int) -> int:
+    """Return the checked length of a run."""
     n_iters = whole_number("n_iters", n_iters, 1)
-    if whole_number("thin", thin, 1) > n_iters:
+    if thin > n_iters:
         raise ValueError(f"`thin` is {thin}, so of `n_iters`={n_iters} iterations none is kept.")
-    return n_iters, whole_number("n_iters_opt", n_iters_opt, 0), flag("verbose", verbose)
+    return n_iters
 
 
 def check_names(options: Options, names: list[str]) -> None:

@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe, known_keys
+from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.arrays import as_numbers, read_start
-from sgmcmc.inputs.numbers import describe, flag, known_keys
-
-_ROUNDING = 1e-4
-"""How far the sum of a point of the simplex may be from one."""
+from sgmcmc.target.geometry.simplex import OnSimplex
 
 
-@dataclass(frozen=True)
-class SimplexArguments:
-    """What a user says of the points of the simplex.
-
-    Attributes:
-        alpha: their concentrations.
-        theta0: where their unnormalised θ starts, or ``None``.
-        store_unnormalised: keep θ with each draw.
-    """
-
-    alpha: Any
-    theta0: Any = None
-    store_unnormalised: bool = False
-
-    def __post_init__(self) -> None:
-        flag("store_unnormalised", self.store_unnormalised)
-
-
-def read_simplex(
-    given: SimplexArguments | None, params: list[dict[str, np.ndarray]], dtype: tf.DType
-) -> tuple[dict[str, np.ndarray] | None, dict[str, np.ndarray]]:
-    """Return the concentrations of the points of the simplex, and where their θ start.
+def points_of_simplex(
+    dynamics: SimplexDynamics, start: Mapping[str, np.ndarray], dtype: tf.DType
+) -> dict[str, OnSimplex]:
+    """Return the geometries of the parameters that the dynamics take for points of the simplex.
 
     Args:
-        given: what the user says of them; ``None`` for methods that know no such points.
-        params: the starting values, a dict for each start.
+        dynamics: the dynamics, with what the user says of such points.
+        start: the starting values, for names and shapes.
         dtype: of the chain.
     """
-    if given is None:
-        return None, {}
-    alpha = read_alpha(given.alpha, params[0])
-    check_starts(params, alpha)
-    return alpha, read_theta0(given.theta0, alpha, dtype)
+    alpha = _read_alpha(dynamics.alpha, start)
+    theta0 = _read_theta0(dynamics.theta0, alpha, dtype)
+    return {name: OnSimplex(value, theta0.get(name)) for name, value in alpha.items()}
 
 
-def read_alpha(alpha: Any, start: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _read_alpha(alpha: Any, start: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the concentrations of each parameter that is a point of the simplex.
 
     Args:
@@ -82,38 +60,7 @@ def _read_one(label: str, alpha: Any, start: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def check_starts(starts: list[dict[str, np.ndarray]], names: Mapping[str, Any]) -> None:
-    """Raise an error where a start is off the simplex.
-
-    Args:
-        starts: the starting values, a dict for each start.
-        names: the parameters that are points of the simplex.
-    """
-    for number, start in enumerate(starts):
-        for name in names:
-            value = start[name]
-            label = f"params[{name!r}]" if len(starts) == 1 else f"params[{number}][{name!r}]"
-            if value.ndim == 0:
-                raise ValueError(
-                    f"`{label}` is a single number; a point of the simplex, which `alpha` says "
-                    "it is, has its components along the last axis."
-                )
-            sums = value.sum(-1, dtype=np.float64)
-            if (value < 0).any() or (np.abs(sums - 1.0) > _ROUNDING).any():
-                worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
-                found = (
-                    f"its smallest component is {float(value.min()):g}"
-                    if (value < 0).any()
-                    else f"its components sum to {worst:g}"
-                )
-                raise ValueError(
-                    f"`{label}` must start on the simplex, along its last axis: components not "
-                    f"negative, with sum 1; {found}. A parameter that is no point of the simplex "
-                    "must not be named in `alpha`, which then has to be a dict."
-                )
-
-
-def read_theta0(
+def _read_theta0(
     theta0: Any, alpha: Mapping[str, np.ndarray], dtype: tf.DType
 ) -> dict[str, np.ndarray]:
     """Return where the unnormalised θ of some parameters start."""

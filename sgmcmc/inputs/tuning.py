@@ -1,83 +1,63 @@
-"""Constants that are one number for all parameters or a dict with one for each."""
+"""Stepsizes: a number, a schedule, an array, or a dict of these by parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from sgmcmc.inputs.numbers import describe, known_keys, positive_number
-from sgmcmc.layout import Layout
-from sgmcmc.schedules import Schedule, Stepsizes
+from sgmcmc.checks import describe, positive_number
+from sgmcmc.dynamics.schedules import Schedule, Stepsizes
+from sgmcmc.target.constants import per_parameter
+from sgmcmc.target.layout import Layout
 
 
-def per_parameter(
-    argument: str, value: Any, names: Iterable[str], read: Callable[[str, Any], Any]
-) -> tuple[Any, ...]:
-    """Return one entry for all parameters, or one for each where ``value`` is a dict.
+def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:
+    """Return the stepsizes of all parameters.
 
     Args:
         argument: the argument's name.
         value: what the user gave.
-        names: the parameters, in order.
-        read: checks and converts one entry, given its label.
+        layout: the parameters' places in the position.
     """
-    if not isinstance(value, Mapping):
-        return (read(argument, value),)
-    names = list(names)
-    known_keys(argument, value, names, "the parameters are")
-    missing = [name for name in names if name not in value]
-    if missing:
-        raise ValueError(
-            f"`{argument}` is a dict, so it must name every parameter; it lacks "
-            f"{', '.join(map(repr, missing))}."
-        )
-    return tuple(read(f"{argument}[{name!r}]", value[name]) for name in names)
-
-
-def read_stepsizes(argument: str, value: Any, names: Iterable[str]) -> Stepsizes:
-    """Return the stepsizes of all parameters."""
-    names = tuple(names)
-    entries = per_parameter(argument, value, names, _read_stepsize)
-    stepsizes = Stepsizes(argument, entries, names if isinstance(value, Mapping) else ())
+    entries = per_parameter(argument, value, layout.names, _read_stepsize)
+    by_name = isinstance(value, Mapping)
+    names = layout.names if by_name else ()
+    if by_name or len(layout.names) == 1:
+        shapes = layout.shapes
+        for name, entry in zip(layout.names, entries, strict=True):
+            label = f"{argument}[{name!r}]" if by_name else argument
+            _need_shape(label, entry, shapes[name])
+    else:
+        _need_shape(argument, entries[0], (layout.size,))
+    stepsizes = Stepsizes(argument, entries, names, tuple(layout.sizes.values()))
     stepsizes.at(1, 2)
     return stepsizes
 
 
-def _read_stepsize(label: str, value: Any) -> float | Schedule:
+def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:
     if callable(value):
         return value
+    if isinstance(value, list | tuple) or np.ndim(value) > 0:
+        array = np.asarray(value)
+        if array.dtype.kind in "iuf" and array.size:
+            if not (np.isfinite(array).all() and (array > 0).all()):
+                raise ValueError(f"`{label}` must hold positive and finite numbers.")
+            return array.astype(np.float64)
     try:
         return positive_number(label, value)
     except TypeError:
         raise TypeError(
-            f"`{label}` must be a positive number, a dict with one for each parameter, or a "
-            f"schedule (a function of the iteration); it is {describe(value)}."
+            f"`{label}` must be a positive number, an array with one for each coordinate, a dict "
+            "with one for each parameter, or a schedule (a function of the iteration); it is "
+            f"{describe(value)}."
         ) from None
 
 
-def read_constant(
-    argument: str, value: Any, layout: Layout, most: float = np.inf
-) -> float | np.ndarray:
-    """Return a positive constant as one number, or as a vector over the flat position.
-
-    Args:
-        argument: the argument's name.
-        value: what the user gave.
-        layout: the places of the parameters.
-        most: the largest value that makes sense.
-    """
-
-    def read(label: str, entry: Any) -> float:
-        number = positive_number(label, entry)
-        if number > most:
-            raise ValueError(f"`{label}` must be at most {most:g}; it is {entry!r}.")
-        return number
-
-    entries = per_parameter(argument, value, layout.names, read)
-    if len(entries) == 1 and not isinstance(value, Mapping):
-        return float(entries[0])
-    return np.concatenate(
-        [np.full(size, entry) for size, entry in zip(layout.sizes.values(), entries, strict=True)]
-    )
+def _need_shape(label: str, entry: Any, shape: tuple[int, ...]) -> None:
+    if isinstance(entry, np.ndarray) and entry.shape != shape:
+        raise ValueError(
+            f"`{label}` has shape {entry.shape}; an array of stepsizes has one for each "
+            f"coordinate, {shape}."
+        )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.counts import Counts
-from sgmcmc.inputs.numbers import positive_number, whole_number
 from sgmcmc.models.completion import Completion
 from sgmcmc.models.documents import unrolled
 from sgmcmc.models.likelihood import log_likelihood

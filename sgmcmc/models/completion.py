@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import whole_number
 from sgmcmc.counts import Counts
-from sgmcmc.inputs.numbers import whole_number
+from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import held_out, unrolled
 from sgmcmc.models.sweeps import nth_seed, sweep_topics, topic_counts
-from sgmcmc.reductions import Reduction
 
 
 @dataclass(frozen=True, eq=False)

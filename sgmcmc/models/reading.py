@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sgmcmc.inputs.numbers import whole_number
+from sgmcmc.checks import whole_number
 
 
 def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str]]:

@@ -1,5 +1,6 @@
-"""The one-call functions: a module for each dynamics, with all its forms."""
+"""The functions that users call: a module for each dynamics, and one for any parts."""
 
+from sgmcmc.samplers.sample import sample, setup
 from sgmcmc.samplers.scir import scir, scir_setup
 from sgmcmc.samplers.sghmc import sghmc, sghmc_setup, sghmccv, sghmccv_setup
 from sgmcmc.samplers.sgld import sgld, sgld_setup, sgldcv, sgldcv_setup
@@ -7,6 +8,7 @@ from sgmcmc.samplers.sgnht import sgnht, sgnht_setup, sgnhtcv, sgnhtcv_setup
 from sgmcmc.samplers.sgrld import sgrld, sgrld_setup
 
 __all__ = [
+    "sample",
     "scir",
     "scir_setup",
     "sghmc",
@@ -23,4 +25,5 @@ __all__ = [
     "sgnhtcv_setup",
     "sgrld",
     "sgrld_setup",
+    "setup",
 ]

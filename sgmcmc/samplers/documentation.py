@@ -1,115 +1,37 @@
-"""Writes once what the sampler functions have in common: their keywords and their arguments."""
+"""Completes the signatures and docstrings of the sampler functions.
+
+Source shows a summary and the arguments in R's order; what all functions have in common, and what
+all functions of one dynamics or one gradient estimator have in common, is written once and put in
+here.
+"""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, OF_A_RUN
+from sgmcmc.samplers import examples
+from sgmcmc.samplers.arguments import DESCRIPTIONS, OF_PARTS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_DESCRIPTIONS = {
-    "log_lik": """
-        function of two dicts of tensors, the parameters and a minibatch of the dataset,
-        that returns the log-likelihood summed over the observations it was handed, a scalar
-        tensor.""",
-    "dataset": """
-        dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
-        pandas columns. Numbers become ``dtype``; a ``tf.Tensor`` keeps its own.""",
-    "params": """
-        dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
-        dicts, a start for each chain.""",
-    "stepsize": """
-        ε, in units of squared parameter: a number, a dict with one for each parameter, or a
-        schedule (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1).""",
-    "opt_stepsize": """
-        stepsize of the stochastic gradient ascent that finds the mode, given like
-        ``stepsize``.""",
-    "log_prior": """
-        function of the dict of parameters that returns their log prior density, a scalar
-        tensor; ``None`` is a flat prior.""",
-    "minibatch_size": """
-        n: a proportion of N if between 0 and 1, else a whole number from 1 to N. With n = N
-        every gradient is exact.""",
-    "n_iters": """
-        iterations after ``burn_in``; ``n_iters // thin`` draws are kept.""",
-    "n_iters_opt": """
-        iterations of mode-finding; 0 centres the control variate at ``params``.""",
-    "verbose": """
-        show progress bars with the log posterior estimate; ``False`` prints nothing.""",
-    "seed": """
-        whole number; the same call with the same seed on the same machine gives the same
-        bits. ``None`` draws one, which ``settings["seed"]`` of the result tells.""",
-    "n_chains": """
-        independent chains, on all cores; every output array gains a leading chain axis.""",
-    "burn_in": """
-        iterations run and dropped first.""",
-    "thin": """
-        keep every thin-th iteration.""",
-    "store_gradients": """
-        keep with each draw the gradient estimate at that very draw, of every stored
-        parameter.""",
-    "test_functions": """
-        dict of functions of the parameters, evaluated at each kept draw inside the compiled
-        chain.""",
-    "store_params": """
-        ``False`` keeps only test functions and reductions, a list only those parameters.""",
-    "reductions": """
-        dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean`
-        gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
-    "store": """
-        path of a folder that draws are written to as they are made. Killed at any instant, the
-        same call goes on from there and ends with the same bits; :meth:`sgmcmc.Samples.open`
-        reads it without loading it.""",
-    "bijectors": """
-        dict of TFP bijectors: such a parameter moves in the unconstrained space with the
-        log-Jacobian in the target, and is seen only constrained.""",
-    "replace": """
-        draw minibatches with replacement.""",
-    "dtype": """
-        ``tf.float32`` or ``tf.float64``.""",
-    "jit_compile": """
-        compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
-        warning that names the op.""",
-    "gibbs": """
-        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
-        that draws latent variables and returns the minibatch with them added, as ``log_lik``
-        then sees it; called before each gradient, inside the compiled chain.""",
-    "latents": """
-        dict of arrays of length N: starting values of latent variables that are kept for each
-        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
-}
+_CENTRED = """
+The gradient is estimated with control variates: the mode θ̂ is found by ``n_iters_opt`` steps of
+stochastic gradient ascent with stepsize ``opt_stepsize``, the gradient G there is taken over the
+whole dataset, and then
+ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + (N/n) Σ_{i∈S} [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
+The chain starts at θ̂. Far fewer observations a step then give the same accuracy, as long as the
+posterior is concentrated around θ̂.
+"""
 
-SIMPLEX = {
-    "stepsize": """
-        h, in units of the process's own time, of which about 1 makes a draw forget the one before;
-        for parameters that ``alpha`` does not name ε. A number, a dict with one for each
-        parameter, or a schedule (:func:`sgmcmc.polynomial_decay`, or a function of the
-        iteration, from 1).""",
-    "log_lik": """
-        function of two dicts of tensors, the parameters and a minibatch of the dataset, that
-        returns the log-likelihood summed over the observations it was handed, a scalar tensor.
-        For points of the simplex it must be a sum of logs of polynomials in ω whose coefficients
-        are not negative, as for counts and mixtures it is.""",
-    "log_prior": """
-        function of the dict of parameters that returns the log prior density of those that
-        ``alpha`` does not name, a scalar tensor; ``None`` is a flat prior.""",
-    "params": """
-        dict of starting values: points of the simplex along their last axis, and other
-        parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
-    "alpha": """
-        Dirichlet concentrations: a number or an array for all parameters, or a dict that names
-        those which are points of the simplex.""",
-    "theta0": """
-        dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
-        starts at ω Σâ of the first minibatch.""",
-    "store_unnormalised": """
-        keep θ with each draw, in ``samples.unnormalised``.""",
-}
-"""What is said of the arguments of methods for the simplex."""
+_STEPWISE = """
+:func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` takes it further; n steps
+of a fresh session give the draws that :func:`sgmcmc.{method}` gives with the same seed.
+"""
 
 _RETURNS = """
 Returns:
@@ -129,45 +51,121 @@ Raises:
     ValueError, TypeError: an argument is wrong; the message names it.
 """
 
+_CENTRED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
 
-def documented(**own: str) -> Callable[[Function], Function]:
-    """Return a decorator that completes the signature and the docstring of a sampler function.
 
-    The keyword-only arguments that every sampler has are shown in the signature one by one, and
-    ``{arguments}`` in the docstring becomes the list of all arguments, what comes back, and the
-    errors.
+@dataclass(frozen=True)
+class Prose:
+    """What is said of all functions of one dynamics.
+
+    Attributes:
+        equation: the update equation, and what to know of it.
+        source: where it comes from, with equation numbers.
+        stepsize: one that suits the example.
+        arguments: what to say of arguments that only these functions have, or have otherwise.
+        model: the example's model, as doctest lines; by default the mean of a normal.
+        call: the arguments of the example's call.
+        one_call: the example of the function that runs the whole chain.
+        steps: the example step by step.
+    """
+
+    equation: str
+    source: str
+    stepsize: str = "1e-4"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    model: str = examples.NORMAL
+    call: str = examples.NORMAL_CALL
+    one_call: str = examples.NORMAL_MEAN
+    steps: str = examples.NORMAL_STEPS
+
+    def documented(
+        self, method: str, *, centred: bool = False, stepwise: bool = False
+    ) -> Callable[[Function], Function]:
+        """Return the decorator of one of these functions.
+
+        Args:
+            method: the function that runs the whole chain.
+            centred: whether the gradient is estimated with control variates.
+            stepwise: whether the function sets up a sampler to be run step by step.
+        """
+
+        def complete(function: Function) -> Function:
+            complete_signature(function, OF_A_RUN if stepwise else ())
+            summary = inspect.cleandoc(function.__doc__ or "")
+            parts = [
+                summary,
+                self.equation.strip(),
+                _CENTRED.strip() if centred else "",
+                _STEPWISE.strip().format(method=method) if stepwise else "",
+                arguments_section(function, {**DESCRIPTIONS, **self.arguments}),
+                (_RETURNS_STEPWISE if stepwise else _RETURNS).strip(),
+                "Example:\n" + textwrap.indent(self._example(function, centred, stepwise), "    "),
+                "Source:\n" + textwrap.indent(self._source(centred), "    "),
+            ]
+            function.__doc__ = "\n\n".join(part for part in parts if part)
+            return function
+
+        return complete
+
+    def _source(self, centred: bool) -> str:
+        text = f"{self.source}; {_CENTRED_SOURCE}." if centred else f"{self.source}."
+        return textwrap.fill(text, 92)
+
+    def _example(self, function: Callable[..., Any], centred: bool, stepwise: bool) -> str:
+        opt = ", 1e-4" if centred else ""
+        call = self.call.format(stepsize=self.stepsize + opt)
+        after = (self.steps if stepwise else self.one_call).strip()
+        return f"{self.model.strip()}\n{after.format(function=function.__name__, call=call)}"
+
+
+def complete_signature(function: Callable[..., Any], without: tuple[str, ...] = ()) -> None:
+    """Show the keyword-only arguments that every sampler has one by one in a signature.
 
     Args:
-        own: what to say of the arguments that only this function has.
+        function: a function that ends in ``**keywords``.
+        without: keywords that it does not have.
+    """
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = [parameter.name for parameter in own]
+    own += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in DEFAULTS.items()
+        if name not in without and name not in names
+    ]
+    function.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+    ARGUMENTS[function.__name__] = [parameter.name for parameter in own]
+
+
+def arguments_section(function: Callable[..., Any], said: Mapping[str, str]) -> str:
+    """Return the docstring's list of a function's arguments."""
+    lines = ["Args:"]
+    for name in inspect.signature(function).parameters:
+        text = textwrap.dedent(said[name]).strip().replace("\n", " ")
+        lines.append(
+            textwrap.fill(
+                f"{name}: {text}",
+                width=92,
+                initial_indent="    ",
+                subsequent_indent="        ",
+                break_long_words=False,
+            )
+        )
+    return "\n".join(lines)
+
+
+def documented_parts(*, stepwise: bool = False) -> Callable[[Function], Function]:
+    """Return the decorator of the functions that take any parts.
+
+    ``{arguments}`` in the docstring becomes the list of all arguments, what comes back, and the
+    errors.
     """
 
     def complete(function: Function) -> Function:
-        signature = inspect.signature(function)
-        stepwise = function.__name__.endswith("_setup")
-        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            for name, default in DEFAULTS.items()
-            if not (stepwise and name in OF_A_RUN)
-        ]
-        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=parameters
-        )
-        ARGUMENTS[function.__name__] = [parameter.name for parameter in parameters]
-        said = {**_DESCRIPTIONS, **own}
-        lines = ["Args:"]
-        for parameter in parameters:
-            text = textwrap.dedent(said[parameter.name]).strip().replace("\n", " ")
-            lines.append(
-                textwrap.fill(
-                    f"{parameter.name}: {text}",
-                    width=92,
-                    initial_indent="    ",
-                    subsequent_indent="        ",
-                    break_long_words=False,
-                )
-            )
-        text = "\n".join(lines) + "\n" + (_RETURNS_STEPWISE if stepwise else _RETURNS).rstrip()
+        complete_signature(function, ("replace", *(OF_A_RUN if stepwise else ())))
+        said = {**DESCRIPTIONS, **OF_PARTS}
+        text = arguments_section(function, said) + "\n"
+        text += (_RETURNS_STEPWISE if stepwise else _RETURNS).rstrip()
         function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
         return function
 

@@ -5,24 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sgmcmc.driver import sample
 from sgmcmc.dynamics import SGRLD
-from sgmcmc.inputs.options import read_run
-from sgmcmc.inputs.simplex import SimplexArguments
-from sgmcmc.model import LogLik, LogPrior
-from sgmcmc.sampler import Target
-from sgmcmc.samplers.documentation import SIMPLEX, documented
-from sgmcmc.samplers.points import make_point_sampler
-from sgmcmc.samples import Samples
-from sgmcmc.stepwise import StepwiseSampler
+from sgmcmc.gradients import MinibatchGradient
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.driver import run
+from sgmcmc.run.sampler import Request
+from sgmcmc.run.stepwise import StepwiseSampler, set_up
+from sgmcmc.samplers.arguments import OF_POINTS
+from sgmcmc.samplers.documentation import Prose
+from sgmcmc.samplers.examples import CATEGORIES, CATEGORIES_CALL, CATEGORIES_STEPS, CATEGORY_COUNTS
+from sgmcmc.target.target import LogLik, LogPrior
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sgmcmc.inputs.options import Keywords
 
+_PROSE = Prose(
+    equation="""
+θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
 
-@documented(**SIMPLEX)
+ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
+ω are near zero the discretisation biases the chain at any practical stepsize h, and
+:func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
+SGLD, from the same minibatch.
+""",
+    source="Patterson & Teh, NeurIPS 2013, eq. 10; Baker, *Large-Scale Bayesian Computation Using "
+    "Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2",
+    stepsize="0.01",
+    arguments=OF_POINTS,
+    model=CATEGORY_COUNTS,
+    call=CATEGORIES_CALL,
+    one_call=CATEGORIES,
+    steps=CATEGORIES_STEPS,
+)
+
+
+@_PROSE.documented("sgrld")
 def sgrld(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -39,39 +58,25 @@ def sgrld(
     store_unnormalised: bool = False,
     **keywords: Unpack[Keywords],
 ) -> Samples:
-    """Sample points of the simplex by stochastic gradient Riemannian Langevin dynamics.
-
-    θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
-
-    ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
-    ω are near zero the discretisation biases the chain at any practical stepsize h, and
-    :func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
-    SGLD, from the same minibatch.
-
-    {arguments}
-
-    Example:
-        >>> import numpy as np, sgmcmc, tensorflow as tf
-        >>> z = np.repeat(np.eye(3), [70, 20, 10], axis=0)
-        >>> def log_lik(params, dataset):
-        ...     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
-        >>> chain = sgmcmc.sgrld(log_lik, {"z": z}, {"omega": np.ones(3) / 3}, 0.01, alpha=0.5,
-        ...                      minibatch_size=100, n_iters=5000, verbose=False, seed=1)
-        >>> np.round(chain["omega"].mean(0, dtype=float), 1).tolist()
-        [0.7, 0.2, 0.1]
-
-    Source:
-        Patterson & Teh, NeurIPS 2013, eq. 10; thesis 5.2.2.
-    """
-    run = read_run(n_iters, 0, verbose, keywords.get("thin", 1))
-    target = Target(log_lik, dataset, params, log_prior, minibatch_size)
-    simplex = SimplexArguments(alpha, theta0, store_unnormalised)
-    return sample(
-        make_point_sampler("sgrld", SGRLD, target, stepsize, simplex, seed, keywords), *run
+    """Sample points of the simplex by stochastic gradient Riemannian Langevin dynamics."""
+    request = Request(
+        "sgrld",
+        "sgrld",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        SGRLD(alpha, theta0, store_unnormalised),
+        MinibatchGradient(),
+        minibatch_size,
+        stepsize,
+        seed,
+        keywords,
     )
+    return run(request, n_iters, verbose)
 
 
-@documented(**SIMPLEX)
+@_PROSE.documented("sgrld", stepwise=True)
 def sgrld_setup(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -85,31 +90,20 @@ def sgrld_setup(
     theta0: Mapping[str, Any] | None = None,
     **keywords: Unpack[Keywords],
 ) -> StepwiseSampler:
-    """Set up stochastic gradient Riemannian Langevin dynamics, to be run step by step.
-
-    θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
-
-    :func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` takes it further; n
-    steps of a fresh session give the draws that :func:`sgmcmc.sgrld` gives with the same seed.
-
-    {arguments}
-
-    Example:
-        >>> import numpy as np, sgmcmc, tensorflow as tf
-        >>> z = np.repeat(np.eye(3), [70, 20, 10], axis=0)
-        >>> def log_lik(params, dataset):
-        ...     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
-        >>> sampler = sgmcmc.sgrld_setup(
-        ...     log_lik, {"z": z}, {"omega": np.ones(3) / 3}, 0.01, alpha=0.5, seed=1)
-        >>> sess = sgmcmc.init_sess(sampler)
-        >>> sgmcmc.sgmcmc_step(sampler, sess, n_steps=100)
-        >>> bool(abs(sgmcmc.get_params(sampler, sess)["omega"].sum() - 1) < 1e-5)
-        True
-
-    Source:
-        Patterson & Teh, NeurIPS 2013, eq. 10; thesis 5.2.2.
-    """
-    target = Target(log_lik, dataset, params, log_prior, minibatch_size)
-    simplex = SimplexArguments(alpha, theta0)
-    sampler = make_point_sampler("sgrld_setup", SGRLD, target, stepsize, simplex, seed, keywords)
-    return StepwiseSampler(sampler, 0, False)
+    """Set up stochastic gradient Riemannian Langevin dynamics, to run step by step."""
+    request = Request(
+        "sgrld_setup",
+        "sgrld",
+        log_lik,
+        dataset,
+        params,
+        log_prior,
+        SGRLD(alpha, theta0),
+        MinibatchGradient(),
+        minibatch_size,
+        stepsize,
+        seed,
+        keywords,
+        stepwise=True,
+    )
+    return set_up(request, False)

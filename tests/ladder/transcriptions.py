@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ladder.problems import Array
-from sgmcmc.streams import Phase, Purpose, generator
+from sgmcmc.data.rng import Phase, Purpose, generator
 
 Gradient = Callable[[Array], Array]
 

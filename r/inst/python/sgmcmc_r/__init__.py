@@ -1,6 +1,6 @@
 """The Python half of the R package: calls whose errors are values, and TensorFlow 1's sessions."""
 
-from sgmcmc.tracing import quiet_start
+from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc_r.calls import Table, call
 from sgmcmc_r.graphs import placeholder
 

@@ -1,0 +1,137 @@
+"""Checks of single values: numbers, flags, choices and names.
+
+Each function takes the name of the argument, so that its message can name it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def whole_number(argument: str, value: Any, least: int) -> int:
+    """Return ``value`` as an ``int``; whole floats pass, because R has no others."""
+    message = f"`{argument}` must be a whole number, {least} or more; it is {describe(value)}."
+    if not is_number(value):
+        raise TypeError(message)
+    if not float(value).is_integer() or value < least:
+        raise ValueError(message)
+    return int(value)
+
+
+def positive_number(argument: str, value: Any) -> float:
+    """Return ``value`` as a ``float`` that is positive and finite."""
+    if isinstance(value, np.ndarray | tf.Tensor | tf.Variable) and value.shape == ():
+        value = np.asarray(value).item()
+    if not is_number(value):
+        raise TypeError(f"`{argument}` must be a positive number; it is {describe(value)}.")
+    if not (value > 0 and np.isfinite(value)):
+        raise ValueError(f"`{argument}` must be positive and finite; it is {value!r}.")
+    return float(value)
+
+
+def flag(argument: str, value: Any, or_else: str = "") -> bool:
+    """Return ``value`` if it is true or false; ``or_else`` names what else it might have been."""
+    if not isinstance(value, bool | np.bool_):
+        wanted = f"True, False {or_else}" if or_else else "True or False"
+        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.")
+    return bool(value)
+
+
+def choice(argument: str, value: Any, options: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the options."""
+    options = list(options)
+    if value not in options:
+        raise ValueError(f"`{argument}` must be {or_list(options)}; it is {value!r}.")
+    return str(value)
+
+
+def seed_number(argument: str, value: Any) -> int:
+    """Return the seed, or fresh entropy where there is none."""
+    if value is None:
+        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+    return whole_number(argument, value, 0)
+
+
+def floating_dtype(argument: str, value: Any) -> tf.DType:
+    """Return ``tf.float32`` or ``tf.float64``."""
+    try:
+        dtype = tf.as_dtype(value)
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype not in (tf.float32, tf.float64):
+        raise ValueError(f"`{argument}` must be tf.float32 or tf.float64; it is {value!r}.")
+    return dtype
+
+
+def minibatch_rows(argument: str, value: Any, size: int) -> int:
+    """Return n: a proportion of N if between 0 and 1, else a whole number from 1 to N."""
+    message = (
+        f"`{argument}` must be a proportion between 0 and 1 or a whole number from 1 to {size}, "
+        f"the observations in `dataset`; it is {describe(value)}."
+    )
+    if not is_number(value):
+        raise TypeError(message)
+    if 0 < value < 1:
+        rows = round(float(value) * size)
+        if rows == 0:
+            raise ValueError(
+                f"`{argument}`: a proportion of {value:g} of the {size} observations is none of "
+                f"them. Give the number itself, from 1 to {size}."
+            )
+        return rows
+    if not (float(value).is_integer() and 1 <= value <= size):
+        raise ValueError(message)
+    return int(value)
+
+
+def function(argument: str, value: Any, signature: str) -> Callable[..., Any]:
+    """Return ``value`` if it can be called."""
+    if not callable(value):
+        raise TypeError(f"`{argument}` must be a function {signature}; it is {describe(value)}.")
+    return value
+
+
+def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what: str) -> None:
+    """Raise an error at a key that is not one of those allowed."""
+    allowed = list(allowed)
+    for key in keys:
+        if key not in allowed:
+            raise ValueError(
+                f"`{argument}` names {key!r}, but {what}: {', '.join(map(repr, allowed))}."
+                + did_you_mean(str(key), allowed)
+            )
+
+
+def did_you_mean(word: str, options: Iterable[str], quote: str = "'") -> str:
+    """Return a question after the option that is nearest to a word, or nothing if none is near."""
+    near = difflib.get_close_matches(word, list(options), 1)
+    return f" Did you mean {quote}{near[0]}{quote}?" if near else ""
+
+
+def or_list(options: Iterable[str]) -> str:
+    """Return 'a', 'b' or 'c', in words."""
+    quoted = [repr(option) for option in options]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]
+
+
+def describe(value: Any) -> str:
+    """Return a few words on a value of the wrong kind."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and shape != ():
+        return f"an array of shape {tuple(shape)}"
+    text = repr(value)
+    kind = type(value).__name__
+    if len(text) <= 60:
+        return f"{text} ({kind})"
+    return f"an {kind}" if kind[0] in "AEIOUaeiou" else f"a {kind}"
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether ``value`` is a real number; ``True`` and ``False`` are not."""
+    return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)

@@ -1,0 +1,163 @@
+"""The user's dataset: named columns that share their first axis, in memory or on disk."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data import native
+
+PIECE_BYTES = 32 * 2**20
+"""How much of a dataset is looked at in one go where all of it has to be passed over."""
+
+
+def digest(array: np.ndarray) -> str:
+    """Return what tells an array from others: shape, dtype and SHA-256 of its bytes."""
+    contiguous = np.ascontiguousarray(array)
+    summed = hashlib.sha256(contiguous.reshape(-1).view(np.uint8).data).hexdigest()
+    return f"{array.shape} {array.dtype} {summed[:32]}"
+
+
+class Column(Protocol):
+    """One named array of the dataset, as the chain reads it."""
+
+    dtype: np.dtype
+    row_shape: tuple[int, ...]
+    address: int | None
+    """Where its rows lie one after another in memory, in ``dtype``; ``None`` if they do not."""
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows, of any shape, into ``out``."""
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+
+    def digest(self) -> str:
+        """Return what tells these values from others."""
+
+
+class ArrayColumn:
+    """A column that lies in memory, in the dtype of the chain."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array)
+        self.dtype = array.dtype
+        self.row_shape = array.shape[1:]
+        self.address: int | None = self.array.ctypes.data
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``."""
+        _take(self.array, rows, out)
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        return self.array[start:stop]
+
+    def digest(self) -> str:
+        """Return the digest of all values."""
+        return digest(self.array)
+
+
+class LazyColumn:
+    """A column that stays where it is: a memmap, or an array in an HDF5 or Zarr file.
+
+    Only the rows of a minibatch are ever read, and converted then.
+    """
+
+    def __init__(self, source: Any, dtype: np.dtype) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.row_shape = tuple(source.shape[1:])
+        # The same memory without what a memmap does at each indexing.
+        self._mapped = np.asarray(source) if isinstance(source, np.memmap) else None
+        self.address: int | None = None
+        if self._mapped is not None and _holds_rows(self._mapped, dtype):
+            self.address = self._mapped.ctypes.data
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``."""
+        if self._mapped is not None:
+            _take(self._mapped, rows, out)
+            return
+        # HDF5 wants each row named once, in rising order.
+        unique, place = np.unique(rows, return_inverse=True)
+        out[...] = np.asarray(self.source[unique])[place.reshape(rows.shape)]
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        return np.asarray(self.source[start:stop]).astype(self.dtype, copy=False)
+
+    def digest(self) -> str:
+        """Return the digest of 64 pieces; reading all of a large file would take too long."""
+        length = self.source.shape[0]
+        starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
+        pieces = [self.slice(start, min(start + 64, length)) for start in starts.tolist()]
+        return f"{length} rows, " + digest(np.concatenate(pieces))
+
+
+def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Tell whether rows of this dtype lie one after another in an array."""
+    return array.dtype == dtype and array.flags.c_contiguous
+
+
+def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Copy rows of an array, which are known to be in range, into ``out``."""
+    if not _holds_rows(array, out.dtype):
+        out[...] = array[rows]
+    elif not native.take(array, rows, out):
+        # mode="clip" lets NumPy write straight into `out`.
+        np.take(array, rows, axis=0, out=out, mode="clip")
+
+
+class Data:
+    """The dataset as the chain reads it.
+
+    Args:
+        columns: the columns by name, all of the same length.
+        size: N, their length.
+    """
+
+    def __init__(self, columns: Mapping[str, Column], size: int) -> None:
+        self.columns = dict(columns)
+        self.size = size
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one observation over all columns."""
+        return sum(
+            column.dtype.itemsize * int(np.prod(column.row_shape))
+            for column in self.columns.values()
+        )
+
+    def rows(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return a copy of these rows of every column."""
+        arrays = {}
+        for name, column in self.columns.items():
+            arrays[name] = np.empty(rows.shape + column.row_shape, column.dtype)
+            column.take(rows, arrays[name])
+        return arrays
+
+    def pieces(self, most_rows: int | None = None) -> Iterator[dict[str, tf.Tensor]]:
+        """Yield the whole dataset in order, in pieces that fit in memory."""
+        length = max(1, PIECE_BYTES // max(1, self.row_bytes))
+        if most_rows is not None:
+            length = min(length, most_rows)
+        for start in range(0, self.size, length):
+            stop = min(start + length, self.size)
+            yield {
+                name: tf.convert_to_tensor(column.slice(start, stop))
+                for name, column in self.columns.items()
+            }
+
+    @functools.cached_property
+    def whole(self) -> dict[str, tf.Tensor]:
+        """The whole dataset as tensors."""
+        return {
+            name: tf.convert_to_tensor(column.slice(0, self.size))
+            for name, column in self.columns.items()
+        }

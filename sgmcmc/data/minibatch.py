@@ -1,0 +1,25 @@
+"""The minibatch: the observations that a gradient sees, and how much each of them counts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+Tensors = dict[str, tf.Tensor]
+"""Tensors by name."""
+
+
+class Minibatch(NamedTuple):
+    """Observations, and what their terms count for in a sum over the whole dataset.
+
+    Attributes:
+        columns: the arrays of the dataset, n rows of each.
+        weights: what each term counts: one number for all (N/n), or a vector of n (1/(n pᵢ)).
+        rows: the row numbers, (n,), for those who asked for them; else nothing. Where a row is
+            in twice, its places are neighbours.
+    """
+
+    columns: Tensors
+    weights: float | tf.Tensor = 1.0
+    rows: tf.Tensor | tuple[()] = ()

@@ -1,0 +1,136 @@
+"""Stepsizes that change with the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgmcmc.checks import describe, is_number, positive_number
+
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class PolynomialDecay:
+    """The schedule that :func:`polynomial_decay` returns."""
+
+    h: float
+    tau: float
+    kappa: float
+
+    def __call__(self, iteration: int) -> float:
+        return float(self.h * (1.0 + iteration / self.tau) ** (-self.kappa))
+
+
+def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
+    """Return the polynomially decaying stepsize h(1 + m/τ)^(−κ) at iteration m.
+
+    Iterations are counted from 1, burn-in included; the mode-finding of the control variate
+    methods counts its own.
+
+    Args:
+        h: the stepsize at the start, positive.
+        tau: τ, the number of iterations after which decay sets in, positive.
+        kappa: κ, the rate of decay, not negative.
+
+    Returns:
+        A function of the iteration that goes wherever a stepsize goes.
+
+    Raises:
+        ValueError, TypeError: an argument is out of its range, or no number.
+
+    Example:
+        >>> stepsize = polynomial_decay(0.5, tau=10, kappa=0.33)
+        >>> round(stepsize(10), 4)
+        0.3978
+
+    Source:
+        J. Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
+        2018, appendix B.5.
+    """
+    if not is_number(kappa):
+        raise TypeError(f"`kappa` must be a number; it is {describe(kappa)}.")
+    if not (kappa >= 0 and np.isfinite(kappa)):
+        raise ValueError(f"`kappa` must be finite and not negative; it is {kappa!r}.")
+    return PolynomialDecay(positive_number("h", h), positive_number("tau", tau), float(kappa))
+
+
+class Stepsizes:
+    """The stepsizes of all parameters at any run of iterations.
+
+    One number or schedule serves all parameters, or there is one for each, in the layout's order;
+    or an array, with a number for each coordinate.
+
+    Args:
+        argument: the name of the user's argument, for messages.
+        values: one entry for all parameters, or one for each.
+        names: the parameters, where there is an entry for each.
+        sizes: the sizes of the parameters.
+
+    Attributes:
+        constant: whether no entry is a schedule.
+        columns: the columns of the table that ``at`` returns: one, one for each parameter, or one
+            for each coordinate if an entry is an array.
+
+    Example:
+        >>> Stepsizes("stepsize", (1e-3, polynomial_decay(1.0, 1.0, 1.0))).at(1, 2)
+        array([[0.001     , 0.5       ],
+               [0.001     , 0.33333333]])
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        values: tuple[float | Schedule | np.ndarray, ...],
+        names: tuple[str, ...] = (),
+        sizes: tuple[int, ...] = (),
+    ) -> None:
+        self.argument = argument
+        self.values = values
+        self.labels = tuple(f"{argument}[{name!r}]" for name in names) or (argument,) * len(values)
+        self.constant = not any(callable(value) for value in values)
+        self._widths = [1] * len(values)
+        if any(isinstance(value, np.ndarray) for value in values):
+            self._widths = list(sizes) if len(values) == len(sizes) else [sum(sizes)]
+        self.columns = sum(self._widths)
+
+    def at(self, first: int, count: int) -> np.ndarray:
+        """Return the stepsizes of iterations ``first`` to ``first + count - 1``, a row for each.
+
+        Raises:
+            ValueError: a schedule failed, or returned something that is not a positive finite
+                number.
+        """
+        table = np.empty((count, self.columns))
+        end = 0
+        for label, value, width in zip(self.labels, self.values, self._widths, strict=True):
+            part = table[:, end : end + width]
+            end += width
+            if not callable(value):
+                part[...] = np.reshape(value, -1)
+                continue
+            for row in range(count):
+                part[row] = _evaluate(label, value, first + row)
+        return table
+
+
+def _evaluate(label: str, schedule: Schedule, iteration: int) -> float:
+    try:
+        returned = schedule(iteration)
+    except Exception as error:
+        raise ValueError(
+            f"`{label}`: the schedule, a function of the iteration, failed at iteration "
+            f"{iteration}: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        stepsize = float(returned)
+    except (TypeError, ValueError):
+        stepsize = float("nan")
+    if not (stepsize > 0 and np.isfinite(stepsize)):
+        raise ValueError(
+            f"`{label}`: the schedule must return a positive, finite number; at iteration "
+            f"{iteration} it returned {returned!r}."
+        )
+    return stepsize

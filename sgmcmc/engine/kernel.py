@@ -1,0 +1,272 @@
+"""The kernel: one compiled block of iterations.
+
+Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
+gradient estimate of the present position and then estimates the gradient at the new one. So the
+chain always carries the estimate that belongs to its position, and no gradient is taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.gradients import Gradient
+from sgmcmc.gradients.latents import Latents, LatentState
+from sgmcmc.graphs.compiler import Compiled, Compiler
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.minibatches.streams import Stream
+from sgmcmc.target.target import Target
+
+
+class Kernel:
+    """The compiled function that runs a dynamics with a gradient estimator over a data stream.
+
+    Args:
+        target: what is sampled.
+        dynamics: how the state moves.
+        gradient: how the gradient is estimated.
+        stream: which data a step sees.
+        recorder: what is written down.
+        latents: draws latent variables before each gradient; ``None`` if there are none.
+
+    Attributes:
+        length: iterations in a block.
+        latent_seeds: seeds that a step takes for latent variables.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        dynamics: Dynamics,
+        gradient: Gradient,
+        stream: Stream,
+        recorder: Recorder,
+        latents: Latents | None = None,
+    ) -> None:
+        self.target = target
+        self.dynamics = dynamics
+        self.gradient = gradient
+        self.stream = stream
+        self.recorder = recorder
+        self.latents = latents
+        self.length = block_length(stream, dynamics, target)
+        self.latent_seeds = 0 if latents is None else 1 + gradient.centred
+        self._layout = target.space.layout
+        self._run: Compiled | None = None
+        self._init: Any = None
+
+    def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
+        """Compile what ``run`` runs, in this thread: here the user's functions are called.
+
+        Args:
+            compiler: compiles it.
+            carry: an example of one.
+            inputs: an example of them.
+
+        Returns:
+            Whether it worked; it does not where XLA turns out to be unable.
+        """
+        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
+        self._run = compiler.compile(self._block, *arguments)
+        return self._run is not None
+
+    def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
+        """Run some iterations of a block.
+
+        Args:
+            carry: what the iteration before left.
+            inputs: what the whole block consumes.
+            span: three integers: the first iteration within the block, from 0; one past the last;
+                and the number, from 1, that the first has in the chain.
+        """
+        assert self._run is not None, "not compiled"
+        return self._run(carry, self.stream.fixed, inputs, span)
+
+    def init(
+        self,
+        position: tf.Tensor,
+        estimator: Any,
+        minibatch: Minibatch,
+        normals: tf.Tensor,
+        stepsizes: tf.Tensor,
+        seeds: tf.Tensor,
+    ) -> Carry:
+        """Return the carry at the start of a chain.
+
+        Args:
+            position: starting position, flat.
+            estimator: the state of the gradient estimator.
+            minibatch: for the gradient there.
+            normals: that the dynamics start with, (vectors, d).
+            stepsizes: of the first iteration, a row.
+            seeds: for the latent variables, (seeds, 2).
+        """
+        # A weight for all stays a number, as it is in the compiled chain.
+        shared = isinstance(minibatch.weights, float)
+        weights = () if shared else minibatch.weights
+        arguments = (
+            position, estimator, minibatch._replace(weights=weights), normals, stepsizes, seeds,
+        )  # fmt: skip
+
+        def initialised(
+            position: tf.Tensor,
+            estimator: Any,
+            minibatch: Minibatch,
+            normals: tf.Tensor,
+            stepsizes: tf.Tensor,
+            seeds: tf.Tensor,
+        ) -> Carry:
+            if shared:
+                minibatch = minibatch._replace(weights=scale)
+            latents: LatentState | tuple[()] = ()
+            if self.latents is not None:
+                latents = self.latents.state(self.gradient.centred, position.dtype)
+            # The state is made of the position as soon as the gradient there is known.
+            carry = Carry(
+                None,
+                position,
+                estimator,
+                self.recorder.start(position),
+                latents,
+                tf.ones([], position.dtype),
+            )
+            wanted = tf.constant(True)
+            carry = self._estimate(carry, position, minibatch, seeds, wanted)
+            stepsize = self._layout.spread(stepsizes)
+            state = self.dynamics.init(position, carry.gradient, stepsize, normals)
+            return carry._replace(state=state)
+
+        scale = minibatch.weights
+        if self._init is None:
+            self._init = trace(initialised, *arguments)
+        return self._init(*arguments)
+
+    def _block(
+        self,
+        carry: Carry,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        span: tf.Tensor,
+    ) -> BlockResult:
+        start, stop, iteration = tf.unstack(span)
+        last = stop * self.dynamics.steps - 1
+        recorder = self.recorder
+        slots = recorder.slots(self.length)
+        arrays = {
+            name: tf.TensorArray(dtype, slots, element_shape=shape, clear_after_read=False)
+            for name, (shape, dtype) in recorder.specs().items()
+        }
+
+        # XLA compiles anew for every value of an argument that the index of a slice can be traced
+        # back to; the index of a gather may be anything.
+        def one_iteration(
+            i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
+        ) -> tuple:
+            carry = self._iterate(carry, fixed, inputs, i, last)
+            position = carry.state.position
+            carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
+            # The slot of a draw still in the making is written again until it is complete.
+            values = recorder.values(position, carry.gradient, now)
+            arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
+            slot += recorder.completed(now) - recorder.completed(now - 1)
+            return i + 1, now + 1, slot, carry, arrays
+
+        *_, carry, arrays = tf.while_loop(
+            lambda i, *_: i < stop,
+            one_iteration,
+            (start, iteration, tf.constant(0), carry, arrays),
+            parallel_iterations=1,
+        )
+        return BlockResult(
+            carry,
+            {name: array.stack() for name, array in arrays.items()},
+            self._log_post(carry, fixed, inputs, last),
+            tf.reduce_all(tf.math.is_finite(carry.state.position)),
+            self.target.space.constrain(carry.state.position) if recorder.stepwise else {},
+        )
+
+    def _log_post(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, step: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the log posterior estimate from the minibatch of a step that was just taken.
+
+        Step by step nobody sees it, and it is not a number.
+        """
+        if self.recorder.stepwise:
+            return tf.constant(float("nan"), self.target.dtype)
+        if isinstance(carry.latents, LatentState):
+            return carry.latents.log_post
+        last = self.stream.minibatch(fixed, inputs.minibatches, step)
+        return self.target.log_post(carry.state.position, last)
+
+    def _estimate(
+        self,
+        carry: Carry,
+        position: tf.Tensor,
+        minibatch: Minibatch,
+        seeds: tf.Tensor | None,
+        log_post_wanted: tf.Tensor,
+    ) -> Carry:
+        """Return the carry with the gradient estimated at a position, latent variables drawn.
+
+        With latent variables the log posterior can be estimated here alone, and takes about as
+        long as its gradient.
+        """
+        latents, at_centre = carry.latents, minibatch
+        if self.latents is not None and isinstance(latents, LatentState):
+            centre = self.gradient.centre(carry.estimator) if self.gradient.centred else None
+            minibatch, at_centre, latents = self.latents.complete(
+                self.target.space, latents, position, centre, minibatch, seeds
+            )
+            if not self.recorder.stepwise:
+                log_post = tf.cond(
+                    log_post_wanted,
+                    lambda: self.target.log_post(position, minibatch),
+                    lambda: latents.log_post,
+                )
+                latents = latents._replace(log_post=log_post)
+        gradient, estimator = self.gradient.estimate(
+            self.target, carry.estimator, position, minibatch, at_centre
+        )
+        return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
+
+    def _iterate(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
+    ) -> Carry:
+        dynamics = self.dynamics
+        row = 0 if inputs.stepsizes.shape[0] == 1 else i
+        stepsize = carry.stepsize_factor * self._layout.spread(tf.gather(inputs.stepsizes, row))
+        normals = tf.gather(inputs.noise, i)
+        refresh = dynamics.refresh_normals
+
+        def noise(step: int | tf.Tensor) -> tf.Tensor:
+            if dynamics.seeds:
+                seeds = tf.gather(inputs.seeds, i * dynamics.steps + step)
+                return seeds[self.latent_seeds :]
+            first = refresh + step * dynamics.step_normals
+            return tf.slice(normals, [first, 0], [dynamics.step_normals, self._layout.size])
+
+        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
+            state = dynamics.step(carry.state, carry.gradient, stepsize, noise(step))
+            now = i * dynamics.steps + step
+            minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
+            seeds = None if self.latents is None else tf.gather(inputs.seeds, now)
+            carry = self._estimate(carry, state.position, minibatch, seeds, tf.equal(now, last))
+            state = dynamics.finish_step(state, carry.gradient, stepsize)
+            return step + 1, carry._replace(state=state)
+
+        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, normals[:refresh]))
+        if dynamics.steps == 1:
+            return one_step(0, carry)[1]
+        return tf.while_loop(
+            lambda step, _: step < dynamics.steps,
+            one_step,
+            (tf.constant(0), carry),
+            parallel_iterations=1,
+        )[1]

@@ -1,0 +1,149 @@
+"""Prepares what blocks of iterations consume: minibatches, noise and stepsizes.
+
+For a single chain the next block is made on a second thread while the compiled chain works on
+the present one.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.block import BlockInputs
+from sgmcmc.engine.buffers import Buffers, Pool
+from sgmcmc.engine.kernel import Kernel
+
+
+class Source(NamedTuple):
+    """What the random numbers and stepsizes of a chain come from.
+
+    Attributes:
+        seed: the seed.
+        chain: number of the chain.
+        phase: mode-finding or chain.
+        stepsizes: the stepsizes.
+        total: iterations to run in all; no schedule is asked for more.
+    """
+
+    seed: int
+    chain: int
+    phase: RunPhase
+    stepsizes: Stepsizes
+    total: int
+
+    def rng(self, purpose: Purpose, block: int = 0) -> np.random.Generator:
+        """Return the generator of the numbers for a purpose."""
+        return generator(self.seed, self.chain, self.phase, purpose, block)
+
+
+class _Prepared(NamedTuple):
+    """A block that is ready to run."""
+
+    number: int
+    buffers: Buffers
+    inputs: BlockInputs
+
+
+class Prefetcher:
+    """What the blocks of one chain consume.
+
+    Args:
+        kernel: the compiled chain, for its shapes.
+        pool: the memory that blocks are prepared in, which chains may share.
+        source: random numbers and stepsizes.
+
+    Attributes:
+        executor: where the next block is prepared ahead; ``None`` prepares on demand.
+    """
+
+    def __init__(self, kernel: Kernel, pool: Pool, source: Source) -> None:
+        self._kernel = kernel
+        self._pool = pool
+        self._source = source
+        self._dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
+        self.executor: Executor | None = None
+        self._ahead: tuple[int, Future[_Prepared]] | None = None
+        self._present: _Prepared | None = None
+
+    def _normals(self, rng: np.random.Generator, out: np.ndarray) -> None:
+        rng.standard_normal(out.shape, dtype=self._dtype.type, out=out)
+
+    def _seeds(self, purpose: Purpose, out: np.ndarray, block: int = 0) -> None:
+        if out.size:
+            rng = self._source.rng(purpose, block)
+            out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
+
+    def start(self) -> tuple[Minibatch, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return what a chain starts with: a minibatch, normals, stepsizes and seeds."""
+        kernel, source = self._kernel, self._source
+        normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
+        self._normals(source.rng(Purpose.START_NOISE), normals)
+        seeds = np.empty((kernel.latent_seeds, 2), np.int32)
+        self._seeds(Purpose.START_LATENTS, seeds)
+        return (
+            kernel.stream.first(source.rng(Purpose.START_MINIBATCH)),
+            tf.constant(normals),
+            tf.constant(source.stepsizes.at(1, 1)[0], self._dtype),
+            tf.constant(seeds),
+        )
+
+    def block(self, number: int, is_last: bool) -> BlockInputs:
+        """Return the inputs of one block, and start on the next unless this is the last.
+
+        They hold until ``release`` is called or another block is asked for.
+        """
+        if self._present is not None and self._present.number == number:
+            return self._present.inputs
+        self.release()
+        if self._ahead is not None and self._ahead[0] == number:
+            self._present = self._ahead[1].result()
+        else:
+            self._present = self._prepare(number)
+        self._ahead = None
+        if self.executor is not None and not is_last:
+            self._ahead = number + 1, self.executor.submit(self._prepare, number + 1)
+        return self._present.inputs
+
+    def release(self) -> None:
+        """Let the memory of the present block be used again."""
+        if self._present is not None:
+            self._pool.give_back(self._present.buffers)
+            self._present = None
+
+    def _stepsizes_of(self, first: int) -> np.ndarray:
+        """Return the stepsizes of the block that starts with iteration ``first``."""
+        stepsizes, total = self._source.stepsizes, self._source.total
+        if stepsizes.constant:
+            return stepsizes.at(first, 1)
+        length = self._kernel.length
+        table = stepsizes.at(first, min(length, total - first + 1))
+        return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
+
+    def _prepare(self, number: int) -> _Prepared:
+        kernel, source = self._kernel, self._source
+        buffers = self._pool.take()
+        self._normals(source.rng(Purpose.NOISE, number), buffers.noise.array)
+        kernel.stream.prepare(
+            source.rng(Purpose.MINIBATCH, number),
+            {name: buffer.array for name, buffer in buffers.minibatches.items()},
+        )
+        seeds, latent = buffers.seeds.array, kernel.latent_seeds
+        self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
+        self._seeds(Purpose.SEEDS, seeds[:, latent:], number)
+        buffers.stepsizes.array[...] = self._stepsizes_of(number * kernel.length + 1)
+        minibatches: dict[str, Any] = {
+            name: buffer.tensor() for name, buffer in buffers.minibatches.items()
+        }
+        inputs = BlockInputs(
+            minibatches,
+            buffers.noise.tensor(),
+            buffers.stepsizes.tensor(),
+            buffers.seeds.tensor(),
+        )
+        return _Prepared(number, buffers, inputs)

@@ -1,0 +1,161 @@
+"""What of each kept draw is written down, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.engine.reductions import Reduction
+from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALISED
+from sgmcmc.target.layout import Layout
+from sgmcmc.target.target import Target
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """What of each kept draw is written down.
+
+    Args:
+        target: what is sampled.
+        burn_in: iterations that are dropped first.
+        thin: every thin-th iteration after that is kept.
+        stored: names of the parameters to keep.
+        with_gradients: names of the parameters whose gradient is kept.
+        test_functions: functions of the parameters to evaluate at each kept draw.
+        test_values: what each test function returned at the start, for its shape and dtype.
+        reductions: folds over the kept draws.
+        unnormalised: names of the parameters that are kept with their scale too.
+        stepwise: whether the user runs the chain step by step, and so sees the parameters after
+            each run and never a log posterior estimate.
+    """
+
+    target: Target
+    burn_in: int = 0
+    thin: int = 1
+    stored: tuple[str, ...] = ()
+    with_gradients: tuple[str, ...] = ()
+    test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
+    test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    unnormalised: tuple[str, ...] = ()
+    stepwise: bool = False
+
+    @property
+    def draw_layout(self) -> Layout:
+        """Layout of a kept draw."""
+        return self.target.space.user_layout.subset(self.stored)
+
+    @property
+    def gradient_layout(self) -> Layout:
+        """Layout of a kept gradient, which lives in the unconstrained space."""
+        return self.target.space.layout.subset(self.with_gradients)
+
+    def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
+        """Return shape and dtype of each array that is written down at a kept draw."""
+        specs: dict[str, tuple[tuple[int, ...], tf.DType]] = {}
+        if self.stored:
+            specs[DRAWS] = ((self.draw_layout.size,), self.target.dtype)
+        if self.with_gradients:
+            specs[GRADIENTS] = ((self.gradient_layout.size,), self.target.dtype)
+        if self.unnormalised:
+            size = self.target.space.layout.subset(self.unnormalised).size
+            specs[UNNORMALISED] = ((size,), self.target.dtype)
+        for name, value in self.test_values.items():
+            specs[TEST + name] = (value.shape, tf.as_dtype(value.dtype))
+        return specs
+
+    def completed(self, iteration: int | tf.Tensor) -> int | tf.Tensor:
+        """Return how many draws have been kept by the end of an iteration, counted from 1."""
+        if isinstance(iteration, int):
+            return max(0, iteration - self.burn_in) // self.thin
+        return tf.maximum(0, iteration - self.burn_in) // self.thin
+
+    def slots(self, block_length: int) -> int:
+        """Return how many draws a block's arrays must hold: one more than it can complete."""
+        return -(-block_length // self.thin) + 1
+
+    def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Tensors:
+        """Return what is to be written down after an iteration, inside the compiled chain.
+
+        Test functions are evaluated at kept draws only; at others their values are zeros, which
+        the next kept draw overwrites.
+        """
+        values = {}
+        if self.stored:
+            flat = self.target.space.flat_user(position)
+            values[DRAWS] = _select(flat, self.target.space.user_layout, self.stored)
+        if self.with_gradients:
+            gradient = self.target.space.score(position, gradient)
+            values[GRADIENTS] = _select(gradient, self.target.space.layout, self.with_gradients)
+        if self.unnormalised:
+            scaled = self.target.space.unnormalised(position)
+            values[UNNORMALISED] = _select(scaled, self.target.space.layout, self.unnormalised)
+        if self.test_functions:
+            kept = self._keeps(iteration)
+            values |= tf.cond(kept, lambda: self._test(position), self._blank)
+        return values
+
+    def start(self, position: tf.Tensor) -> dict[str, Any]:
+        """Return the states of the reductions before the first draw."""
+        return {
+            name: reduction.start(self.target.space.constrain(position), self.target.dtype)
+            for name, reduction in self.reductions.items()
+        }
+
+    def fold(
+        self, states: dict[str, Any], position: tf.Tensor, iteration: tf.Tensor
+    ) -> dict[str, Any]:
+        """Return the states of the reductions after an iteration, inside the compiled chain."""
+        if not self.reductions:
+            return states
+
+        def updated() -> dict[str, Any]:
+            params = self.target.space.constrain(position)
+            return {
+                name: tf.nest.map_structure(
+                    lambda new, old: tf.ensure_shape(tf.convert_to_tensor(new), old.shape),
+                    reduction.update(states[name], dict(params)),
+                    states[name],
+                )
+                for name, reduction in self.reductions.items()
+            }
+
+        return tf.cond(self._keeps(iteration), updated, lambda: states)
+
+    def results(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Return what the user wants to see of the reductions, as NumPy arrays."""
+        return {
+            name: tf.nest.map_structure(np.asarray, reduction.result(states[name]))
+            for name, reduction in self.reductions.items()
+        }
+
+    def _keeps(self, iteration: tf.Tensor) -> tf.Tensor:
+        past = iteration - self.burn_in
+        return tf.logical_and(past > 0, past % self.thin == 0)
+
+    def _test(self, position: tf.Tensor) -> Tensors:
+        params = self.target.space.constrain(position)
+        return {
+            TEST + name: tf.ensure_shape(
+                tf.convert_to_tensor(function(dict(params))), self.test_values[name].shape
+            )
+            for name, function in self.test_functions.items()
+        }
+
+    def _blank(self) -> Tensors:
+        return {
+            TEST + name: tf.zeros(value.shape, tf.as_dtype(value.dtype))
+            for name, value in self.test_values.items()
+        }
+
+
+def _select(flat: tf.Tensor, layout: Layout, names: tuple[str, ...]) -> tf.Tensor:
+    if len(names) == len(layout.names):
+        return flat
+    wanted = set(names)
+    return tf.concat([flat[part] for name, part in layout.slices.items() if name in wanted], 0)

@@ -1,0 +1,212 @@
+"""Running reductions: what is kept of a chain whose draws are not.
+
+A reduction folds a function of the parameters over the kept draws, inside the compiled chain:
+``state = update(state, params)``. Running means and variances are ready made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+
+State = Any
+"""A tensor, or a dict of tensors."""
+
+
+class Reduction(NamedTuple):
+    """A fold over the kept draws.
+
+    Attributes:
+        init: the state before the first draw: an array or a dict of arrays, or a function of the
+            starting values that returns one.
+        update: function of the state and the parameters that returns the next state, of the same
+            shapes and dtypes.
+        finish: function of the state that returns what the user wants to see, an array or a dict
+            of arrays; ``None`` shows the state itself.
+
+    Example:
+        >>> largest = Reduction(-float("inf"), lambda state, params: tf.maximum(
+        ...     state, params["theta"]))
+        >>> float(largest.update(tf.constant(1.0), {"theta": tf.constant(2.0)}))
+        2.0
+    """
+
+    init: Any
+    update: Callable[[State, Tensors], State]
+    finish: Callable[[State], State] | None = None
+
+    def start(self, params: Tensors, dtype: tf.DType) -> State:
+        """Return the state before the first draw, as tensors; floats get this dtype."""
+        state = self.init(params) if callable(self.init) else self.init
+        if isinstance(state, Mapping):
+            return {name: _tensor(state[name], dtype) for name in sorted(state)}
+        return _tensor(state, dtype)
+
+    def result(self, state: State) -> State:
+        """Return what the user wants to see of a state."""
+        return state if self.finish is None else self.finish(state)
+
+
+def _tensor(value: Any, dtype: tf.DType) -> tf.Tensor:
+    if tf.is_tensor(value):
+        return tf.convert_to_tensor(value)
+    array = np.asarray(value)
+    return tf.constant(array, dtype if array.dtype.kind == "f" else None)
+
+
+def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
+    """Return the reduction that keeps the mean of a function over the kept draws.
+
+    m ← m + (f(θ) − m) / k at the k-th draw.
+
+    Args:
+        function: function of the dict of parameters that returns a tensor of any shape.
+
+    Returns:
+        A :class:`Reduction`; its result is the mean.
+
+    Raises:
+        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> chain = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3,
+        ...     n_iters=500, verbose=False, seed=1,
+        ...     reductions={"mean": sgmcmc.running_mean(lambda params: params["theta"])})
+        >>> np.allclose(chain.reductions["mean"], chain["theta"].mean(), atol=1e-5)
+        True
+
+    Source:
+        Welford, Technometrics 4, 1962.
+    """
+
+    def init(params: Tensors) -> State:
+        value = tf.convert_to_tensor(function(params))
+        return {"count": tf.constant(0), "mean": tf.zeros_like(value)}
+
+    def update(state: State, params: Tensors) -> State:
+        count = state["count"] + 1
+        step = function(params) - state["mean"]
+        return {"count": count, "mean": state["mean"] + step / tf.cast(count, step.dtype)}
+
+    return Reduction(init, update, lambda state: state["mean"])
+
+
+def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
+    """Return the reduction that keeps mean and variance of a function over the kept draws.
+
+    m ← m + (f(θ) − m) / k and s ← s + (f(θ) − m_before)(f(θ) − m_after); the variance is s/k.
+
+    Args:
+        function: function of the dict of parameters that returns a tensor of any shape.
+
+    Returns:
+        A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``.
+
+    Raises:
+        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> chain = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3,
+        ...     n_iters=500, verbose=False, seed=1,
+        ...     reductions={"theta": sgmcmc.running_moments(lambda params: params["theta"])})
+        >>> np.allclose(chain.reductions["theta"]["variance"], chain["theta"].var(), rtol=1e-3)
+        True
+
+    Source:
+        Welford, Technometrics 4, 1962.
+    """
+
+    def init(params: Tensors) -> State:
+        zero = tf.zeros_like(tf.convert_to_tensor(function(params)))
+        return {"count": tf.constant(0), "mean": zero, "squares": zero}
+
+    def update(state: State, params: Tensors) -> State:
+        count = state["count"] + 1
+        return {"count": count, **_with_value(state, function(params), count)}
+
+    def finish(state: State) -> State:
+        count = tf.cast(tf.maximum(state["count"], 1), state["squares"].dtype)
+        return {"mean": state["mean"], "variance": state["squares"] / count}
+
+    return Reduction(init, update, finish)
+
+
+def running_batch_means(
+    function: Callable[[Tensors], tf.Tensor], batch_size: int = 100
+) -> Reduction:
+    """Return the reduction that keeps the mean of a function and its standard error.
+
+    The chain is cut into batches of b draws. With B whole batches whose means have the variance
+    s², the standard error of the mean is s/√B: it takes account of the dependence between draws,
+    as long as b is several times their autocorrelation time.
+
+    Args:
+        function: function of the dict of parameters that returns a tensor of any shape.
+        batch_size: b, the draws in a batch.
+
+    Returns:
+        A :class:`Reduction`; its result is a dict of ``"mean"``, over all whole batches, and
+        ``"standard_error"``, which is NaN while there are fewer than two.
+
+    Raises:
+        ValueError: ``batch_size`` is not a whole number of at least 1.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> chain = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3,
+        ...     n_iters=1000, verbose=False, seed=1, reductions={
+        ...         "theta": sgmcmc.running_batch_means(lambda params: params["theta"])})
+        >>> batches = chain["theta"].reshape(10, 100).mean(axis=1)
+        >>> error = batches.std(ddof=1) / np.sqrt(10)
+        >>> np.allclose(chain.reductions["theta"]["standard_error"], error, rtol=1e-3)
+        True
+
+    Source:
+        Flegal & Jones, Annals of Statistics 38, 2010.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"`batch_size` must be a whole number of at least 1; it is {batch_size}.")
+
+    def init(params: Tensors) -> State:
+        zero = tf.zeros_like(tf.convert_to_tensor(function(params)))
+        counts = {"draws": tf.constant(0), "batches": tf.constant(0)}
+        return {**counts, "sum": zero, "mean": zero, "squares": zero}
+
+    def update(state: State, params: Tensors) -> State:
+        draws, total = state["draws"] + 1, state["sum"] + function(params)
+        full = tf.equal(draws, batch_size)
+        batches = state["batches"] + tf.cast(full, tf.int32)
+        moments = _with_value(state, total / batch_size, tf.maximum(batches, 1))
+        return {
+            "draws": tf.where(full, 0, draws),
+            "batches": batches,
+            "sum": tf.where(full, tf.zeros_like(total), total),
+            **{name: tf.where(full, new, state[name]) for name, new in moments.items()},
+        }
+
+    def finish(state: State) -> State:
+        batches = tf.cast(state["batches"], state["squares"].dtype)
+        variance = state["squares"] / (batches * (batches - 1))
+        return {"mean": state["mean"], "standard_error": tf.sqrt(variance)}
+
+    return Reduction(init, update, finish)
+
+
+def _with_value(state: State, value: tf.Tensor, count: tf.Tensor) -> Tensors:
+    """Return mean and sum of squared deviations after one more value, the count-th."""
+    before = value - state["mean"]
+    mean = state["mean"] + before / tf.cast(count, before.dtype)
+    return {"mean": mean, "squares": state["squares"] + before * (value - mean)}

@@ -1,0 +1,237 @@
+"""One chain on its way: where it is, what it has kept, and how to take it further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.engine.block import BlockInputs, BlockResult
+from sgmcmc.engine.buffers import Buffer
+from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.prefetcher import Prefetcher
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.gradients import WholeData
+from sgmcmc.graphs.compiler import Compiler
+from sgmcmc.results.schema import DRAWS, LOG_POST
+
+Snapshot = dict[str, np.ndarray]
+
+
+class Rows(Protocol):
+    """A place that rows are written to, in memory or on disk."""
+
+    def __setitem__(self, rows: slice, values: np.ndarray) -> None:
+        """Write these rows."""
+
+
+class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceError
+    """A chain has become NaN or infinite.
+
+    Attributes:
+        iterations: first and last iteration between which it happened.
+        parameter: the parameter that was found so first.
+        advice: what to do about it, where that is not to take a smaller stepsize.
+    """
+
+    def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
+        super().__init__(f"{parameter!r} diverged in iterations {iterations}")
+        self.iterations = iterations
+        self.parameter = parameter
+        self.advice = advice
+
+
+class Runner:
+    """One chain on its way.
+
+    Args:
+        kernel: the compiled chain.
+        prefetcher: what its blocks consume.
+        whole: the target with the whole dataset, for the gradient estimator.
+        start: starting position, flat.
+        total: iterations to run in all.
+        kept: where the kept draws are written to, by record, and the log posterior estimate at
+            the end of each block.
+        checkpoint: called after each block, to save where the chain is.
+
+    Attributes:
+        iteration: iterations run so far.
+        draws: draws kept so far.
+        blocks: log posterior estimates kept so far.
+        estimate: the last log posterior estimate; NaN step by step.
+        params: step by step, the user's parameters as the last run left them.
+        mode: the mode that the gradient estimate stays centred at and the gradient there, flat;
+            ``None`` if there is none.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        prefetcher: Prefetcher,
+        whole: WholeData,
+        start: np.ndarray,
+        total: int,
+        kept: Mapping[str, Rows],
+        checkpoint: Callable[[Runner], None] | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._prefetcher = prefetcher
+        self._whole = whole
+        self._kept = kept
+        self._checkpoint = checkpoint
+        self.total = total
+        self.iteration = self.draws = self.blocks = 0
+        self.estimate = float("nan")
+        self.params: Tensors = {}
+        self._span = Buffer((3,), np.dtype(np.int32))
+        self._refresh_every = kernel.gradient.refresh_every(whole)
+        estimator = kernel.gradient.init(whole, start)
+        self.mode = kernel.gradient.mode(estimator)
+        self._carry = kernel.init(tf.constant(start), estimator, *prefetcher.start())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations have been run."""
+        return self.iteration >= self.total
+
+    @property
+    def recorder(self) -> Recorder:
+        """What is written down of the draws."""
+        return self._kernel.recorder
+
+    def position(self) -> np.ndarray:
+        """Return the present position, flat."""
+        return self._carry.state.position.numpy()
+
+    def scale_stepsizes(self, factor: float) -> None:
+        """Multiply the stepsizes that the phase began with by this, from the next block on."""
+        factor_now = tf.constant(factor, self._carry.stepsize_factor.dtype)
+        self._carry = self._carry._replace(stepsize_factor=factor_now)
+
+    def reductions(self) -> dict[str, Any]:
+        """Return the results of the running reductions."""
+        return self.recorder.results(self._carry.reductions)
+
+    def prepare_on(self, executor: Executor | None) -> None:
+        """Prepare each next block ahead on this executor, or on demand if there is none."""
+        self._prefetcher.executor = executor
+
+    def snapshot(self) -> Snapshot:
+        """Return all that is needed to go on from here."""
+        counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
+        leaves = {f"carry/{i}": leaf.numpy() for i, leaf in enumerate(tf.nest.flatten(self._carry))}
+        return {
+            **{name: np.array(count) for name, count in counts.items()},
+            "estimate": np.array(self.estimate),
+            **leaves,
+        }
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go on from where a snapshot was taken."""
+        leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self._carry)))]
+        self._carry = tf.nest.pack_sequence_as(self._carry, [tf.constant(leaf) for leaf in leaves])
+        self.iteration, self.draws, self.blocks = (
+            int(snapshot[name]) for name in ("iteration", "draws", "blocks")
+        )
+        self.estimate = float(snapshot["estimate"])
+
+    def compile(self, compiler: Compiler) -> bool:
+        """Compile the kernel, in this thread, and prepare the present block for that.
+
+        Returns:
+            Whether it worked; it does not where XLA turns out to be unable.
+        """
+        block, offset = divmod(self.iteration, self._kernel.length)
+        return self._kernel.compile(compiler, self._carry, self._inputs(block, offset))
+
+    def _inputs(self, block: int, offset: int) -> BlockInputs:
+        """Return what a block consumes, of which ``offset`` iterations have been run."""
+        left = self._kernel.length - offset
+        return self._prefetcher.block(block, is_last=self.iteration + left >= self.total)
+
+    def advance(self, most: int | None = None) -> int:
+        """Run the rest of the present block and return how many iterations that were.
+
+        The gradient estimator may want to be refreshed before the block is through; then they
+        are fewer.
+
+        Args:
+            most: run no more iterations than that.
+
+        Raises:
+            Diverged: the position is not finite at the end.
+        """
+        length = self._kernel.length
+        block, offset = divmod(self.iteration, length)
+        left = self.total - self.iteration if most is None else most
+        stop = min(length, offset + left)
+        if self._refresh_every is not None:
+            visit, past = divmod(self.iteration, self._refresh_every)
+            if visit and not past:
+                self._refresh(visit)
+            stop = min(stop, offset + self._refresh_every - past)
+        inputs = self._inputs(block, offset)
+        self._span.array[:] = offset, stop, self.iteration + 1
+        result = self._kernel.run(self._carry, inputs, self._span.tensor())
+        end = self.iteration + stop - offset
+        self._keep(result, end)
+        if stop == length or end == self.total:
+            self._prefetcher.release()
+        self._carry, self.params = result.carry, result.params
+        self.iteration = end
+        if self._checkpoint is not None:
+            self._checkpoint(self)
+        return stop - offset
+
+    def _refresh(self, visit: int) -> None:
+        gradient, estimator = self._kernel.gradient.refresh(
+            self._whole, self._carry.estimator, self.position(), visit
+        )
+        self._carry = self._carry._replace(estimator=estimator)
+        if gradient is not None:
+            self._carry = self._carry._replace(gradient=tf.constant(gradient))
+
+    def _keep(self, result: BlockResult, end: int) -> None:
+        recorder = self.recorder
+        first = recorder.completed(self.iteration)
+        completed = recorder.completed(end) - first
+        records = {name: array.numpy()[:completed] for name, array in result.records.items()}
+        diverged = not bool(result.finite)
+        finite = _finite_rows(records.get(DRAWS), completed) if diverged else completed
+        for name, array in records.items():
+            self._kept[name][first : first + finite] = array[:finite]
+        self.draws = first + finite
+        if diverged:
+            raise self._diverged(result, records.get(DRAWS), finite, end)
+        self.estimate = float(result.log_post)
+        if LOG_POST in self._kept:
+            row = np.array([[end, self.estimate]])
+            self._kept[LOG_POST][self.blocks : self.blocks + 1] = row
+            self.blocks += 1
+
+    def _diverged(
+        self, result: BlockResult, draws: np.ndarray | None, finite: int, end: int
+    ) -> Diverged:
+        recorder, before = self.recorder, self.iteration
+        space = recorder.target.space
+        bad, layout = result.carry.state.position.numpy(), space.layout
+        if draws is not None and finite < len(draws):
+            bad, layout = draws[finite], recorder.draw_layout
+            end = recorder.burn_in + (self.draws + 1) * recorder.thin
+            if finite:
+                before = end - recorder.thin
+        first = int(np.flatnonzero(~np.isfinite(bad))[0])
+        name = layout.parameter_at(first)
+        return Diverged((before + 1, end), name, space.geometries[name].advice)
+
+
+def _finite_rows(draws: np.ndarray | None, completed: int) -> int:
+    """Return how many draws of a block there are before the first that is not finite."""
+    if draws is None:
+        return 0
+    bad = np.flatnonzero(~np.isfinite(draws).all(axis=1))
+    return int(bad[0]) if bad.size else completed

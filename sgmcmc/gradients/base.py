@@ -1,0 +1,130 @@
+"""What every gradient estimator has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.gradients.whole_data import WholeData
+from sgmcmc.target.target import Target
+
+
+@dataclass(frozen=True)
+class Search:
+    """A run of stochastic gradient ascent that comes before the chain and finds where it starts.
+
+    Attributes:
+        stepsize: the user's: a number, a dict, or a schedule.
+        n_iters: its iterations; with none the chain starts at ``params``.
+    """
+
+    stepsize: Any
+    n_iters: int
+
+
+class Gradient(ABC):
+    """How the gradient of the log posterior is estimated from minibatches.
+
+    The state is a ``NamedTuple`` of tensors; it is carried from step to step, and saved with the
+    chain. As a dataclass an estimator is compared, shown and recognised in a store by its fields.
+
+    Attributes:
+        whole_dataset: every gradient sees the whole dataset, so that n = N.
+        needs_rows: ``estimate`` wants the row numbers of the minibatch.
+        centred: ``estimate`` takes a second gradient, at the ``centre`` of its state, where latent
+            variables have to be drawn too.
+
+    Example:
+        >>> import dataclasses, sgmcmc
+        >>> from typing import NamedTuple
+        >>> class Nothing(NamedTuple):
+        ...     pass
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Halved(sgmcmc.gradients.Gradient):  # of the tempered posterior p(θ | x)^(1/2)
+        ...     def init(self, whole, position):
+        ...         return Nothing()
+        ...     def estimate(self, target, state, position, minibatch, at_centre):
+        ...         return 0.5 * target.gradient(position, minibatch), state
+        >>> Halved().needs_rows
+        False
+    """
+
+    whole_dataset: bool = False
+    needs_rows: bool = False
+    centred: bool = False
+
+    def search(self) -> Search | None:
+        """Return the run that finds where chains start; by default there is none."""
+        return None
+
+    def bind(self, whole: WholeData) -> Gradient:
+        """Return this estimator, told of target and data; here constants are checked.
+
+        Raises:
+            ValueError, TypeError: a constant is wrong; the message names it.
+            MemoryError: the state would not fit.
+        """
+        return self
+
+    @abstractmethod
+    def init(self, whole: WholeData, position: np.ndarray) -> Any:
+        """Return the state at the start of a chain.
+
+        Args:
+            whole: the target with the whole dataset at hand, for what has to be taken over all
+                of it once.
+            position: where the chain starts, (d,).
+        """
+
+    @abstractmethod
+    def estimate(
+        self,
+        target: Target,
+        state: Any,
+        position: tf.Tensor,
+        minibatch: Minibatch,
+        at_centre: Minibatch,
+    ) -> tuple[tf.Tensor, Any]:
+        """Return the estimate ĝ at a position, (d,), and the state for the next call.
+
+        Args:
+            target: gives gradients of minibatches, of single terms and of the prior.
+            state: what the last call returned.
+            position: θ, (d,).
+            minibatch: the observations, their weights and, on request, their row numbers.
+            at_centre: the same observations, with latent variables drawn at the centre if there
+                are such.
+        """
+
+    def centre(self, state: Any) -> tf.Tensor:
+        """Return where the second gradient is taken, (d,), for estimators that are ``centred``."""
+        raise TypeError(f"{type(self).__name__} has no centre")
+
+    def refresh_every(self, whole: WholeData) -> int | None:
+        """Return after how many iterations ``refresh`` is called; ``None`` for never."""
+        return None
+
+    def refresh(
+        self, whole: WholeData, state: Any, position: np.ndarray, visit: int
+    ) -> tuple[np.ndarray | None, Any]:
+        """Return what is renewed between two blocks of iterations, with the data at hand.
+
+        Args:
+            whole: the target with the whole dataset.
+            state: the state.
+            position: where the chain is, (d,).
+            visit: how often this was called before, from 1.
+
+        Returns:
+            The gradient estimate at the position, or ``None`` to keep the last one; and the state.
+        """
+        return None, state
+
+    def mode(self, state: Any) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """Return the mode that the estimate stays centred at and the gradient there, if any."""
+        return None

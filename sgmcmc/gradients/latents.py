@@ -1,0 +1,116 @@
+"""Latent variables: drawn by the user's function before a gradient is taken.
+
+The stage stands between the data stream and the gradient estimator. It completes a minibatch with
+latent variables drawn given the present parameters; values that are kept for each observation are
+handed over with the minibatch and written back after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.target.geometry import Space
+
+Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]
+
+
+class LatentState(NamedTuple):
+    """What is kept of latent variables from step to step.
+
+    Attributes:
+        here: values kept for each observation, drawn given the chain's positions.
+        centre: values drawn given the position that control variates are centred at.
+        log_post: the log posterior estimate at the position, from the completed minibatch, which
+            cannot be recomputed.
+    """
+
+    here: Tensors
+    centre: Tensors
+    log_post: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Latents:
+    """A user's function that draws latent variables, and where the kept ones start.
+
+    Args:
+        gibbs: takes parameters, minibatch and seed, and returns the minibatch with the latent
+            variables added.
+        starts: starting values of those that are kept, with an entry for each observation.
+    """
+
+    gibbs: Gibbs
+    starts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def start(self) -> Tensors:
+        """Return the kept values at the start."""
+        return {name: tf.constant(value) for name, value in self.starts.items()}
+
+    def state(self, centred: bool, dtype: tf.DType) -> LatentState:
+        """Return the state at the start of a chain, whose estimator may have a centre."""
+        kept = self.start()
+        return LatentState(kept, dict(kept) if centred else {}, tf.zeros([], dtype))
+
+    def complete(
+        self,
+        space: Space,
+        state: LatentState,
+        position: tf.Tensor,
+        centre: tf.Tensor | None,
+        minibatch: Minibatch,
+        seeds: tf.Tensor,
+    ) -> tuple[Minibatch, Minibatch, LatentState]:
+        """Return the minibatch completed at the position and at the centre, and the state.
+
+        An estimator with a centre needs latent variables drawn there too: those drawn at the
+        position would bias its gradient there.
+
+        Args:
+            space: where the parameters live.
+            state: what was kept before.
+            position: of the chain, flat.
+            centre: of the estimator, likewise; ``None`` if it has none.
+            minibatch: the observations, with their rows where latent values are kept.
+            seeds: a seed for each of the two.
+        """
+        columns, rows = minibatch.columns, minibatch.rows
+        here, kept = self.draw(space.constrain(position), columns, rows, state.here, seeds[0])
+        completed, state = minibatch._replace(columns=here), state._replace(here=kept)
+        if centre is None:
+            return completed, completed, state
+        there, kept = self.draw(space.constrain(centre), columns, rows, state.centre, seeds[1])
+        return completed, minibatch._replace(columns=there), state._replace(centre=kept)
+
+    def draw(
+        self,
+        params: Tensors,
+        minibatch: Tensors,
+        rows: tf.Tensor | tuple[()],
+        kept: Tensors,
+        seed: tf.Tensor,
+    ) -> tuple[Tensors, Tensors]:
+        """Return the completed minibatch, and what is kept now.
+
+        Args:
+            params: the user's parameters.
+            minibatch: the observations.
+            rows: their row numbers; looked at only where values are kept.
+            kept: the values kept of all observations.
+            seed: a pair of int32 that is used nowhere else.
+        """
+        handed = {name: tf.gather(values, rows) for name, values in kept.items()}
+        given = {**minibatch, **handed}
+        completed = {**given, **self.gibbs(dict(params), dict(given), seed)}
+        after = {
+            name: tf.tensor_scatter_nd_update(
+                values, tf.expand_dims(rows, 1), tf.cast(completed[name], values.dtype)
+            )
+            for name, values in kept.items()
+        }
+        return {name: tf.convert_to_tensor(value) for name, value in completed.items()}, after

@@ -1,0 +1,47 @@
+"""The stochastic variance reduced gradient: a control variate whose centre follows the chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import whole_number
+from sgmcmc.gradients.control_variate import Centred, CentredState
+from sgmcmc.gradients.whole_data import WholeData
+
+
+@dataclass(frozen=True)
+class SVRG(Centred):
+    """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̃)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̃)].
+
+    Every m iterations θ̃ becomes the present θ, and G = ∇log p(θ̃ | x) is taken anew over the whole
+    dataset; the first step from there has the exact gradient. No mode is needed.
+
+    Args:
+        every: m; without it N/n, a pass over the data in minibatches for each pass in full.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.gradients.SVRG(every=100)
+        SVRG(every=100)
+
+    Source:
+        Dubey, Reddi, Póczos, Smola, Xing & Williamson, NeurIPS 2016, algorithm 2.
+    """
+
+    every: int | None = None
+
+    def refresh_every(self, whole: WholeData) -> int:
+        """Return m."""
+        if self.every is None:
+            return max(1, round(whole.size / whole.minibatch_size))
+        return whole_number("every", self.every, 1)
+
+    def refresh(
+        self, whole: WholeData, state: CentredState, position: np.ndarray, visit: int
+    ) -> tuple[np.ndarray, CentredState]:
+        """Return the full gradient at the present position, and the state centred there."""
+        gradient = whole.gradient(position, visit)
+        return gradient, CentredState(tf.constant(position), tf.constant(gradient))

@@ -1,0 +1,165 @@
+"""What has to be taken over the whole dataset: full gradients, and those of all single terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.gradients.latents import Latents
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.target.target import Target
+
+PASSES = 100
+"""Passes over the dataset that the gradient is averaged over where latent variables are drawn."""
+
+
+@dataclass
+class WholeData:
+    """The target with the whole dataset at hand, for one of several chains.
+
+    The dataset is passed over in pieces that fit in memory. Graphs are made once, for all chains.
+
+    Args:
+        target: the log posterior.
+        data: the dataset.
+        minibatch_size: n.
+        latents: draws the latent variables, if there are any.
+        seed: for them.
+        chain: number of the chain.
+        chains: how many there are.
+    """
+
+    target: Target
+    data: Data
+    minibatch_size: int
+    latents: Latents | None = None
+    seed: int = 0
+    chain: int = 0
+    chains: int = 1
+    _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _graphs: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """N, the number of observations."""
+        return self.data.size
+
+    def of_chain(self, number: int) -> WholeData:
+        """Return the same for another chain."""
+        return WholeData(
+            self.target,
+            self.data,
+            self.minibatch_size,
+            self.latents,
+            self.seed,
+            number,
+            self.chains,
+            _graphs=self._graphs,
+        )
+
+    def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
+        """Take a full gradient for known that was found in an earlier run."""
+        self._known.append((position, gradient))
+
+    def gradient(self, position: np.ndarray, visit: int = 0) -> np.ndarray:
+        """Return G = ∇log p(θ | x) over the whole dataset, (d,), added up in float64.
+
+        Where latent variables are drawn, G is the mean over ``PASSES`` passes; where their values
+        are kept from pass to pass, the first half of the passes is dropped.
+
+        Args:
+            position: θ, flat.
+            visit: names the random numbers, for estimators that come back.
+        """
+        for known, gradient in self._known:
+            if np.array_equal(known, position):
+                return gradient
+        dtype, point = self.target.dtype.as_numpy_dtype, tf.constant(position)
+        if self.latents is None:
+            return self._one_pass(point, {}, None)[0].astype(dtype)
+        kept, gradients = self.latents.start(), []
+        for number in range(PASSES):
+            block = visit * PASSES + number
+            rng = generator(self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block)
+            gradient, kept = self._one_pass(point, kept, rng)
+            gradients.append(gradient)
+            if number == 1 and np.array_equal(gradients[0], gradients[1]):
+                break  # nothing is drawn at random
+        warm_up = len(gradients) // 2 if kept else 0
+        return np.mean(gradients[warm_up:], 0).astype(dtype)
+
+    def term_gradients(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the gradient of each observation's own term at some coordinates, (N, k)."""
+        dtype = self.target.dtype.as_numpy_dtype
+        table, start = np.empty((self.size, len(places)), dtype), 0
+        point = tf.constant(position)
+        for piece in self.data.pieces(most_rows=max(1, 2**20 // max(1, self.target.size))):
+            length = next(iter(piece.values())).shape[0]
+            graph = self._graph(("terms", length), self.target.term_gradients, point, piece)
+            table[start : start + length] = graph(point, piece).numpy()[:, places]
+            start += length
+        return table
+
+    def data_places(self) -> np.ndarray:
+        """Return the coordinates of the position on which the log-likelihood depends."""
+        target, space = self.target, self.target.space
+        everything = np.arange(target.size)
+        if space.preconditioner is not None:
+            return everything
+        first = {name: tf.constant(a) for name, a in self.data.rows(np.arange(1)).items()}
+        used: list[str] = []
+
+        def find(position: tf.Tensor) -> tf.Tensor:
+            params = space.constrain(position)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(list(params.values()))
+                value = tf.reduce_sum(target.log_lik(dict(params), dict(first)))
+            gradients = tape.gradient(value, list(params.values()))
+            used.extend(n for n, g in zip(params, gradients, strict=True) if g is not None)
+            return position
+
+        trace(find, tf.zeros([target.size], target.dtype))
+        return np.concatenate([everything[space.layout.slices[name]] for name in used])
+
+    def _graph(self, key: tuple[Any, ...], function: Any, *arguments: Any) -> Any:
+        if key not in self._graphs:
+            self._graphs[key] = trace(function, *arguments)
+        return self._graphs[key]
+
+    def _one_pass(
+        self, point: tf.Tensor, kept: Tensors, rng: np.random.Generator | None
+    ) -> tuple[np.ndarray, Tensors]:
+        """Return the gradient over all pieces, and what is kept of latent variables then."""
+        total, start = np.zeros(point.shape), 0
+        for piece in self.data.pieces():
+            length = next(iter(piece.values())).shape[0]
+            seed = [0, 0] if rng is None else rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
+            arguments = (point, piece, tf.constant(start), kept, tf.constant(seed, tf.int32))
+            # The prior and the Jacobian count once, with the first piece.
+            graph = self._graph(
+                ("gradient", start == 0, length), self._of_piece(start == 0, length), *arguments
+            )
+            part, kept = graph(*arguments)
+            total += part.numpy()
+            start += length
+        return total, kept
+
+    def _of_piece(self, with_prior: bool, length: int) -> Any:
+        target, latents = self.target, self.latents
+
+        def gradient(
+            point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
+        ) -> tuple[tf.Tensor, Tensors]:
+            if latents is not None:
+                rows = start + tf.range(length)
+                params = target.space.constrain(point)
+                piece, kept = latents.draw(params, piece, rows, kept, seed)
+            return target.gradient(point, Minibatch(piece), with_prior), kept
+
+        return gradient

@@ -1,0 +1,1 @@
+"""Python functions made into TensorFlow graphs, and called fast."""

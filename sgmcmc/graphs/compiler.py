@@ -1,0 +1,144 @@
+"""Compiles what a sampler runs many times: with XLA, or as a plain graph where XLA cannot."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from sgmcmc.graphs.direct_calls import flat_call
+from sgmcmc.graphs.quiet import without_chatter
+from sgmcmc.graphs.tracing import trace
+
+
+class FlatGraph:
+    """A graph that is called with a flat list of tensors and returns one.
+
+    Going through lists spares TensorFlow the matching of nested arguments at every call, which
+    takes longer than the call itself.
+
+    Args:
+        function: takes nested arguments and returns a nested result.
+        arguments: examples of what it will be called with.
+        jit_compile: compile it with XLA.
+
+    Attributes:
+        result: the structure of the result, filled with symbolic tensors.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *arguments: Any, jit_compile: bool = False
+    ) -> None:
+        self.result: Any = None
+
+        def flat(*leaves: tf.Tensor) -> list[tf.Tensor]:
+            self.result = function(*tf.nest.pack_sequence_as(arguments, leaves))
+            return tf.nest.flatten(self.result)
+
+        self._graph = trace(flat, *tf.nest.flatten(arguments), jit_compile=jit_compile)
+        self._call = flat_call(self._graph)
+
+    def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+        return self._call(leaves)
+
+
+class Compiled:
+    """A compiled function of nested tensors; threads may share it.
+
+    Args:
+        graph: the function, on flat lists.
+    """
+
+    def __init__(self, graph: FlatGraph) -> None:
+        self._graph = graph
+        self._pack = _packer(graph.result)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._pack(iter(self._graph(tf.nest.flatten(arguments))))
+
+
+class Compiler:
+    """Compiles the functions of one sampler, and says once if XLA cannot.
+
+    Args:
+        jit_compile: compile with XLA; ``None`` tries it and falls back to plain graphs.
+
+    Attributes:
+        uses_xla: whether graphs are compiled by XLA, as far as is known.
+    """
+
+    def __init__(self, jit_compile: bool | None) -> None:
+        self._required = jit_compile is True
+        self.uses_xla = jit_compile is not False
+
+    def compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
+        """Return the function compiled for arguments of these shapes and dtypes.
+
+        ``None`` says that XLA cannot compile it: a warning has told the user why, ``uses_xla`` is
+        false from now on, and the caller may have to hand over another function for a plain graph.
+        """
+        if not self.uses_xla:
+            return Compiled(FlatGraph(function, *arguments))
+        try:
+            graph = FlatGraph(function, *arguments, jit_compile=True)
+            with without_chatter():
+                graph(tf.nest.flatten(arguments))
+        except tf.errors.ResourceExhaustedError as error:
+            raise MemoryError(
+                "There was not enough memory for the compiled chain. Take a smaller "
+                f"`minibatch_size`, or fewer parameters. {_first_line(error)}"
+            ) from error
+        except (tf.errors.OpError, ValueError, NotImplementedError) as error:
+            self._fall_back(error)
+            return None
+        return Compiled(graph)
+
+    def _fall_back(self, error: Exception) -> None:
+        if self._required:
+            raise ValueError(
+                f"`jit_compile=True`: XLA cannot compile this model: {_culprit(error)}. "
+                "Use `jit_compile=False`, or `None` to fall back by itself."
+            ) from error
+        self.uses_xla = False
+        warnings.warn(
+            f"XLA cannot compile this model ({_culprit(error)}), so the chain runs as a "
+            "plain graph, which is slower. `jit_compile=False` silences this.",
+            stacklevel=2,
+        )
+
+
+Pack = Callable[[Iterator[tf.Tensor]], Any]
+
+
+def _packer(structure: Any) -> Pack:
+    """Return what puts leaves into this structure of dicts and named tuples.
+
+    They come in the order of ``tf.nest``, whose own ``pack_sequence_as`` is so general that it
+    takes longer than a call.
+    """
+    if isinstance(structure, tuple):
+        kind, parts = type(structure), [_packer(part) for part in structure]
+        if not hasattr(kind, "_fields"):
+            return lambda leaves: tuple([part(leaves) for part in parts])
+        return lambda leaves: kind(*[part(leaves) for part in parts])
+    if isinstance(structure, dict):
+        named = {name: _packer(structure[name]) for name in sorted(structure)}
+        return lambda leaves: {name: part(leaves) for name, part in named.items()}
+    return next
+
+
+def _culprit(error: Exception) -> str:
+    """Return the op that an XLA error complains of, in words for a person."""
+    text = str(error)
+    for pattern in (r"unsupported operations[^:]*:\s*(\w+)", r"\{\{node [^}]*?(\w+)\}\}"):
+        found = re.search(pattern, text)
+        if found:
+            return f"the op {found.group(1)}"
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

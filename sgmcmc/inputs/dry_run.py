@@ -1,0 +1,236 @@
+"""Runs the user's model once, before anything else runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import describe
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.gradients.latents import Latents
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.inputs.user_functions import as_tensor, call, first_lines
+from sgmcmc.target.layout import Layout
+from sgmcmc.target.target import Target
+
+_ROUNDING = 1e-3
+"""How far the sum of the terms, taken row by row, may be from `log_lik` of all rows at once, as a
+part of the sum of their sizes."""
+
+
+def dry_run(
+    target: Target,
+    data: Data,
+    rows: int,
+    starts: list[np.ndarray],
+    latents: Latents | None,
+    with_terms: bool,
+) -> dict[str, float]:
+    """Evaluate the model and its gradient once at every start, on the first rows of the data.
+
+    Args:
+        target: the log posterior.
+        data: the dataset.
+        rows: n.
+        starts: starting positions.
+        latents: draws latent variables; ``None`` if there are none.
+        with_terms: the terms of single observations will be needed.
+
+    Returns:
+        What the functions gave at the first start: log-likelihood, log-prior, and the length of
+        the gradient.
+
+    Raises:
+        TypeError, ValueError: what a function of the user's does wrong, in words.
+    """
+    columns = {name: tf.convert_to_tensor(a) for name, a in data.rows(np.arange(rows)).items()}
+    weight = data.size / rows
+    functions = "`log_lik` or `log_prior`"
+    if latents is not None:
+        functions = "`gibbs`, " + functions
+
+    def run(position: tf.Tensor, columns: Tensors) -> dict[str, tf.Tensor]:
+        params = target.space.constrain(position)
+        if latents is not None:
+            columns = _try_gibbs(target, latents, params, columns)
+        values = _try_values(target, params, columns)
+        missing = list(target.space.layout.names)
+        if any(tf.is_tensor(value) for value in values.values()):
+            missing = target.missing_gradients(position, columns)
+        _need_free_prior(target, position)
+        if missing:
+            raise ValueError(
+                f"`log_lik` does not depend on the parameter {missing[0]!r}, and neither does "
+                "`log_prior` (the gradient is None). Use it, or take it out of `params`."
+            )
+        minibatch = Minibatch(columns, weight)
+        found = {
+            **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
+            "log_post": target.log_post(position, minibatch),
+            "gradient": target.gradient(position, minibatch),
+        }
+        if with_terms:
+            found["terms"] = _try_terms(target, params, columns)
+        return found
+
+    graph = trace(run, tf.constant(starts[0]), columns)
+    found: list[dict[str, np.ndarray]] = []
+    for number, start in enumerate(starts):
+        label = "params" if len(starts) == 1 else f"params[{number}]"
+        try:
+            values = graph(tf.constant(start), columns)
+        except tf.errors.OpError as error:
+            raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
+        found.append({name: value.numpy() for name, value in values.items()})
+        _need_finite(label, target.space.layout, found[-1])
+        _need_suitable_slopes(target, found[-1]["gradient"])
+        if with_terms:
+            _need_sum_of_terms(found[-1]["log_lik"], found[-1].pop("terms"))
+    gradient = found[0].pop("gradient")
+    values = {name: float(value) for name, value in found[0].items()}
+    return {**values, "the length of the gradient": float(np.linalg.norm(gradient))}
+
+
+def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, Any]:
+    """Return what the user's log-likelihood and log-prior give."""
+    shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
+    given = f"params {shapes}"
+    rows = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in columns.items())
+    size = next(iter(columns.values())).shape[0]
+    returned = {
+        "log_lik": call(
+            "log_lik",
+            target.dtype,
+            target.log_lik,
+            f"{given}; dataset {rows}",
+            params=params,
+            dataset=columns,
+        )
+    }
+    if target.log_prior is not None:
+        returned["log_prior"] = call(
+            "log_prior", target.dtype, target.log_prior, given, params=params
+        )
+    for argument, value in returned.items():
+        is_likelihood = argument == "log_lik"
+        tensor = as_tensor(argument, value, "a scalar tensor")
+        if tensor.shape != () and not (is_likelihood and tensor.shape == (size,)):
+            terms = f", or one term for each of the {size} observations" if is_likelihood else ""
+            raise ValueError(
+                f"`{argument}` must return a scalar{terms}; it returned a tensor of shape "
+                f"{tensor.shape}. Sum it with tf.reduce_sum. It was called with {given}"
+                + (f"; dataset {rows}." if is_likelihood else ".")
+            )
+        if getattr(value, "dtype", target.dtype) != target.dtype:
+            raise TypeError(
+                f"`{argument}` returned {tensor.dtype.name}, but the chain runs in "
+                f"{target.dtype.name}. Declare constants with tf.constant(..., dtype=tf."
+                f"{target.dtype.name}), or choose the `dtype` of the sampler."
+            )
+    if tf.is_tensor(returned["log_lik"]):
+        returned["log_lik"] = tf.reduce_sum(returned["log_lik"])
+    return returned
+
+
+def _try_terms(target: Target, params: Tensors, columns: Tensors) -> tf.Tensor:
+    """Return the terms of single observations."""
+    try:
+        return target.terms(params, columns)
+    except Exception as error:
+        raise ValueError(
+            "`log_lik` was asked for the terms of single observations, by being called with one at "
+            "a time, and failed. Let it return them: a tensor of shape (n,) in place of its sum. "
+            f"{first_lines(error)}"
+        ) from error
+
+
+def _need_sum_of_terms(total: np.ndarray, terms: np.ndarray) -> None:
+    """Raise an error where a log-likelihood is not the sum of what it is of single rows."""
+    size = max(float(np.abs(terms).sum()), 1e-30)
+    if abs(float(terms.sum(dtype=np.float64)) - float(total)) > _ROUNDING * size:
+        raise ValueError(
+            f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
+            f"{float(total):g}, and the sum of its values on each of them alone is "
+            f"{float(terms.sum(dtype=np.float64)):g}. Let it return one term for each observation, "
+            "a tensor of shape (n,), or use uniform minibatches."
+        )
+
+
+def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tensors) -> Tensors:
+    """Return the minibatch that ``gibbs`` completed."""
+    rows = next(iter(columns.values())).shape[0]
+    kept = {name: tf.constant(values[:rows]) for name, values in latents.starts.items()}
+    given = {**columns, **kept}
+    shapes = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in given.items())
+    returned = call(
+        "gibbs",
+        target.dtype,
+        latents.gibbs,
+        f"params {list(params)}; dataset {shapes}",
+        params=params,
+        dataset=given,
+        seed=tf.constant([0, 1]),
+    )
+    if not isinstance(returned, Mapping):
+        raise TypeError(
+            "`gibbs` must return the minibatch, a dict of tensors, with the latent variables added "
+            f"to it; it returned {describe(returned)}."
+        )
+    completed = {
+        **given,
+        **{k: as_tensor("gibbs", v, "a dict of tensors") for k, v in returned.items()},
+    }
+    for name, value in kept.items():
+        after = completed[name]
+        if after.shape != value.shape:
+            raise ValueError(
+                f"`gibbs` must return {name!r}, which `latents` keeps, in the shape "
+                f"{tuple(value.shape)}; it returned {tuple(after.shape)}."
+            )
+        if after.dtype.is_floating and not value.dtype.is_floating:
+            raise TypeError(
+                f"`latents[{name!r}]` holds whole numbers, and `gibbs` returned "
+                f"{after.dtype.name} for it. Start it with floats, or return whole numbers."
+            )
+    return completed
+
+
+def _need_free_prior(target: Target, position: tf.Tensor) -> None:
+    """Raise an error where the user's prior has a say on parameters that bring one along."""
+    log_prior = target.log_prior
+    if log_prior is None:
+        return
+    params = target.space.constrain(position)
+    for name, geometry in target.space.geometries.items():
+        if geometry.prior_included:
+            geometry.check_prior(
+                name, params[name], lambda theta, name=name: log_prior({**params, name: theta})
+            )
+
+
+def _need_suitable_slopes(target: Target, gradient: np.ndarray) -> None:
+    """Raise an error where the gradient shows that a likelihood does not suit a geometry."""
+    for name, slope in target.space.layout.split(gradient).items():
+        target.space.geometries[name].check_slope(name, slope)
+
+
+def _need_finite(label: str, layout: Layout, values: Mapping[str, np.ndarray]) -> None:
+    for argument in ("log_lik", "log_prior", "log_post"):
+        value = values.get(argument, np.float32(0.0))
+        what = "the log posterior" if argument == "log_post" else f"`{argument}`"
+        if not np.isfinite(value):
+            raise ValueError(
+                f"{what} is {value} at the starting values in `{label}`; start where it is finite."
+            )
+    gradient = values["gradient"]
+    bad = np.flatnonzero(~np.isfinite(gradient))
+    if bad.size:
+        name = layout.parameter_at(int(bad[0]))
+        raise ValueError(
+            f"`{label}`: the gradient of the log posterior with respect to {name!r} is "
+            f"{gradient[bad[0]]} at the starting values; start where it is finite."
+        )

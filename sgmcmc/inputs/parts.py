@@ -1,0 +1,154 @@
+"""The parts of a sampler: dynamics, gradient, minibatches, given by name or as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sgmcmc.checks import describe, did_you_mean, is_number, minibatch_rows, or_list
+from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
+from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.gradients import SAGA, SVRG, FullGradient, Gradient, MinibatchGradient
+from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
+
+_DYNAMICS: Mapping[str, type[Dynamics]] = {
+    "sgld": SGLD,
+    "sghmc": SGHMC,
+    "sgnht": SGNHT,
+    "underdamped": Underdamped,
+}
+_GRADIENTS: Mapping[str, type[Gradient]] = {
+    "minibatch": MinibatchGradient,
+    "svrg": SVRG,
+    "saga": SAGA,
+    "full": FullGradient,
+}
+_MINIBATCHES: Mapping[str, Minibatches] = {
+    "uniform": Uniform(),
+    "replacement": Uniform(replace=True),
+}
+_NEED_CONSTANTS = {
+    "scir": "sgmcmc.dynamics.SCIR(alpha=...)",
+    "sgrld": "sgmcmc.dynamics.SGRLD(alpha=...)",
+    "control_variate": "sgmcmc.gradients.ControlVariate(opt_stepsize=...)",
+}
+"""Names of parts with constants that have no default, and the objects to give in their place."""
+
+_Part = TypeVar("_Part")
+
+
+def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]) -> _Part:
+    """Return the part that a user means."""
+    if isinstance(value, kind):
+        return value
+    wanted = f"{or_list(names)}, or a sgmcmc.{argument} object"
+    if value is None:
+        raise ValueError(f"`{argument}` must be given: {wanted}.")
+    if not isinstance(value, str):
+        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.")
+    if value in _NEED_CONSTANTS:
+        raise ValueError(
+            f"`{argument}`: {value!r} has a constant that must be given; write "
+            f"{_NEED_CONSTANTS[value]}."
+        )
+    if value not in names:
+        raise ValueError(
+            f"`{argument}` must be {wanted}; it is {value!r}.{did_you_mean(value, names)}"
+        )
+    chosen = names[value]
+    return chosen() if isinstance(chosen, type) else chosen
+
+
+def read_dynamics(value: Any) -> Dynamics:
+    """Return the dynamics that a user means."""
+    return _part("dynamics", value, _DYNAMICS, Dynamics)  # type: ignore[type-abstract]
+
+
+def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
+    """Return the gradient estimator that a user means, known to suit the dynamics."""
+    gradient = _part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
+    if isinstance(dynamics, SimplexDynamics) and not isinstance(gradient, MinibatchGradient):
+        raise ValueError(
+            f"`gradient`: {type(gradient).__name__} does not go with {type(dynamics).__name__}, "
+            "which takes expected counts; differences of counts can be negative. Use 'minibatch'."
+        )
+    return gradient
+
+
+def read_minibatches(value: Any, replace: bool) -> Minibatches:
+    """Return how a user wants rows to be drawn.
+
+    Args:
+        value: the user's ``minibatches``; ``None`` leaves it to ``replace``.
+        replace: the user's ``replace``.
+    """
+    if value is None:
+        return Uniform(replace)
+    minibatches = _part("minibatches", value, _MINIBATCHES, Minibatches)  # type: ignore[type-abstract]
+    if replace and minibatches != Uniform(replace=True):
+        raise ValueError(
+            "`replace=True` draws uniformly with replacement; with `minibatches` of another kind "
+            "leave it out."
+        )
+    return minibatches
+
+
+def bind_minibatches(
+    minibatches: Minibatches, gradient: Gradient, minibatch_size: Any, size: int
+) -> RowDraws:
+    """Return how rows are drawn from this dataset.
+
+    Args:
+        minibatches: how a user wants them drawn.
+        gradient: may want the whole dataset.
+        minibatch_size: the user's: a proportion or a number; ``None`` where the gradient knows.
+        size: N.
+    """
+    if gradient.whole_dataset:
+        if minibatches != Uniform():
+            raise ValueError("`minibatches`: the gradient takes the whole dataset; use 'uniform'.")
+        if minibatch_size is not None and not (
+            is_number(minibatch_size) and minibatch_size == size
+        ):
+            raise ValueError(
+                f"`minibatch_size`: the gradient takes the whole dataset of {size} observations; "
+                f"leave it out. It is {describe(minibatch_size)}."
+            )
+        return minibatches.bind(size, size)
+    if minibatch_size is None:
+        raise ValueError(
+            f"`minibatch_size` must be given: a proportion between 0 and 1 or a whole number from "
+            f"1 to {size}."
+        )
+    return minibatches.bind(size, minibatch_rows("minibatch_size", minibatch_size, size))
+
+
+def constants(part: object) -> dict[str, Any]:
+    """Return the constants of a part, by name, for the settings."""
+    fields = getattr(part, "__dataclass_fields__", None)
+    if fields is None:
+        return {name: v for name, v in vars(part).items() if not name.startswith("_")}
+    return {
+        name: getattr(part, name)
+        for name, field in fields.items()
+        if field.metadata.get("constant", True)
+    }
+
+
+def part_name(part: object) -> str:
+    """Return what a part is called in the settings."""
+    return type(part).__name__
+
+
+def json_value(value: Any) -> Any:
+    """Return a setting in the form that JSON gives back unchanged."""
+    if isinstance(value, Mapping):
+        return {name: json_value(entry) for name, entry in value.items()}
+    if value is None or isinstance(value, bool | str):
+        return value
+    if callable(value):
+        return repr(value)
+    array = np.asarray(value)
+    return repr(value) if array.dtype.kind == "O" else array.tolist()

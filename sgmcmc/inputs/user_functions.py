@@ -1,0 +1,90 @@
+"""Calls a function of the user's, and explains in words what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sgmcmc.checks import describe
+
+_DTYPE_CLASH = re.compile(
+    r"does not match type|expected to be a \w+ tensor but is a|Tensor conversion requested dtype"
+    r"|to have the same dtype"
+    r"|incompatible with dtype|incompatible dtypes|have types? .* that (do|does)|must be same type",
+    re.IGNORECASE,
+)
+_PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
+
+
+def call(
+    argument: str, dtype: tf.DType, function: Callable[..., Any], given: str, **inputs: Any
+) -> Any:
+    """Return what a function of the user's returns, or explain its error.
+
+    Args:
+        argument: what the function is called.
+        dtype: of the chain.
+        function: the function.
+        given: what it is called with, in words.
+        inputs: what it is called with.
+    """
+    wanted = " and ".join(f"`{name}`" for name in inputs)
+    with contextlib.suppress(ValueError):  # some builtins do not tell their arguments
+        try:
+            inspect.signature(function).bind(*inputs.values())
+        except TypeError as error:
+            raise TypeError(
+                f"`{argument}` must be a function of {wanted}, called with {len(inputs)} argument"
+                f"{'s' * (len(inputs) > 1)}; it cannot be: {error}."
+            ) from None
+    try:
+        return function(*(copy.copy(value) for value in inputs.values()))
+    except Exception as error:
+        raise explain(argument, given, error, dtype) from error
+
+
+def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
+    """Return what a function of the user's returned, as a tensor of numbers."""
+    if returned is None:
+        raise TypeError(f"`{argument}` returned None; it must return {what}. Is `return` missing?")
+    try:
+        tensor = tf.convert_to_tensor(returned)
+    except (TypeError, ValueError):
+        tensor = None
+    if tensor is None or tensor.dtype == tf.string:
+        raise TypeError(f"`{argument}` must return {what}; it returned {describe(returned)}.")
+    return tensor
+
+
+def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exception:
+    """Return an error that says in words what went wrong in a function of the user's."""
+    text = first_lines(error)
+    if _DTYPE_CLASH.search(str(error)):
+        return TypeError(
+            f"`{argument}` mixes dtypes; params and dataset are {dtype.name} (a tf.Tensor in "
+            f"`dataset` keeps its own dtype). Declare constants with tf.constant(..., dtype=tf."
+            f"{dtype.name}) and convert with tf.cast. TensorFlow says: {text}"
+        )
+    if _PYTHON_CONTROL.search(str(error)):
+        return TypeError(
+            f"`{argument}` lets Python branch or loop on the value of a tensor, which is not known "
+            "yet when the chain is compiled. Use tf.where or tf.cond, tf.map_fn or sums instead."
+        )
+    if "symbolic" in str(error) and "numpy" in str(error).lower():
+        return TypeError(
+            f"`{argument}` must be written in TensorFlow (tf.math.log, not np.log). {text}"
+        )
+    return ValueError(f"`{argument}` failed when it was tried. It was called with {given}. {text}")
+
+
+def first_lines(error: Exception) -> str:
+    """Return the beginning of an error; TensorFlow's can fill a screen."""
+    message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    text = f"{type(error).__name__}: {message}".split("\n\n")[0]
+    return text if len(text) <= 400 else f"{text[:400]} ..."

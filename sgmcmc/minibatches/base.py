@@ -1,0 +1,57 @@
+"""What every way of drawing minibatches has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class RowDraws(Protocol):
+    """A way of drawing rows, told how many there are.
+
+    Attributes:
+        size: n, the observations in a minibatch.
+        weights: what each row of the dataset counts for where it is drawn, (N,), in the sum that
+            stands for the one over all N; ``None`` where every row counts N/n.
+        every_row: whether a minibatch is the whole dataset in its own order.
+    """
+
+    size: int
+    weights: np.ndarray | None
+    every_row: bool
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Return the rows of so many independent minibatches, integers of shape (count, n).
+
+        Where a row is in a minibatch twice, its places are neighbours.
+        """
+
+
+class Minibatches(ABC):
+    """A way of drawing the rows of a minibatch, as a user asks for it.
+
+    A subclass of one's own goes wherever these go: ``bind`` says how rows are drawn.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.minibatches.Uniform(replace=True)
+        Uniform(replace=True)
+    """
+
+    @abstractmethod
+    def bind(self, rows: int, size: int) -> RowDraws:
+        """Return how rows are drawn from a dataset.
+
+        Args:
+            rows: N, the rows of the dataset.
+            size: n, the rows of a minibatch.
+
+        Raises:
+            ValueError: the two do not suit.
+        """
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Return what tells these draws from others, in a form that JSON can hold."""

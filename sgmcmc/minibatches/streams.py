@@ -1,0 +1,272 @@
+"""How the rows that were drawn get to the chain.
+
+A stream prepares a block's worth of minibatches outside the compiled chain, and picks the
+minibatch of one step out of that block inside it. On a CPU the blocks of a single chain are
+gathered on another thread, if there is a core for that; several chains gather each minibatch
+themselves when its step comes, so that its rows never leave the cache of one core. On a GPU the
+data lie on the device and only the row numbers travel. Which stream serves is chosen once, where
+the compiled chain is built.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data import native
+from sgmcmc.data.dataset import ArrayColumn, Column, Data
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.minibatches.base import RowDraws
+from sgmcmc.minibatches.rows import row_dtype
+
+Arrays = dict[str, np.ndarray]
+
+_COLUMN, _WEIGHTS, _ROWS = "column/", "weights", "rows"
+"""Names of a block's arrays."""
+
+_WORTH_A_CALL = 16 * 2**10
+"""Bytes of the smallest minibatch for which native copying pays: XLA fuses lighter ones with what
+they are used for."""
+
+_WORTH_AHEAD = 2**20
+"""Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier
+ones keeps all cores busy."""
+
+
+class Stream(ABC):
+    """A stream of minibatches.
+
+    Args:
+        data: the dataset.
+        draws: how rows are drawn.
+        dtype: of the weights.
+        with_rows: hand over the row numbers too.
+
+    Attributes:
+        size: n, the observations in a minibatch.
+        path: what to tell of the stream in the settings.
+    """
+
+    path: str
+
+    def __init__(self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool) -> None:
+        self.data, self.draws, self.size = data, draws, draws.size
+        self.columns: dict[str, Column] = {
+            _COLUMN + name: column for name, column in data.columns.items()
+        }
+        if draws.weights is not None:
+            weights = draws.weights.astype(dtype.as_numpy_dtype)
+            self.columns[_WEIGHTS] = ArrayColumn(weights)
+        self._with_rows = with_rows
+
+    @functools.cached_property
+    def fixed(self) -> Tensors:
+        """Tensors that every block needs."""
+        return {}
+
+    @property
+    def bytes_per_step(self) -> int:
+        """What a step's minibatch weighs, to bound a block by: as if it were gathered."""
+        return self.size * self.data.row_bytes
+
+    @abstractmethod
+    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return shape and dtype of the arrays of a block of so many steps."""
+
+    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+        """Fill a block's arrays: here with the rows of each step."""
+        out[_ROWS][...] = self.draws.draw(rng, out[_ROWS].shape[0])
+
+    def minibatch(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Minibatch:
+        """Return the minibatch of one step, inside the compiled chain."""
+        arrays = self._arrays(fixed, block, step)
+        rows = tf.gather(block[_ROWS], step) if self._with_rows else ()
+        return self._assembled(arrays, rows)
+
+    @abstractmethod
+    def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        """Return the step's rows of all columns, inside the compiled chain."""
+
+    def first(self, rng: np.random.Generator) -> Minibatch:
+        """Return the minibatch that a chain starts with, outside the compiled chain."""
+        rows = self.draws.draw(rng, 1)[0]
+        arrays = {}
+        for name, column in self.columns.items():
+            out = np.empty((self.size, *column.row_shape), column.dtype)
+            column.take(rows, out)
+            arrays[name] = tf.constant(out)
+        return self._assembled(arrays, tf.constant(rows) if self._with_rows else ())
+
+    def _assembled(self, arrays: Tensors, rows: tf.Tensor | tuple[()]) -> Minibatch:
+        columns = {name: arrays[_COLUMN + name] for name in self.data.columns}
+        return Minibatch(columns, arrays.get(_WEIGHTS, self.data.size / self.size), rows)
+
+
+class _RowNumbers(Stream):
+    """A stream whose blocks hold row numbers alone."""
+
+    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return shape and dtype of the row numbers of a block."""
+        return {_ROWS: ((steps, self.size), row_dtype(self.data.size))}
+
+
+class GatheredAhead(Stream):
+    """Minibatches whose rows are gathered on the host, block by block.
+
+    Args:
+        data: the dataset.
+        draws: how rows are drawn.
+        dtype: of the weights.
+        with_rows: hand over the row numbers too.
+        xla: whether XLA compiles the chain.
+    """
+
+    path = "gathered ahead"
+
+    def __init__(
+        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool, xla: bool
+    ) -> None:
+        super().__init__(data, draws, dtype, with_rows)
+        self._xla = xla
+
+    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return shape and dtype of the arrays of a block."""
+        shapes = {
+            name: ((steps, self.size, *column.row_shape), column.dtype)
+            for name, column in self.columns.items()
+        }
+        if self._with_rows:
+            shapes[_ROWS] = (steps, self.size), row_dtype(self.data.size)
+        return shapes
+
+    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+        """Draw the rows of each step and copy them."""
+        rows = self.draws.draw(rng, next(iter(out.values())).shape[0])
+        for name, column in self.columns.items():
+            column.take(rows, out[name])
+        if self._with_rows:
+            out[_ROWS][...] = rows
+
+    def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        return {name: self._of_block(block[name], step) for name in self.columns}
+
+    def _of_block(self, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        """Return the part of a block that belongs to a step."""
+        weight = block.dtype.size * block.shape[1:].num_elements()
+        if weight >= _WORTH_A_CALL and self._xla and native.callable_by_xla():
+            return native.copy_minibatch(block, step)
+        return tf.gather(block, step)
+
+
+class OnDevice(_RowNumbers):
+    """Minibatches whose rows are gathered on the device that holds the data."""
+
+    path = "on the device"
+
+    @functools.cached_property
+    def fixed(self) -> Tensors:
+        """The data."""
+        return {
+            name: tf.convert_to_tensor(column.slice(0, self.data.size))
+            for name, column in self.columns.items()
+        }
+
+    @property
+    def bytes_per_step(self) -> int:
+        """What a step's row numbers weigh."""
+        return 4 * self.size
+
+    def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        rows = tf.gather(block[_ROWS], step)
+        return {name: tf.gather(fixed[name], rows) for name in self.columns}
+
+
+class InPlace(_RowNumbers):
+    """Minibatches that the compiled chain gathers itself, from where the data lie.
+
+    A minibatch is gathered and used by one core, whose cache it never leaves. Only XLA can call
+    what gathers it. Each column must have an address.
+    """
+
+    path = "in place"
+
+    @functools.cached_property
+    def fixed(self) -> Tensors:
+        """Where the columns lie."""
+        return {
+            name: tf.constant(column.address, tf.int64) for name, column in self.columns.items()
+        }
+
+    def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        return {
+            name: native.gather_rows(
+                fixed[name], block[_ROWS], step, column.row_shape, column.dtype
+            )
+            for name, column in self.columns.items()
+        }
+
+
+class Whole(Stream):
+    """The whole dataset at every step, in its own order: n = N, with no sampling noise."""
+
+    path = "whole dataset"
+
+    @functools.cached_property
+    def fixed(self) -> Tensors:
+        """The data."""
+        return {_COLUMN + name: tensor for name, tensor in self.data.whole.items()}
+
+    def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Return no arrays: a block needs none."""
+        return {}
+
+    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+        """Do nothing: there is nothing to draw."""
+
+    def minibatch(
+        self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
+    ) -> Minibatch:
+        """Return the dataset."""
+        return self._assembled(fixed, tf.range(self.size) if self._with_rows else ())
+
+    def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
+        return fixed
+
+    def first(self, rng: np.random.Generator) -> Minibatch:
+        """Return the dataset."""
+        return self.minibatch(self.fixed, {}, tf.constant(0))
+
+
+def make_stream(
+    data: Data, draws: RowDraws, dtype: tf.DType, *, with_rows: bool, ahead: bool, xla: bool
+) -> Stream:
+    """Return the stream that suits the data, the device and the compiler.
+
+    Args:
+        data: the dataset.
+        draws: how rows are drawn.
+        dtype: of the weights.
+        with_rows: the chain wants the row numbers too.
+        ahead: whole blocks should be gathered while a chain runs on another core.
+        xla: XLA compiles the chain.
+    """
+    if draws.every_row:
+        return Whole(data, draws, dtype, with_rows)
+    if tf.config.list_logical_devices("GPU"):
+        return OnDevice(data, draws, dtype, with_rows)
+    ahead = ahead and draws.size * data.row_bytes <= _WORTH_AHEAD
+    if xla and not ahead and _can_stay_in_place(data, draws.size):
+        return InPlace(data, draws, dtype, with_rows)
+    return GatheredAhead(data, draws, dtype, with_rows, xla)
+
+
+def _can_stay_in_place(data: Data, size: int) -> bool:
+    addresses = [column.address for column in data.columns.values()]
+    heavy = size * data.row_bytes >= _WORTH_A_CALL
+    return heavy and None not in addresses and native.callable_by_xla()

@@ -1,0 +1,1 @@
+"""What comes back: draws in memory or on disk, and what their arrays are."""

@@ -1,0 +1,247 @@
+"""What a sampler gives back."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sgmcmc.atomic_files import write_arrays
+from sgmcmc.results.arrays import Arrays, LogPost, Results
+from sgmcmc.results.inference_data import to_inference_data
+from sgmcmc.results.store import read_store
+
+_FORMAT = 1
+
+
+class Samples(Arrays):
+    """The draws of a chain: a read-only mapping from parameter names to arrays.
+
+    An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` where
+    ``n_chains`` was given.
+
+    Args:
+        draws: the kept draws, by parameter.
+        log_post: the log posterior estimates that the progress bar showed.
+        settings: method, tuning constants, N, n, seed and versions; only what JSON can hold.
+        gradients: the gradient estimate at each kept draw, by parameter, in the space the chain
+            moves in; ``None`` if they were not asked for.
+        test_functions: the values of the test functions at each kept draw, by name, or ``None``.
+        mode: for the control variate methods, the mode that the control variate is centred at.
+        mode_gradient: the gradient of the log posterior at that mode over the whole dataset, in
+            the space the chain moves in.
+        reductions: results of the running reductions, by name: an array, or a mapping of
+            arrays; ``None`` if there were none.
+        unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if it was not
+            asked for.
+
+    Example:
+        >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
+        >>> samples
+        Samples of sgld:
+          theta  (100, 2)  float64
+        >>> samples["theta"].mean(axis=0).tolist()
+        [0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        draws: Mapping[str, np.ndarray],
+        *,
+        log_post: LogPost | None = None,
+        settings: Mapping[str, Any] | None = None,
+        gradients: Mapping[str, np.ndarray] | None = None,
+        test_functions: Mapping[str, np.ndarray] | None = None,
+        mode: Mapping[str, np.ndarray] | None = None,
+        mode_gradient: Mapping[str, np.ndarray] | None = None,
+        reductions: Mapping[str, Any] | None = None,
+        unnormalised: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        super().__init__(draws)
+        self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
+        self.settings = dict(settings or {})
+        self.gradients = None if gradients is None else Arrays(gradients)
+        self.test_functions = None if test_functions is None else Arrays(test_functions)
+        self.mode = None if mode is None else Arrays(mode)
+        self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
+        self.reductions = None if reductions is None else Results(reductions)
+        self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
+
+    def __repr__(self) -> str:
+        head = f"Samples of {self.settings.get('method', 'unknown origin')}"
+        if self.settings.get("n_chains") is not None:
+            head += f", {self.settings['n_chains']} chains"
+        rows = _rows("", self) + _rows("test function ", self.test_functions)
+        return "\n".join([head + ":", *(rows or ["  no draws kept"])])
+
+    def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
+        return {
+            "draws": self,
+            "gradients": self.gradients,
+            "test_functions": self.test_functions,
+            "mode": self.mode,
+            "mode_gradient": self.mode_gradient,
+            "reductions": None if self.reductions is None else self.reductions.flat(),
+            "unnormalised": self.unnormalised,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, in NumPy's npz format.
+
+        The file appears under its name only once it is whole; one that was there is replaced.
+
+        Args:
+            path: the file to write; the name is taken as it is.
+
+        Raises:
+            OSError: the file cannot be written; what was there stays as it was.
+
+        Example:
+            >>> import tempfile, os
+            >>> samples = Samples({"theta": np.arange(3.0)}, settings={"method": "sgld"})
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     samples.save(os.path.join(folder, "chain.npz"))
+            ...     Samples.load(os.path.join(folder, "chain.npz"))["theta"]
+            array([0., 1., 2.])
+        """
+        groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
+        for group, arrays in groups.items():
+            for name, array in arrays.items():
+                if array.dtype.hasobject:
+                    raise TypeError(
+                        f"{group}: {name!r} holds Python objects; only numbers can be saved."
+                    )
+        about = {
+            "format": _FORMAT,
+            "settings": self.settings,
+            "names": {group: list(arrays) for group, arrays in groups.items()},
+        }
+        contents: dict[str, Any] = {
+            f"{group}/{place}": array
+            for group, arrays in groups.items()
+            for place, array in enumerate(arrays.values())
+        }
+        contents["log_post/iterations"], contents["log_post/values"] = self.log_post
+        contents["about"] = np.array(json.dumps(about))
+        write_arrays(Path(path), contents)
+
+    def to_arviz(
+        self,
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+        observed_data: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the draws as an ArviZ ``InferenceData``.
+
+        Its group ``posterior`` has the draws with dimensions ``chain`` and ``draw`` in front;
+        ``sample_stats`` the log posterior estimates ``lp``, which are fewer than the draws and
+        have the dimension ``lp_iteration``; ``test_functions`` the test functions.
+
+        Args:
+            dims: names of the further dimensions, by parameter.
+            coords: labels along dimensions, by dimension.
+            observed_data: arrays for the group ``observed_data``; the dataset is not kept with
+                the draws.
+
+        Returns:
+            An ``arviz.InferenceData``, which can be written to NetCDF.
+
+        Example:
+            >>> samples = Samples({"beta": np.zeros((100, 2))})
+            >>> data = samples.to_arviz(
+            ...     dims={"beta": ["feature"]}, coords={"feature": ["age", "height"]})
+            >>> dict(data.posterior.sizes)
+            {'chain': 1, 'draw': 100, 'feature': 2}
+
+        Source:
+            The InferenceData schema, ArviZ documentation.
+        """
+        return to_inference_data(self, dims, coords, observed_data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Samples:
+        """Read what :meth:`save` wrote. Nothing in the file is ever executed.
+
+        Args:
+            path: the file.
+
+        Returns:
+            What was saved.
+
+        Raises:
+            ValueError: the file is not one that :meth:`save` wrote, or not whole.
+            OSError: the file cannot be opened.
+        """
+        with open(path, "rb") as file:
+            try:
+                return cls._read(file)
+            except Exception as error:
+                raise ValueError(
+                    f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or not "
+                    f"whole: {error}"
+                ) from error
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Samples:
+        """Open what a sampler with ``store=path`` has written so far, without loading it.
+
+        The arrays are mapped from disk: a slice reads only itself. The chain may still be
+        running; what it writes later is seen by opening again.
+
+        Args:
+            path: the folder.
+
+        Returns:
+            The draws, as from the call that made the store.
+
+        Raises:
+            ValueError: the folder is not a store, or holds no draws yet.
+            OSError: it cannot be read.
+
+        Example:
+            >>> import os, tempfile, numpy as np, sgmcmc, tensorflow as tf
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = os.path.join(folder, "chain")
+            ...     chain = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3,
+            ...                         n_iters=500, verbose=False, seed=1, store=path)
+            ...     sgmcmc.Samples.open(path)["theta"].shape
+            (500,)
+        """
+        return cls(**read_store(Path(path)))
+
+    @classmethod
+    def _read(cls, file: BinaryIO) -> Samples:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not in NumPy's npz format")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            if "about" not in arrays:
+                raise ValueError("it does not say what it holds")
+            about = json.loads(str(arrays["about"]))
+            if about["format"] != _FORMAT:
+                raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+            groups = {
+                group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
+                for group, names in about["names"].items()
+            }
+            log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
+        folded = groups.pop("reductions", None)
+        return cls(
+            groups.pop("draws"),
+            log_post=log_post,
+            settings=about["settings"],
+            reductions=None if folded is None else Results.nested(folded),
+            **groups,
+        )
+
+
+def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:
+    return [f"  {label}{name}  {a.shape}  {a.dtype}" for name, a in (arrays or {}).items()]

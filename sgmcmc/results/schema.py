@@ -1,0 +1,111 @@
+"""What the arrays of a run are, without the model: enough to make `Samples` of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.results.arrays import LogPost
+from sgmcmc.target.layout import Layout
+
+DRAWS, GRADIENTS, LOG_POST, UNNORMALISED = "draws", "gradients", "log_post", "unnormalised"
+"""Names of the arrays that a run writes; those of test functions begin with ``TEST``."""
+TEST = "test/"
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the arrays of a run are.
+
+    Attributes:
+        settings: the settings of the sampler.
+        chains: whether arrays have a leading chain axis for the user.
+        params: shapes of the parameters, as the user sees them.
+        coordinates: their shapes in the unconstrained space.
+        stored: names of the parameters whose draws are kept.
+        with_gradients: names of the parameters whose gradients are kept.
+        test_functions: names of the test functions.
+        unnormalised: names of the parameters whose unnormalised θ is kept.
+    """
+
+    settings: dict[str, Any]
+    chains: bool
+    params: Shapes
+    coordinates: Shapes
+    stored: tuple[str, ...]
+    with_gradients: tuple[str, ...]
+    test_functions: tuple[str, ...]
+    unnormalised: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts in a form that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Schema:
+        """Return what ``to_json`` gave."""
+        shapes = {
+            key: {name: tuple(shape) for name, shape in facts[key].items()}
+            for key in ("params", "coordinates")
+        }
+        lists = ("stored", "with_gradients", "test_functions", "unnormalised")
+        return cls(**{**facts, **shapes, **{key: tuple(facts[key]) for key in lists}})
+
+    def fields(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        draws: int,
+        blocks: int,
+        modes: tuple[np.ndarray, np.ndarray] | None,
+        reductions: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Return what these arrays hold, by the names of the arguments of ``Samples``.
+
+        Args:
+            arrays: what was recorded, by record, chains first.
+            draws: how many draws every chain has kept.
+            blocks: how many log posterior estimates every chain has kept.
+            modes: the modes, in the user's space, flat, and the gradients there, chains first.
+            reductions: results of the reductions, for each chain.
+        """
+        kept = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
+        log_post = arrays[LOG_POST][:, :blocks]
+        about_mode = {}
+        if modes is not None:
+            about_mode = {
+                "mode": Layout(self.params).split(self._chains_or_one(modes[0])),
+                "mode_gradient": Layout(self.coordinates).split(self._chains_or_one(modes[1])),
+            }
+        folded = {name: self._stack([each[name] for each in reductions]) for name in reductions[0]}
+        return {
+            "draws": self._split(kept, DRAWS, self.params, self.stored) or {},
+            "log_post": LogPost(
+                log_post[0, :, 0].astype(int), self._chains_or_one(log_post[:, :, 1])
+            ),
+            "settings": self.settings,
+            "gradients": self._split(kept, GRADIENTS, self.coordinates, self.with_gradients),
+            "unnormalised": self._split(kept, UNNORMALISED, self.coordinates, self.unnormalised),
+            "test_functions": {name: kept[TEST + name] for name in self.test_functions} or None,
+            "reductions": folded or None,
+            **about_mode,
+        }
+
+    def _chains_or_one(self, array: np.ndarray) -> np.ndarray:
+        return array if self.chains else array[0]
+
+    def _stack(self, values: list[Any]) -> Any:
+        if isinstance(values[0], Mapping):
+            return {key: self._stack([value[key] for value in values]) for key in values[0]}
+        return self._chains_or_one(np.stack(values))
+
+    def _split(
+        self, kept: Mapping[str, np.ndarray], record: str, shapes: Shapes, names: tuple[str, ...]
+    ) -> dict[str, np.ndarray] | None:
+        if record not in kept:
+            return None
+        return Layout(shapes).subset(names).split(kept[record])

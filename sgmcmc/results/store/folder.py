@@ -1,0 +1,194 @@
+"""The folder of a store: made, locked, compared, written to and read.
+
+It holds ``about.json`` (what made it), one npy file for each record (draws, gradients, test
+functions, log posterior estimates), and for each chain a small file that says where it is and how
+much of the arrays counts. Rows are written first and that file is replaced after, so at whatever
+instant a process is killed, what the file says is there is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from sgmcmc.atomic_files import read_arrays, write_arrays, write_json
+from sgmcmc.results.differences import difference
+from sgmcmc.results.schema import Schema
+from sgmcmc.results.store.files import (
+    CHAIN,
+    FileRows,
+    checkpoint,
+    create_array,
+    explained,
+    saved_results,
+)
+
+FORMAT = 2
+_ABOUT, _LOCK, _HANDOVER = "about.json", "lock", "handover.npz"
+Record = tuple[tuple[int, ...], np.dtype]
+
+
+class Store:
+    """A store that this process alone writes to, while the ``with`` block lasts.
+
+    Args:
+        path: the folder; it is made if it is not there.
+
+    Raises:
+        ValueError: the folder holds something else, or another process writes to it.
+        OSError: it cannot be written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about = _read_about(path)
+        with explained(path):
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(path / _LOCK, timeout=0)
+        self._rows: list[FileRows] = []
+
+    def __enter__(self) -> Store:
+        with explained(self.path):
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise ValueError(
+                    f"`store`: another process is writing to {str(self.path)!r}. Wait for it, or "
+                    "use another path."
+                ) from None
+        # The one before may have made it in the meantime.
+        self.about = _read_about(self.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for rows in self._rows:
+            rows.close()
+        self._lock.release()
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the chain that is there, if there is one."""
+        return None if self.about is None else self.about["fingerprint"]["seed"]
+
+    def prepare(
+        self,
+        fingerprint: dict[str, Any],
+        schema: Schema,
+        records: Mapping[str, Record],
+    ) -> None:
+        """Make the files, or see that those there belong to the same chain.
+
+        Args:
+            fingerprint: what made the chain.
+            schema: what its arrays are.
+            records: shape, chains first, and dtype of each array.
+
+        Raises:
+            ValueError: the chain there was made otherwise; nothing was changed.
+        """
+        if self.about is not None:
+            found = difference(self.about["fingerprint"], fingerprint)
+            if found is not None:
+                raise ValueError(
+                    f"`store`: {str(self.path)!r} holds another chain: {found}. Use another path, "
+                    "or the arguments it was made with. Nothing was changed."
+                )
+            return
+        files = {name: f"array-{number}.npy" for number, name in enumerate(records)}
+        about = {
+            "format": FORMAT,
+            "fingerprint": fingerprint,
+            "schema": schema.to_json(),
+            "arrays": files,
+        }
+        with explained(self.path):
+            for name, (shape, dtype) in records.items():
+                create_array(self.path / files[name], shape, dtype)
+            write_json(self.path / _ABOUT, about)
+        self.about = json.loads(json.dumps(about))
+
+    def rows(self, chain: int) -> dict[str, FileRows]:
+        """Return where a chain's records are written to."""
+        assert self.about is not None
+        rows = {name: FileRows(self.path / f, chain) for name, f in self.about["arrays"].items()}
+        self._rows += rows.values()
+        return rows
+
+    def handover(self) -> dict[str, np.ndarray] | None:
+        """Return what the phases before the chain have found, if they are done."""
+        path = self.path / _HANDOVER
+        return read_arrays(path) if path.exists() else None
+
+    def save_handover(self, found: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
+        """Write down what the phases before the chain have found.
+
+        Args:
+            found: ``positions`` of the chains, flat; and where they are modes, ``gradients`` there
+                and the ``modes`` as the user sees them.
+            kinds: of the phases, whose own checkpoints are of no use any more.
+        """
+        with explained(self.path):
+            write_arrays(self.path / _HANDOVER, found)
+            for kind in kinds:
+                for path in self.path.glob(checkpoint(self.path, kind, "*").name):
+                    path.unlink()
+
+
+def read_store(path: Path) -> dict[str, Any]:
+    """Return what a store holds so far, by memory mapping, as the arguments of ``Samples``.
+
+    Raises:
+        ValueError: it is not a store, or holds no draw yet.
+        OSError: it cannot be read.
+    """
+    about = _read_about(path)
+    if about is None:
+        raise ValueError(f"`path`: {str(path)!r} is not a folder that `store` made.")
+    arrays = {name: np.load(path / f, mmap_mode="r") for name, f in about["arrays"].items()}
+    chains = next(iter(arrays.values())).shape[0]
+    states = [checkpoint(path, CHAIN, number) for number in range(chains)]
+    if not all(state.exists() for state in states):
+        raise ValueError(f"`path`: {str(path)!r} holds no draws yet.")
+    found = [read_arrays(state) for state in states]
+    handover = read_arrays(path / _HANDOVER) if (path / _HANDOVER).exists() else {}
+    return Schema.from_json(about["schema"]).fields(
+        arrays,
+        min(int(state["draws"]) for state in found),
+        min(int(state["blocks"]) for state in found),
+        (handover["modes"], handover["gradients"]) if "modes" in handover else None,
+        [saved_results(state) for state in found],
+    )
+
+
+def _read_about(path: Path) -> dict[str, Any] | None:
+    """Return what is said of a store, or ``None`` where there is none yet."""
+    if not path.exists():
+        return None
+    if not path.is_dir():
+        raise ValueError(f"`store`: {str(path)!r} is a file; a store is a folder.")
+    try:
+        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise ValueError(
+                f"`store`: {str(path)!r} has the format {about['format']}, this version's is "
+                f"{FORMAT}."
+            )
+        return about
+    except FileNotFoundError:
+        pass
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"`store`: {str(path / _ABOUT)!r} is damaged: {error}.") from error
+    # A process killed while it made the store leaves these.
+    ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK]
+    others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
+    if others:
+        raise ValueError(
+            f"`store`: the folder {str(path)!r} holds other things ({others[0]!r}, ...); give an "
+            "empty or a new one. Nothing was changed."
+        )
+    return None

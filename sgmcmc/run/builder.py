@@ -1,0 +1,112 @@
+"""Puts the runners of a phase together: data stream × gradient × dynamics, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.engine import cores
+from sgmcmc.engine.buffers import Pool
+from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.prefetcher import Prefetcher, Source
+from sgmcmc.engine.runner import Rows, Runner
+from sgmcmc.gradients import WholeData
+from sgmcmc.minibatches.streams import Stream, make_stream
+from sgmcmc.results.schema import LOG_POST
+from sgmcmc.run.phases import Phase
+from sgmcmc.run.sampler import Sampler
+
+Save = Callable[[int, Runner], None]
+"""Is handed the number of a chain and its runner after each block."""
+
+
+def make_runners(
+    sampler: Sampler,
+    phase: Phase,
+    starts: Sequence[np.ndarray],
+    whole: Sequence[WholeData],
+    total: int,
+    rows: Sequence[Mapping[str, Rows]],
+    resume: Callable[[Sequence[Runner]], None],
+    save: Save,
+) -> list[Runner]:
+    """Return the runners of a phase, one for each chain, compiled and ready.
+
+    Args:
+        sampler: the sampler.
+        phase: the phase.
+        starts: where the chains start, flat.
+        whole: the target with the whole dataset at hand, for each chain.
+        total: iterations to run in all.
+        rows: where each chain writes its records to.
+        resume: takes the runners to where they were when a run before was stopped.
+        save: called after each block of a chain.
+    """
+    while True:
+        kernel = _make_kernel(sampler, phase)
+        pool = Pool(kernel, phase.stepsizes)
+        runners = []
+        for number, start in enumerate(starts):
+            source = Source(sampler.seed, number, phase.kind, phase.stepsizes, total)
+            prefetcher = Prefetcher(kernel, pool, source)
+            bound_save = _bind(save, number)
+            runners.append(
+                Runner(kernel, prefetcher, whole[number], start, total, rows[number], bound_save)
+            )
+        resume(runners)
+        # They all run the same kernel. Where XLA cannot compile it, the next is a plain graph,
+        # for which the data stream may have to be another.
+        unfinished = [runner for runner in runners if not runner.finished]
+        if not unfinished or unfinished[0].compile(sampler.compiler):
+            return runners
+
+
+def _bind(save: Save, number: int) -> Callable[[Runner], None]:
+    return lambda runner: save(number, runner)
+
+
+def _make_kernel(sampler: Sampler, phase: Phase) -> Kernel:
+    assert phase.recorder is not None, "not bound"
+    stream = chosen_stream(sampler, phase)
+    return Kernel(
+        sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents
+    )
+
+
+def chosen_stream(sampler: Sampler, phase: Phase) -> Stream:
+    """Return the data stream of a phase."""
+    kept = sampler.latents is not None and bool(sampler.latents.starts)
+    # With several chains blocks take more memory than they spare time.
+    ahead = len(sampler.starts) == 1 and cores.to_spare(1)
+    return make_stream(
+        sampler.data,
+        sampler.draws,
+        sampler.target.dtype,
+        with_rows=kept or phase.gradient.needs_rows,
+        ahead=ahead,
+        xla=sampler.compiler.uses_xla,
+    )
+
+
+def record_specs(
+    sampler: Sampler, draws: int, total: int
+) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Return shape, chains first, and dtype of each array that the chains write to.
+
+    Args:
+        sampler: the sampler.
+        draws: that each chain keeps.
+        total: iterations of each chain.
+    """
+    kernel, chains = _make_kernel(sampler, sampler.chain), len(sampler.starts)
+    every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
+    blocks = -(-total // kernel.length) + total // every
+    return {
+        **{
+            name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))
+            for name, (shape, dtype) in kernel.recorder.specs().items()
+        },
+        LOG_POST: ((chains, blocks, 2), np.dtype(np.float64)),
+    }

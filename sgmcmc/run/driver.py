@@ -1,0 +1,215 @@
+"""The driver of a whole run: phase after phase, and back comes what the chain has kept."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import flag
+from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.engine.scheduler import advance_all
+from sgmcmc.errors import DivergenceError
+from sgmcmc.gradients import WholeData
+from sgmcmc.inputs.options import read_length
+from sgmcmc.results.samples import Samples
+from sgmcmc.results.schema import Schema
+from sgmcmc.results.store import Store, read_store
+from sgmcmc.run.builder import make_runners, record_specs
+from sgmcmc.run.checkpoints import Checkpoints
+from sgmcmc.run.fingerprint import fingerprint
+from sgmcmc.run.sampler import Request, Sampler, make_sampler
+from sgmcmc.target.geometry import Space
+
+
+def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
+    """Make the sampler that a user asks for, run it, and return its draws.
+
+    Args:
+        request: what the user asks for.
+        n_iters: iterations after burn-in.
+        verbose: show progress.
+
+    Raises:
+        ValueError, TypeError: an argument is wrong; the message names it.
+        DivergenceError: a chain became NaN or infinite.
+    """
+    verbose = flag("verbose", verbose)
+    sampler = make_sampler(request)
+    n_iters = read_length(n_iters, sampler.options.thin)
+    with contextlib.ExitStack() as stack:
+        store = None
+        if sampler.options.store is not None:
+            store = stack.enter_context(Store(sampler.options.store))
+            if request.seed is None and store.seed is not None:
+                sampler = with_seed(sampler, store.seed)
+        return _Run(sampler, n_iters, store).finish(verbose)
+
+
+def with_seed(sampler: Sampler, seed: int) -> Sampler:
+    """Return the same sampler with another seed."""
+    return dataclasses.replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
+
+
+def schema_of(sampler: Sampler) -> Schema:
+    """Return what the arrays of a sampler's runs are."""
+    recorder, space = sampler.chain.recorder, sampler.target.space
+    assert recorder is not None
+    return Schema(
+        sampler.settings,
+        sampler.options.n_chains is not None,
+        dict(space.user_layout.shapes),
+        dict(space.layout.shapes),
+        recorder.stored,
+        recorder.with_gradients,
+        tuple(recorder.test_functions),
+        recorder.unnormalised,
+    )
+
+
+class _Run:
+    """A run from beginning to end, in memory or on disk."""
+
+    def __init__(self, sampler: Sampler, n_iters: int, store: Store | None) -> None:
+        self.sampler = sampler
+        self.store = store
+        self.folder = None if store is None else store.path
+        self.total = sampler.options.burn_in + n_iters
+        self.schema = schema_of(sampler)
+        arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total)
+        chains = range(len(sampler.starts))
+        if store is None:
+            self.arrays = {name: np.empty(*record) for name, record in arrays.items()}
+            self.rows: list[dict[str, Any]] = [
+                {name: array[number] for name, array in self.arrays.items()} for number in chains
+            ]
+        else:
+            store.prepare({**fingerprint(sampler), "n_iters": n_iters}, self.schema, arrays)
+            self.rows = [store.rows(number) for number in chains]
+
+    def finish(self, verbose: bool) -> Samples:
+        """Run to the end and return what was kept."""
+        sampler, phase = self.sampler, self.sampler.chain
+        found = None if self.store is None else self.store.handover()
+        whole = whole_by_chain(sampler, found)
+        starts = list(found["positions"]) if found else search(sampler, verbose, self.folder)
+        checkpoints = Checkpoints(self.folder, phase.kind.name.lower())
+        runners = make_runners(
+            sampler, phase, starts, whole, self.total, self.rows,
+            checkpoints.resume, checkpoints.save,
+        )  # fmt: skip
+        if self.store is not None and found is None and len(sampler.phases) > 1:
+            kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
+            self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
+        try:
+            finished = advance_all(runners, phase.label, verbose)
+        except Diverged as diverged:
+            kept = self._collect(runners, checkpoints)
+            raise divergence(diverged, phase.argument, kept) from None
+        if not finished:
+            draws = min(runner.draws for runner in runners)
+            if draws == 0:
+                raise KeyboardInterrupt
+            warnings.warn(f"Interrupted: the {draws} draws so far are returned.", stacklevel=5)
+        return self._collect(runners, checkpoints)
+
+    def _collect(self, runners: list[Runner], checkpoints: Checkpoints) -> Samples:
+        """Return what all chains have kept so far."""
+        if self.folder is not None:
+            checkpoints.save_now(runners)
+            return Samples(**read_store(self.folder))
+        found = modes(runners)
+        fields = self.schema.fields(
+            self.arrays,
+            min(runner.draws for runner in runners),
+            min(runner.blocks for runner in runners),
+            (found["modes"], found["gradients"]) if found else None,
+            [runner.reductions() for runner in runners],
+        )
+        return Samples(**fields)
+
+
+def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:
+    """Return the target with the whole dataset at hand, for each chain.
+
+    Args:
+        sampler: the sampler.
+        found: what the phases before the chain found in an earlier run; gradients over the
+            whole dataset that were taken then are not taken again.
+    """
+    shared = sampler.whole()
+    whole = [shared.of_chain(number) for number in range(len(sampler.starts))]
+    if found is not None and "gradients" in found:
+        for each, position, gradient in zip(
+            whole, found["positions"], found["gradients"], strict=True
+        ):
+            each.remember(position, gradient)
+    return whole
+
+
+def search(sampler: Sampler, verbose: bool, folder: Path | None = None) -> list[np.ndarray]:
+    """Run the phases before the chain and return where they end, flat.
+
+    Args:
+        sampler: the sampler.
+        verbose: show progress.
+        folder: of the store, where progress is saved; ``None`` saves none.
+    """
+    positions = sampler.starts
+    for phase in sampler.phases[:-1]:
+        if phase.n_iters == 0:
+            continue
+        checkpoints = Checkpoints(folder, phase.kind.name.lower())
+        nothing: list[dict[str, Any]] = [{} for _ in positions]
+        runners = make_runners(
+            sampler, phase, positions, whole_by_chain(sampler), phase.n_iters, nothing,
+            checkpoints.resume, checkpoints.save,
+        )  # fmt: skip
+        try:
+            if not advance_all(runners, phase.label, verbose):
+                checkpoints.save_now(runners)
+                raise KeyboardInterrupt
+        except Diverged as diverged:
+            raise divergence(diverged, phase.argument, None) from None
+        positions = [runner.position() for runner in runners]
+    return positions
+
+
+def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
+    """Return the chains' modes as the user sees them, and the gradients there, if they have any."""
+    found = [runner.mode for runner in runners if runner.mode is not None]
+    if not found:
+        return {}
+    space = runners[0].recorder.target.space
+    return {
+        "modes": constrained(space, [position for position, _ in found]),
+        "gradients": np.stack([gradient.numpy() for _, gradient in found]),
+    }
+
+
+def constrained(space: Space, positions: Sequence[Any]) -> np.ndarray:
+    """Return flat positions as the user sees them, flat, a row for each chain."""
+    return np.stack([space.flat_user(tf.constant(position)) for position in positions])
+
+
+def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:
+    """Return the error that tells of a divergence, and what to do."""
+    first, last = diverged.iterations
+    where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
+    advice = diverged.advice or (
+        f"Try a smaller `{argument}` for it, or start nearer to where the posterior is."
+    )
+    kept = "" if samples is None else " The finite draws before that are in `.samples`."
+    return DivergenceError(
+        f"{where} became NaN or infinite between iterations {first} and {last}, first in the "
+        f"parameter {diverged.parameter!r}. {advice}{kept}",
+        iterations=diverged.iterations,
+        parameter=diverged.parameter,
+        samples=samples,
+    )

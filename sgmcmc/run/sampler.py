@@ -1,0 +1,277 @@
+"""The sampler: target, data and parts, checked and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from sgmcmc import checks
+from sgmcmc._version import __version__
+from sgmcmc.data import native
+from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.engine import buffers
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.gradients import WholeData
+from sgmcmc.gradients.latents import Latents
+from sgmcmc.graphs import direct_calls
+from sgmcmc.graphs.compiler import Compiler
+from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
+from sgmcmc.inputs.latents import read_latents
+from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.inputs.preconditioner import preconditioner_setting, read_preconditioner
+from sgmcmc.minibatches import RowDraws
+from sgmcmc.run.phases import Phase, make_phases
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import LogLik, LogPrior, Target
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, as it was given.
+
+    Attributes:
+        function: name of the function that was called.
+        method: what the sampler is called in the settings and beside the progress bar.
+        log_lik: the log-likelihood.
+        dataset: the dataset.
+        params: the starting values.
+        log_prior: the log-prior, or ``None``.
+        dynamics: a name or an object.
+        gradient: a name or an object.
+        minibatch_size: a proportion or a number; ``None`` where the gradient knows.
+        stepsize: of the chain.
+        seed: a whole number, or ``None``.
+        keywords: the keyword arguments that every sampler has.
+        stepwise: whether the user runs the chain, and keeps the draws.
+    """
+
+    function: str
+    method: str
+    log_lik: LogLik
+    dataset: Mapping[str, Any]
+    params: Any
+    log_prior: LogPrior | None
+    dynamics: Any
+    gradient: Any
+    minibatch_size: Any
+    stepsize: Any
+    seed: int | None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    stepwise: bool = False
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A sampler that is ready to run.
+
+    Attributes:
+        request: what the user asked for.
+        target: what is sampled.
+        data: the dataset.
+        draws: how the rows of a minibatch are drawn.
+        latents: draws latent variables, or ``None``.
+        phases: the runs of the engine, the chain last.
+        starts: starting positions, flat, one for each chain.
+        seed: the seed, or the entropy drawn in its place.
+        dry_run: what the user's functions returned at the starting values.
+        tuning: the constants of dynamics and gradient, as the user gave them.
+        options: the keyword arguments.
+        compiler: compiles the chain's functions.
+        settings: everything above that a person would want to see with the draws.
+    """
+
+    request: Request
+    target: Target
+    data: Data
+    draws: RowDraws
+    latents: Latents | None
+    phases: tuple[Phase, ...]
+    starts: list[np.ndarray]
+    seed: int
+    dry_run: dict[str, float]
+    tuning: dict[str, Any]
+    options: Options
+    compiler: Compiler
+    settings: dict[str, Any]
+
+    @property
+    def chain(self) -> Phase:
+        """The phase whose draws are kept."""
+        return self.phases[-1]
+
+    def whole(self) -> WholeData:
+        """Return the target with the whole dataset at hand."""
+        return whole_data(self.target, self.data, self.draws, self.latents, self.seed, self.starts)
+
+
+def make_sampler(request: Request) -> Sampler:
+    """Check everything that the user handed over and put the sampler together."""
+    quiet_start()
+    checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
+    if request.log_prior is not None:
+        checks.function("log_prior", request.log_prior, "of `params`, or None")
+    options = read_options(request.function, request.keywords, request.stepwise)
+    params = read_params(request.params, options.n_chains, options.dtype)
+    check_names(options, list(params[0]))
+    dynamics = parts.read_dynamics(request.dynamics)
+    gradient = parts.read_gradient(request.gradient, dynamics)
+    minibatches = parts.read_minibatches(options.minibatches, options.replace)
+    seed = checks.seed_number("seed", request.seed)
+    target, starts = _make_target(request, options, dynamics, params)
+    phases = make_phases(request.method, request.stepsize, dynamics, gradient, target)
+    data = read_dataset(request.dataset, options.dtype)
+    draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
+    latents = read_latents(options.gibbs, options.latents, data, options.dtype)
+    with_terms = draws.weights is not None or gradient.needs_rows
+    values = dry_run(target, data, draws.size, starts, latents, with_terms)
+    if len(starts) == 1:
+        starts *= options.n_chains or 1
+    whole = whole_data(target, data, draws, latents, seed, starts)
+    recorder = _make_recorder(request, options, target, starts[0], dynamics)
+    phases = tuple(phase.bound(whole, recorder) for phase in phases)
+    compiler = Compiler(_may_compile(request, dynamics, options.jit_compile))
+    tuning = {
+        "stepsize": request.stepsize,
+        **parts.constants(gradient),
+        **parts.constants(dynamics),
+    }
+    about = {
+        "method": request.method,
+        "N": data.size,
+        "n": draws.size,
+        "seed": seed,
+        **{name: parts.json_value(value) for name, value in tuning.items()},
+        "dynamics": parts.part_name(dynamics),
+        "gradient": parts.part_name(gradient),
+        "minibatches": minibatches.to_json(),
+        "preconditioner": preconditioner_setting(target.space.preconditioner),
+        **_option_settings(options),
+        "paths": _paths(),
+        "versions": _versions(),
+    }
+    return Sampler(
+        request=request,
+        target=target,
+        data=data,
+        draws=draws,
+        latents=latents,
+        phases=phases,
+        starts=starts,
+        seed=seed,
+        dry_run=values,
+        tuning=tuning,
+        options=options,
+        compiler=compiler,
+        settings=about,
+    )
+
+
+def whole_data(
+    target: Target,
+    data: Data,
+    draws: RowDraws,
+    latents: Latents | None,
+    seed: int,
+    starts: list[np.ndarray],
+) -> WholeData:
+    """Return the target with the whole dataset at hand."""
+    return WholeData(target, data, draws.size, latents, seed, chains=len(starts))
+
+
+def _make_target(
+    request: Request, options: Options, dynamics: Dynamics, params: list[dict[str, np.ndarray]]
+) -> tuple[Target, list[np.ndarray]]:
+    """Return what is sampled, and the positions where chains start."""
+    dtype = options.dtype
+    geometries = read_geometries(options.bijectors, dynamics, params, dtype)
+    space = Space({name: value.shape for name, value in params[0].items()}, geometries)
+    origin = space.start(params[0], dtype)
+    preconditioner = read_preconditioner(options.preconditioner, space, origin)
+    space = space.preconditioned(preconditioner)
+    starts = [space.start(start, dtype) for start in params]
+    return Target(request.log_lik, request.log_prior, space, dtype), starts
+
+
+def _make_recorder(
+    request: Request, options: Options, target: Target, start: np.ndarray, dynamics: Dynamics
+) -> Recorder:
+    """Return what is written down of the chain's draws."""
+    if request.stepwise:
+        return Recorder(target, stepwise=True)
+    names = target.space.layout.names
+    if isinstance(options.store_params, bool):
+        stored = names if options.store_params else ()
+        with_gradients = names
+    else:
+        stored = with_gradients = tuple(n for n in names if n in options.store_params)
+    scaled = target.space.scaled_names() if getattr(dynamics, "store_unnormalised", False) else ()
+    return Recorder(
+        target,
+        options.burn_in,
+        options.thin,
+        stored,
+        with_gradients if options.store_gradients else (),
+        options.test_functions,
+        try_test_functions(options.test_functions, target, start),
+        try_reductions(options.reductions, target, start),
+        tuple(name for name in stored if name in scaled),
+    )
+
+
+def _may_compile(request: Request, dynamics: Dynamics, jit_compile: bool | None) -> bool | None:
+    if dynamics.compilable:
+        return jit_compile
+    if jit_compile:
+        raise ValueError(
+            f"`jit_compile=True`: {request.method} draws from distributions, such as gamma and "
+            "Poisson, which XLA cannot compile. Leave it at None."
+        )
+    return False
+
+
+def _option_settings(options: Options) -> dict[str, Any]:
+    """Return what a person would want to see of the keyword arguments."""
+    stored = options.store_params
+    return {
+        "n_chains": options.n_chains,
+        "burn_in": options.burn_in,
+        "thin": options.thin,
+        "store_gradients": options.store_gradients,
+        "test_functions": list(options.test_functions),
+        "reductions": list(options.reductions),
+        "store_params": stored if isinstance(stored, bool) else list(stored),
+        "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
+        "dtype": options.dtype.name,
+        "jit_compile": options.jit_compile,
+        "gibbs": options.gibbs is not None,
+        "latents": list(options.latents),
+    }
+
+
+def _paths() -> dict[str, str]:
+    """Return which way the engine goes where there is a fast one that is not sure to be there."""
+    return {
+        "graph calls": "direct" if direct_calls.available() else "public",
+        "native code": "on" if native.available() else "off",
+        "blocks": "shared" if buffers.shared() else "copied",
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "sgmcmc": __version__,
+        "tensorflow": tf.__version__,
+        "tensorflow_probability": tfp.__version__,
+        "numpy": np.__version__,
+    }

@@ -1,0 +1,135 @@
+"""The sampler object of the step-by-step functions: what was set up, and the present state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.run.driver import constrained
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.layout import Layout
+
+
+class StepwiseSampler:
+    """A sampler that is set up to be run step by step, as the ``*_setup`` functions return it.
+
+    Its tuning constants are attributes too, under the names of the arguments (``stepsize``,
+    ``alpha``, ``L``, ``a``, ``opt_stepsize``).
+
+    Args:
+        sampler: the sampler, checked and put together.
+        verbose: show the progress of what ``init_sess`` runs first.
+
+    Attributes:
+        params: the present state of the session stepped last, in the user's space: a dict of
+            ``tf.Variable``, with a leading chain axis where ``n_chains`` was given. Reading it,
+            or handing it to ``log_lik``, is what it is for; assigning to it changes no chain.
+        params_opt: for the control variate methods, the mode θ̂: a dict of NumPy arrays, or
+            ``None`` before ``init_sess`` has found it.
+        log_post_opt_grad: the gradient of the log posterior there over the whole dataset, in the
+            space the chain moves in, or ``None`` before.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100)}, {"theta": 0.0}, 1e-3, seed=1)
+        >>> sampler.N, sampler.n, sampler.stepsize
+        (100, 1, 0.001)
+    """
+
+    def __init__(self, sampler: Sampler, verbose: bool) -> None:
+        self._sampler = sampler
+        self._verbose = verbose
+        self.params_opt: dict[str, np.ndarray] | None = None
+        self.log_post_opt_grad: dict[str, np.ndarray] | None = None
+        self.__dict__.update(
+            {name: value for name, value in sampler.tuning.items() if name != "n_iters_opt"}
+        )
+        self.params = {
+            name: tf.Variable(value, name=name, trainable=False)
+            for name, value in self._split(sampler, sampler.starts).items()
+        }
+
+    @property
+    def N(self) -> int:
+        """The number of observations."""
+        return self._sampler.data.size
+
+    @property
+    def n(self) -> int:
+        """The number of observations in a minibatch."""
+        return self._sampler.draws.size
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The dataset, as it was handed over."""
+        return self._sampler.request.dataset
+
+    @property
+    def log_lik(self) -> Any:
+        """The user's log-likelihood."""
+        return self._sampler.request.log_lik
+
+    @property
+    def log_prior(self) -> Any:
+        """The user's log-prior, or ``None``."""
+        return self._sampler.request.log_prior
+
+    def est_log_post(self, minibatch: Mapping[str, Any]) -> tf.Tensor:
+        """Return log_prior(params) + (N/n) log_lik(params, minibatch) at the present state.
+
+        n is the number of observations in ``minibatch``, whatever the chain uses. Priors that come
+        with a parameter's space, such as Σ alpha log ω of a Dirichlet, are added.
+
+        Args:
+            minibatch: dict of arrays or tensors that share their first axis; with the latent
+                variables, if ``log_lik`` looks at such.
+
+        Returns:
+            A scalar tensor.
+        """
+        sampler, columns = self._sampler, self._sampler.data.columns
+        tensors = {
+            name: value
+            if tf.is_tensor(value)
+            else tf.constant(np.asarray(value), columns[name].dtype if name in columns else None)
+            for name, value in minibatch.items()
+        }
+        params = {name: tf.convert_to_tensor(value) for name, value in self.params.items()}
+        rows = next(iter(tensors.values())).shape[0]
+        likelihood = tf.reduce_sum(sampler.request.log_lik(params, tensors))
+        value = sampler.data.size / rows * likelihood
+        if sampler.request.log_prior is not None:
+            value += sampler.request.log_prior(params)
+        return tf.add_n([value, *sampler.target.space.log_prior_of(params)])
+
+    def __repr__(self) -> str:
+        sampler = self._sampler
+        shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in self.params.items())
+        return f"{sampler.request.function}: N = {self.N}, n = {self.n}; {shapes}"
+
+    def _split(self, sampler: Sampler, positions: list[np.ndarray]) -> dict[str, np.ndarray]:
+        """Return flat unconstrained positions, one for each chain, in the user's space."""
+        space = sampler.target.space
+        return self._user(space.user_layout, constrained(space, positions))
+
+    def _user(self, layout: Layout, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Return a row for each chain as the arrays that the user sees."""
+        return layout.split(rows[0] if self._sampler.options.n_chains is None else rows)
+
+    def _show(self, params: Mapping[str, Any]) -> None:
+        """Let ``params`` show the state of the session stepped last."""
+        # `assign` checks what is sure here, and takes five times as long.
+        for name, value in params.items():
+            tf.raw_ops.AssignVariableOp(resource=self.params[name].handle, value=value)
+
+    def _show_modes(self, modes: Mapping[str, np.ndarray]) -> None:
+        """Let ``params_opt`` and ``log_post_opt_grad`` show the modes, if there are any."""
+        if modes:
+            space = self._sampler.target.space
+            self.params_opt = self._user(space.user_layout, modes["modes"])
+            self.log_post_opt_grad = self._user(space.layout, modes["gradients"])

@@ -1,0 +1,130 @@
+"""What is said of the arguments of the sampler functions, once for all of them."""
+
+DESCRIPTIONS = {
+    "log_lik": """
+        function of two dicts of tensors, the parameters and a minibatch of the dataset,
+        that returns the log-likelihood summed over the observations it was handed, a scalar
+        tensor, or its terms, one for each observation, a tensor of shape (n,).""",
+    "dataset": """
+        dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
+        pandas columns. Numbers become ``dtype``; a ``tf.Tensor`` keeps its own.""",
+    "params": """
+        dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
+        dicts, a start for each chain.""",
+    "stepsize": """
+        ε, in units of squared parameter: a number, a schedule (:func:`sgmcmc.polynomial_decay`, or
+        a function of the iteration, from 1), or an array with one for each coordinate; or a dict
+        with such an entry for each parameter.""",
+    "opt_stepsize": """
+        stepsize of the stochastic gradient ascent that finds the mode, given like
+        ``stepsize``.""",
+    "log_prior": """
+        function of the dict of parameters that returns their log prior density, a scalar
+        tensor; ``None`` is a flat prior.""",
+    "minibatch_size": """
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N. With n = N
+        every gradient is exact.""",
+    "n_iters": """
+        iterations after ``burn_in``; ``n_iters // thin`` draws are kept.""",
+    "n_iters_opt": """
+        iterations of mode-finding; 0 centres the control variate at ``params``.""",
+    "verbose": """
+        show progress bars with the log posterior estimate; ``False`` prints nothing.""",
+    "seed": """
+        whole number; the same call with the same seed on the same machine gives the same
+        bits. ``None`` draws one, which ``settings["seed"]`` of the result tells.""",
+    "n_chains": """
+        independent chains, on all cores; every output array gains a leading chain axis.""",
+    "burn_in": """
+        iterations run and dropped first.""",
+    "thin": """
+        keep every thin-th iteration.""",
+    "store_gradients": """
+        keep with each draw the gradient estimate at that very draw, of every stored
+        parameter.""",
+    "test_functions": """
+        dict of functions of the parameters, evaluated at each kept draw inside the compiled
+        chain.""",
+    "store_params": """
+        ``False`` keeps only test functions and reductions, a list only those parameters.""",
+    "reductions": """
+        dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean`
+        gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
+    "store": """
+        path of a folder that draws are written to as they are made. Killed at any instant, the
+        same call goes on from there and ends with the same bits; :meth:`sgmcmc.Samples.open`
+        reads it without loading it.""",
+    "bijectors": """
+        dict of TFP bijectors: such a parameter moves in the unconstrained space with the
+        log-Jacobian in the target, and is shown only constrained.""",
+    "replace": """
+        draw minibatches with replacement.""",
+    "minibatches": """
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; or an object,
+        such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
+    "preconditioner": """
+        M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
+        matrix, or a dict of such by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
+        stepsizes belong to ζ. ``None`` or ``"none"`` for none.""",
+    "dtype": """
+        ``tf.float32`` or ``tf.float64``.""",
+    "jit_compile": """
+        compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
+        warning that names the op.""",
+    "gibbs": """
+        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
+        that draws latent variables and returns the minibatch with them added, as ``log_lik``
+        then sees it; called before each gradient, inside the compiled chain.""",
+    "latents": """
+        dict of arrays of length N: starting values of latent variables that are kept for each
+        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
+}
+
+OF_POINTS = {
+    "stepsize": """
+        h, in units of the process's own time, of which about 1 makes a draw forget the one before;
+        for parameters that ``alpha`` does not name ε. A number, a schedule
+        (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), an array, or a
+        dict with such an entry for each parameter.""",
+    "log_lik": """
+        function of two dicts of tensors, the parameters and a minibatch of the dataset, that
+        returns the log-likelihood summed over the observations it was handed, a scalar tensor.
+        For points of the simplex it must be a sum of logs of polynomials in ω whose coefficients
+        are not negative, as for counts and mixtures it is.""",
+    "log_prior": """
+        function of the dict of parameters that returns the log prior density of those that
+        ``alpha`` does not name, a scalar tensor; ``None`` is a flat prior.""",
+    "params": """
+        dict of starting values: points of the simplex along their last axis, and other
+        parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
+    "alpha": """
+        Dirichlet concentrations: a number or an array for all parameters, or a dict that names
+        those which are points of the simplex.""",
+    "theta0": """
+        dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
+        starts at ω Σâ of the first minibatch.""",
+    "store_unnormalised": """
+        keep θ with each draw, in ``samples.unnormalised``.""",
+}
+"""What is said of the arguments of methods for the simplex."""
+
+OF_PARTS = {
+    "dynamics": """
+        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or an object
+        of :mod:`sgmcmc.dynamics` or of a subclass of one's own.""",
+    "gradient": """
+        how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``, or an
+        object of :mod:`sgmcmc.gradients`, such as ``ControlVariate(opt_stepsize)``, or of a
+        subclass of one's own.""",
+    "minibatches": """
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; or an object of
+        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of a subclass of one's own.""",
+    "minibatch_size": """
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; not for
+        ``gradient="full"``, where it is N.""",
+    "preconditioner": """
+        ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
+        variances, a p × p matrix, or a dict of such by parameter. The chain moves in ζ,
+        θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ.""",
+}
+"""What is said of the arguments of the functions that take any parts."""

@@ -1,0 +1,87 @@
+"""What every geometry has; as it stands, the whole of ℝᵈ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+
+class Geometry:
+    """The space that one parameter lives in, with u its coordinates in the chain, θ the user's.
+
+    This class is the whole of ℝᵈ, where u = θ. A geometry of its own overrides what differs.
+
+    Attributes:
+        in_place: whether u is θ itself, so that nothing needs converting.
+        prior_included: whether the geometry brings the parameter's prior along, so that the
+            user's log-prior must leave it alone.
+        keeps_scale: whether a draw has a scale beside θ that may be kept (``unnormalised``).
+        advice: what to tell the user of a chain that became NaN in this parameter, where a
+            smaller stepsize is not the first thing to try.
+    """
+
+    in_place: bool = True
+    prior_included: bool = False
+    keeps_scale: bool = False
+    advice: str | None = None
+
+    def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
+        """Raise an error if a starting value, called ``label``, is not of this space."""
+
+    def coordinate_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of u for a parameter of this shape."""
+        return shape
+
+    def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return the coordinates that a chain starts at."""
+        return value
+
+    def constrain(self, u: tf.Tensor) -> tf.Tensor:
+        """Return θ."""
+        return u
+
+    def differentiated(self, u: tf.Tensor) -> tf.Tensor:
+        """Return the point that gradients are taken with respect to; ``of_point`` leads to θ."""
+        return u
+
+    def of_point(self, point: tf.Tensor) -> tf.Tensor:
+        """Return θ of what ``differentiated`` gave."""
+        return point
+
+    def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        """Return what the dynamics are handed, of the gradient with respect to the point.
+
+        For most geometries that is the gradient with respect to u. Where the dynamics need
+        more than this gradient, it is what they need, and ``score`` makes the gradient of it.
+        """
+        return gradient
+
+    def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient of the log posterior with respect to u, of the slope."""
+        return slope
+
+    def log_jacobian(self, u: tf.Tensor) -> tf.Tensor | None:
+        """Return log |det dθ/du|, which the target is raised by; ``None`` if that is zero."""
+        return None
+
+    def log_prior(self, u: tf.Tensor) -> tf.Tensor | None:
+        """Return the log density of the prior that the geometry brings along, of u."""
+        return None
+
+    def log_prior_of(self, theta: tf.Tensor) -> tf.Tensor | None:
+        """Return the same of θ."""
+        return None
+
+    def unnormalised(self, u: tf.Tensor) -> tf.Tensor:
+        """Return θ with its scale, for geometries that keep one."""
+        return u
+
+    def check_prior(
+        self, name: str, theta: tf.Tensor, log_prior: Callable[[tf.Tensor], tf.Tensor]
+    ) -> None:
+        """Raise an error if the user's log-prior, a function of θ, has a say where it must not."""
+
+    def check_slope(self, name: str, slope: np.ndarray) -> None:
+        """Raise an error if a slope at the start shows that the likelihood does not suit."""

@@ -1,0 +1,235 @@
+"""Points of the simplex, and the coordinates in which they move.
+
+A point ω of the simplex is carried as u = log θ, where θ > 0 is unnormalised and ω = θ / Σθ. A
+component that no floating point number could hold is an ordinary number then: u = -20 000 is as
+good as u = 2, nothing becomes NaN and nothing sticks at zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.target.geometry.base import Geometry
+from sgmcmc.target.layout import Layout
+
+WHAT_LOG_LIK_MUST_BE = (
+    "For points of the simplex `log_lik` must be a sum of logs of polynomials in ω with "
+    "coefficients that are not negative, as the likelihood of counts or of a mixture is."
+)
+_ROUNDING = 1e-4
+"""How far the sum of a point of the simplex may be from one."""
+
+
+class OnSimplex(Geometry):
+    """ω = θ / Σθ along the last axis, u = log θ, with a Dirichlet prior on ω.
+
+    In other words the prior of θ is Gamma(alpha, 1), each component by itself. The slope that
+    dynamics are handed is the expected counts ĉ = (N/n) ω ∂log_lik/∂ω, which hold more than the
+    gradient with respect to u: the gradient, â − ωΣâ with â = alpha + ĉ, does not tell their sum.
+
+    Args:
+        alpha: the concentrations, of the parameter's shape.
+        theta0: where θ starts; without it θ starts at the ω that the user gives, for the dynamics
+            to scale.
+    """
+
+    in_place = False
+    prior_included = True
+    keeps_scale = True
+    advice = (
+        "Unless its stepsize is far too large, its expected counts ω ∂log_lik/∂ω came out "
+        f"negative. {WHAT_LOG_LIK_MUST_BE}"
+    )
+
+    def __init__(self, alpha: np.ndarray, theta0: np.ndarray | None = None) -> None:
+        self.alpha = alpha
+        self.theta0 = theta0
+
+    def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
+        """Raise an error if a starting value is off the simplex."""
+        if start.ndim == 0:
+            raise ValueError(
+                f"`{label}` is a single number; a point of the simplex, which `alpha` says it is, "
+                "has its components along the last axis."
+            )
+        sums = start.sum(-1, dtype=np.float64)
+        if (start < 0).any() or (np.abs(sums - 1.0) > _ROUNDING).any():
+            worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
+            found = (
+                f"its smallest component is {float(start.min()):g}"
+                if (start < 0).any()
+                else f"its components sum to {worst:g}"
+            )
+            raise ValueError(
+                f"`{label}` must start on the simplex, along its last axis: components not "
+                f"negative, with sum 1; {found}. A parameter that is no point of the simplex "
+                "must not be named in `alpha`, which then has to be a dict."
+            )
+
+    def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return log θ at the start."""
+        theta = value if self.theta0 is None else self.theta0
+        return np.log(np.maximum(theta, smallest(dtype)))
+
+    def constrain(self, u: tf.Tensor) -> tf.Tensor:
+        """Return ω."""
+        return normalise(u, smallest(u.dtype))
+
+    def differentiated(self, u: tf.Tensor) -> tf.Tensor:
+        """Return ω, with components that leave room for the derivative c/ω of c log ω."""
+        return normalise(u, smallest_with_gradient(u.dtype))
+
+    def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        """Return the expected counts ĉ."""
+        return point * gradient
+
+    def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient with respect to u, â − ωΣâ.
+
+        It does not depend on Σθ, whose law differs from sampler to sampler and has no bearing on ω.
+        """
+        expected = tf.constant(self.alpha, u.dtype) + slope
+        points = tf.exp(tf.nn.log_softmax(u))
+        return expected - points * tf.reduce_sum(expected, -1, keepdims=True)
+
+    def log_prior(self, u: tf.Tensor) -> tf.Tensor:
+        """Return the log prior density in the coordinates u, up to a constant: Σ alpha log ω."""
+        return tf.reduce_sum(tf.constant(self.alpha, u.dtype) * tf.nn.log_softmax(u))
+
+    def log_prior_of(self, theta: tf.Tensor) -> tf.Tensor:
+        """Return the same of ω."""
+        return tf.reduce_sum(tf.constant(self.alpha, theta.dtype) * tf.math.log(theta))
+
+    def unnormalised(self, u: tf.Tensor) -> tf.Tensor:
+        """Return θ."""
+        return tf.exp(u)
+
+    def check_prior(
+        self, name: str, theta: tf.Tensor, log_prior: Callable[[tf.Tensor], tf.Tensor]
+    ) -> None:
+        """Raise an error if the user's log-prior depends on ω."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(theta)
+            value = log_prior(theta)
+        if tf.is_tensor(value) and tape.gradient(value, theta) is not None:
+            raise ValueError(
+                f"`log_prior` depends on {name!r}, whose prior is Dirichlet with concentration "
+                "`alpha`. Leave it out of `log_prior`."
+            )
+
+    def check_slope(self, name: str, slope: np.ndarray) -> None:
+        """Raise an error if expected counts are negative beyond rounding."""
+        if np.isnan(usable_counts(tf.constant(slope))).any():
+            raise ValueError(
+                f"`log_lik`: the expected counts ω ∂log_lik/∂ω of {name!r} came out negative "
+                f"({float(slope.min()):g}). {WHAT_LOG_LIK_MUST_BE}"
+            )
+
+
+class Simplices:
+    """All parameters that are points of the simplex, among the coordinates of a flat position.
+
+    Args:
+        layout: the places of all parameters in the flat position.
+        alpha: the concentrations of each such parameter, of its shape.
+
+    Attributes:
+        part: the layout of these parameters alone.
+        alpha: their concentrations, flat.
+        alone: whether there are no other parameters.
+    """
+
+    def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
+        self._layout = layout
+        self.part = layout.subset(alpha)
+        self._rest = layout.subset(name for name in layout.names if name not in alpha)
+        self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in self.part.names)])
+        self.alone = self._rest.size == 0
+
+    def divide(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the coordinates on simplices and the others; a scalar serves both."""
+        if vector.shape.rank == 0 or self.alone:
+            return vector, vector
+        places = self._layout.slices
+        on, others = (
+            tf.concat([vector[..., places[name]] for name in part.names], -1)
+            for part in (self.part, self._rest)
+        )
+        return on, others
+
+    def unite(self, on: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+        """Return the vector that ``divide`` would divide so."""
+        if self.alone:
+            return on
+        mine, theirs = self.part.slices, self._rest.slices
+        pieces = [
+            on[mine[name]] if name in mine else others[theirs[name]] for name in self._layout.names
+        ]
+        return tf.concat(pieces, 0)
+
+    def totals(self, on: tf.Tensor) -> tf.Tensor:
+        """Return the vector in which each coordinate is the sum over its simplex."""
+        return self._of_each(
+            lambda points: tf.broadcast_to(tf.reduce_sum(points, -1, keepdims=True), points.shape),
+            on,
+        )
+
+    def log_points(self, u: tf.Tensor) -> tf.Tensor:
+        """Return log ω, flat, of flat u."""
+        return self._of_each(tf.nn.log_softmax, u)
+
+    def _of_each(self, function: Callable[[tf.Tensor], tf.Tensor], on: tf.Tensor) -> tf.Tensor:
+        """Apply a function to the array of each parameter, and return all flat again."""
+        arrays = self.part.split(on).values()
+        return tf.concat([tf.reshape(function(array), [-1]) for array in arrays], 0)
+
+    def scaled(
+        self, position: tf.Tensor, counts: tf.Tensor, given: Mapping[str, bool]
+    ) -> tf.Tensor:
+        """Return the position with θ = ω Σâ, where ``position`` fixes only ω.
+
+        Args:
+            position: flat.
+            counts: flat, with the expected counts ĉ in the coordinates on simplices.
+            given: whether the position of a parameter fixes its θ already.
+        """
+        (u, others), (counts, _) = self.divide(position), self.divide(counts)
+        shift = tf.math.log(self.totals(tf.constant(self.alpha, u.dtype) + counts))
+        shift -= tf.math.log(self.totals(tf.exp(u)))
+        fixed = self.part.join(
+            {name: np.full(shape, given[name]) for name, shape in self.part.shapes.items()},
+            np.dtype(bool),
+        )
+        return self.unite(tf.where(fixed, u, u + shift), others)
+
+
+def normalise(u: tf.Tensor, least: float) -> tf.Tensor:
+    """Return ω = e^u / Σe^u along the last axis, no component below ``least``.
+
+    With ``least`` above zero, 0·log ω is zero and not NaN.
+    """
+    return tf.maximum(tf.nn.softmax(u), tf.constant(least, u.dtype))
+
+
+def smallest(dtype: tf.DType) -> float:
+    """Return the smallest component of ω that is shown: the smallest normal number."""
+    return float(np.finfo(dtype.as_numpy_dtype).tiny)
+
+
+def smallest_with_gradient(dtype: tf.DType) -> float:
+    """Return the smallest ω that the derivative c/ω of c log ω is taken at.
+
+    That leaves room for counts c up to 10^8 before it overflows.
+    """
+    return smallest(dtype) * 2.0**26
+
+
+def usable_counts(counts: tf.Tensor) -> tf.Tensor:
+    """Clip rounding negatives to zero; larger negatives become NaN."""
+    size = tf.reduce_max(tf.abs(counts))
+    rounding = float(np.sqrt(np.finfo(counts.dtype.as_numpy_dtype).eps))
+    bad = counts < -rounding * size
+    return tf.where(bad, tf.constant(np.nan, counts.dtype), tf.maximum(counts, 0.0))

@@ -1,0 +1,136 @@
+"""All parameters together: the flat position of a chain and what the user sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.target.geometry.affine import Preconditioner
+from sgmcmc.target.geometry.base import Geometry
+from sgmcmc.target.layout import Layout
+
+
+class Space:
+    """The space of all parameters, a geometry for each, and a preconditioner over all of them.
+
+    The position of a chain is one flat vector. Undone the preconditioner, its parts are the
+    coordinates u of the parameters.
+
+    Args:
+        shapes: shape of each parameter, as the user sees it.
+        geometries: of the parameters that do not live in the whole of ℝᵈ.
+        preconditioner: ``None`` for none.
+
+    Attributes:
+        user_layout: places of the parameters as the user sees them.
+        layout: places of their coordinates in the position.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        geometries: Mapping[str, Geometry] | None = None,
+        preconditioner: Preconditioner | None = None,
+    ) -> None:
+        given = geometries or {}
+        self.geometries = {name: given.get(name, Geometry()) for name in shapes}
+        self.preconditioner = preconditioner
+        self.user_layout = Layout(shapes)
+        self.layout = Layout(
+            {
+                name: self.geometries[name].coordinate_shape(shape)
+                for name, shape in self.user_layout.shapes.items()
+            }
+        )
+
+    def preconditioned(self, preconditioner: Preconditioner | None) -> Space:
+        """Return the same space with another preconditioner."""
+        return Space(self.user_layout.shapes, self.geometries, preconditioner)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the position holds the very numbers that the user sees."""
+        return self.preconditioner is None and all(g.in_place for g in self.geometries.values())
+
+    def scaled_names(self) -> tuple[str, ...]:
+        """Return the parameters that have a scale beside what the user sees."""
+        return tuple(name for name, geometry in self.geometries.items() if geometry.keeps_scale)
+
+    def coordinates(self, position: tf.Tensor) -> Tensors:
+        """Return the coordinates u of each parameter at a position."""
+        if self.preconditioner is not None:
+            position = self.preconditioner.out_of(position)
+        return self.layout.split(position)
+
+    def constrain(self, position: tf.Tensor) -> Tensors:
+        """Return the user's parameters at a position."""
+        return self._each("constrain", self.coordinates(position))
+
+    def _each(self, method: str, *parts: Tensors) -> Tensors:
+        """Call a method of each parameter's geometry on its own parts."""
+        return {
+            name: getattr(geometry, method)(*(part[name] for part in parts))
+            for name, geometry in self.geometries.items()
+        }
+
+    def start(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
+        """Return the position at which a chain starts that the user starts at ``params``."""
+        u = {name: self.geometries[name].start(value, dtype) for name, value in params.items()}
+        flat = self.layout.join(u, dtype.as_numpy_dtype)
+        if self.preconditioner is None:
+            return flat
+        return self.preconditioner.into(flat).astype(dtype.as_numpy_dtype)
+
+    def flat_user(self, position: tf.Tensor) -> tf.Tensor:
+        """Return the user's parameters at a position, flat again."""
+        return position if self.in_place else _flat(self.constrain(position))
+
+    def differentiated(self, position: tf.Tensor) -> tuple[Tensors, Tensors]:
+        """Return the coordinates at a position, and the points that gradients are taken at."""
+        u = self.coordinates(position)
+        return u, self._each("differentiated", u)
+
+    def of_points(self, points: Tensors) -> Tensors:
+        """Return the user's parameters of those points."""
+        return self._each("of_point", points)
+
+    def slope(self, points: Tensors, gradients: Tensors) -> tf.Tensor:
+        """Return what the dynamics are handed, flat, of the gradients at those points."""
+        flat = _flat(self._each("slope", points, gradients))
+        return flat if self.preconditioner is None else self.preconditioner.slope(flat)
+
+    def score(self, position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient of the log posterior with respect to all u, flat, of the slope."""
+        if self.preconditioner is not None:
+            slope = self.preconditioner.score(slope)
+        if all(type(g).score is Geometry.score for g in self.geometries.values()):
+            return slope
+        return _flat(self._each("score", self.coordinates(position), self.layout.split(slope)))
+
+    def unnormalised(self, position: tf.Tensor) -> tf.Tensor:
+        """Return the parameters with their scale, flat; others as their coordinates are."""
+        return _flat(self._each("unnormalised", self.coordinates(position)))
+
+    def log_jacobian(self, u: Tensors) -> list[tf.Tensor]:
+        """Return the terms that the target is raised by for the change of coordinates."""
+        return _terms(g.log_jacobian(u[name]) for name, g in self.geometries.items())
+
+    def log_prior(self, position: tf.Tensor) -> list[tf.Tensor]:
+        """Return the log densities of the priors that geometries bring along."""
+        u = self.coordinates(position)
+        return _terms(g.log_prior(u[name]) for name, g in self.geometries.items())
+
+    def log_prior_of(self, params: Tensors) -> list[tf.Tensor]:
+        """Return the same of the user's parameters."""
+        return _terms(g.log_prior_of(params[name]) for name, g in self.geometries.items())
+
+
+def _flat(parts: Tensors) -> tf.Tensor:
+    return tf.concat([tf.reshape(part, [-1]) for part in parts.values()], 0)
+
+
+def _terms(terms: Iterable[tf.Tensor | None]) -> list[tf.Tensor]:
+    return [term for term in terms if term is not None]

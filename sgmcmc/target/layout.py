@@ -1,0 +1,90 @@
+"""How the named parameters lie in one flat vector.
+
+Inside a chain the state is one vector. That keeps noise, stepsizes, draws and storage to a single
+array each, whatever the user's parameters look like; the names come back at the two ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+class Layout:
+    """Names, shapes and places of arrays that are laid one after the other in a vector.
+
+    Args:
+        shapes: shape of each array, by name; the order is kept.
+
+    Example:
+        >>> layout = Layout({"bias": (), "beta": (2, 1)})
+        >>> layout.size
+        3
+        >>> layout.split(np.array([1.0, 2.0, 3.0]))["beta"].tolist()
+        [[2.0], [3.0]]
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.shapes = {name: tuple(int(k) for k in shape) for name, shape in shapes.items()}
+        self.sizes = {name: math.prod(shape) for name, shape in self.shapes.items()}
+        ends = np.cumsum([0, *self.sizes.values()])
+        self.slices = {
+            name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.shapes)
+        }
+        self.size = int(ends[-1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self.shapes)
+
+    def subset(self, names: Iterable[str]) -> Layout:
+        """Return the layout of just these arrays, in this layout's order."""
+        wanted = set(names)
+        return Layout({name: shape for name, shape in self.shapes.items() if name in wanted})
+
+    def join(self, arrays: Mapping[str, Any], dtype: np.dtype) -> np.ndarray:
+        """Return the vector that holds these NumPy arrays."""
+        return np.concatenate(
+            [np.asarray(arrays[name], dtype).reshape(-1) for name in self.shapes]
+        ).astype(dtype, copy=False)
+
+    def split(self, vector: Any) -> dict[str, Any]:
+        """Return the arrays in ``vector``, whose last axis has this layout; leading axes stay.
+
+        Works alike on NumPy arrays, of which it gives views, and on tensors.
+        """
+        arrays = {}
+        for name, shape in self.shapes.items():
+            part = vector[..., self.slices[name]]
+            if isinstance(part, np.ndarray):
+                arrays[name] = part.reshape(part.shape[:-1] + shape)
+            else:
+                arrays[name] = tf.reshape(part, part.shape[:-1] + shape)
+        return arrays
+
+    def parameter_at(self, index: int) -> str:
+        """Return the name of the array that holds coordinate ``index`` of the vector."""
+        return next(name for name, part in self.slices.items() if part.start <= index < part.stop)
+
+    def spread(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the vector in which every coordinate of an array has that array's value.
+
+        Args:
+            values: one value for each array; or one for each coordinate; or a single one, which
+                serves all and is returned as a scalar.
+        """
+        if values.shape[0] == 1:
+            return values[0]
+        if values.shape[0] == self.size:
+            return values
+        parts = [tf.fill([size], values[i]) for i, size in enumerate(self.sizes.values())]
+        return tf.concat(parts, 0)
+
+    def means(self, vector: tf.Tensor) -> tf.Tensor:
+        """Return the mean of each array's coordinates."""
+        return tf.stack([tf.reduce_mean(vector[part]) for part in self.slices.values()])

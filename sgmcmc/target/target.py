@@ -1,0 +1,146 @@
+"""The target of a chain: the log posterior, estimated from a minibatch, and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.target.geometry import Space
+
+LogLik = Callable[[Tensors, Tensors], tf.Tensor]
+LogPrior = Callable[[Tensors], tf.Tensor]
+
+
+class Target:
+    """The log posterior in the coordinates of the chain.
+
+    With z the flat position and θ = f(z) the user's parameters, the estimate from a minibatch S
+    is log p(θ) + Σ_{i∈S} w_i log p(x_i | θ) + log |det f'(z)|, with w_i = N/n where rows are drawn
+    uniformly.
+
+    Args:
+        log_lik: the user's log-likelihood, summed over the observations it is handed, or its
+            terms, one for each of them.
+        log_prior: the user's log-prior, or ``None`` for a flat one.
+        space: where the parameters live.
+        dtype: the floating point type of everything.
+    """
+
+    def __init__(
+        self, log_lik: LogLik, log_prior: LogPrior | None, space: Space, dtype: tf.DType
+    ) -> None:
+        self.log_lik = log_lik
+        self.log_prior = log_prior
+        self.space = space
+        self.dtype = dtype
+
+    @property
+    def size(self) -> int:
+        """The length of the flat position."""
+        return self.space.layout.size
+
+    def log_post(self, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
+        """Return the estimate of the log posterior."""
+        params = self.space.constrain(position)
+        value = self._data_part(params, minibatch)
+        value = self._with_prior(value, params, self.space.coordinates(position))
+        for term in self.space.log_prior(position):
+            value += term
+        return value
+
+    def gradient(
+        self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
+    ) -> tf.Tensor:
+        """Return the gradient of the estimate of the log posterior, flat.
+
+        It is what the geometry of each parameter has the dynamics handed, ``Geometry.slope``.
+
+        Args:
+            position: where, flat.
+            minibatch: the observations and their weights.
+            with_prior: ``False`` leaves out the prior and the Jacobian.
+        """
+
+        def value(params: Tensors, u: Tensors) -> tf.Tensor:
+            data_part = self._data_part(params, minibatch)
+            return self._with_prior(data_part, params, u) if with_prior else data_part
+
+        return self._slope(position, value)
+
+    def prior_gradient(self, position: tf.Tensor) -> tf.Tensor:
+        """Return the gradient of log-prior and Jacobian alone, flat."""
+
+        def value(params: Tensors, u: Tensors) -> tf.Tensor:
+            return self._with_prior(tf.zeros([], self.dtype), params, u)
+
+        return self._slope(position, value)
+
+    def term_gradients(self, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return the gradient of each observation's own term, (n, d)."""
+
+        def one(row: Tensors) -> tf.Tensor:
+            return self.gradient(position, Minibatch(_as_minibatch(row)), with_prior=False)
+
+        return tf.vectorized_map(one, columns)
+
+    def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
+        """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""
+        value = self.log_lik(dict(params), dict(columns))
+        if value.shape.rank == 1:
+            return value
+
+        def one(row: Tensors) -> tf.Tensor:
+            return self.log_lik(dict(params), _as_minibatch(row))
+
+        return tf.vectorized_map(one, columns)
+
+    def missing_gradients(self, position: tf.Tensor, columns: Tensors) -> list[str]:
+        """Return the parameters on which the log posterior does not depend differentiably."""
+        params = self.space.constrain(position)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(params.values()))
+            value = tf.reduce_sum(self.log_lik(params, dict(columns)))
+            if self.log_prior is not None:
+                value += self.log_prior(dict(params))
+        gradients = tape.gradient(value, list(params.values()))
+        return [name for name, part in zip(params, gradients, strict=True) if part is None]
+
+    def _data_part(self, params: Tensors, minibatch: Minibatch) -> tf.Tensor:
+        """Return Σ w_i log p(x_i | θ)."""
+        weights = minibatch.weights
+        if not isinstance(weights, float):
+            return tf.reduce_sum(weights * self.terms(params, minibatch.columns))
+        value = self.log_lik(dict(params), dict(minibatch.columns))
+        if getattr(value, "shape", tf.TensorShape([])).rank == 1:
+            value = tf.reduce_sum(value)
+        return value if weights == 1.0 else weights * value
+
+    def _with_prior(self, value: tf.Tensor, params: Tensors, u: Tensors) -> tf.Tensor:
+        """Return the value with the log-prior and the log-Jacobian added."""
+        if self.log_prior is not None:
+            value += self.log_prior(dict(params))
+        for term in self.space.log_jacobian(u):
+            value += term
+        return value
+
+    def _slope(
+        self, position: tf.Tensor, value_of: Callable[[Tensors, Tensors], tf.Tensor]
+    ) -> tf.Tensor:
+        """Return the gradient of a function of θ and u, as the dynamics are handed it."""
+        u, points = self.space.differentiated(position)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(points.values()))
+            value = value_of(self.space.of_points(points), u)
+        # A parameter may stand in the prior alone; that none stands nowhere was checked before.
+        gradients = tape.gradient(
+            value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        named = dict(zip(points, map(tf.convert_to_tensor, gradients), strict=True))
+        return self.space.slope(points, named)
+
+
+def _as_minibatch(row: Tensors) -> Tensors:
+    """Return one row of each column as a minibatch of one."""
+    return {name: tf.expand_dims(value, 0) for name, value in row.items()}
