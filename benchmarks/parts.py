@@ -15,23 +15,23 @@ import numpy as np
 from benchmarks.in_process import run_sgld
 from benchmarks.report import number, publish, table
 from benchmarks.workloads import simulate_logistic
-from sgmcmc import minibatches
-from sgmcmc.engine.kernel import Chain
-from sgmcmc.graphs.compiler import FlatGraph
 from sgmcmc.data.dataset import ArrayColumn
-from sgmcmc.engine.prefetcher import Feed
-from sgmcmc.engine.runner import Track
+from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.prefetcher import Prefetcher, Source
+from sgmcmc.engine.runner import Runner
+from sgmcmc.graphs.compiler import FlatGraph
+from sgmcmc.minibatches.uniform import UniformDraws
 
 PARTS = (
-    ("preparing a block", Feed, "_prepare"),
-    ("· row numbers", minibatches, "draw_rows"),
+    ("preparing a block", Prefetcher, "_prepare"),
+    ("· row numbers", UniformDraws, "draw"),
     ("· gathering rows", ArrayColumn, "take"),
-    ("· noise", Feed, "_normals"),
-    ("· opening random streams", Feed, "_rng"),
-    ("running a block", Chain, "run"),
+    ("· noise", Prefetcher, "_normals"),
+    ("· opening random streams", Source, "rng"),
+    ("running a block", Kernel, "run"),
     ("· the compiled call", FlatGraph, "__call__"),
-    ("keeping what it gave", Track, "_keep"),
-    ("all of a block, with waiting", Track, "advance"),
+    ("keeping what it gave", Runner, "_keep"),
+    ("all of a block, with waiting", Runner, "advance"),
 )
 """What is timed: a label, and the function that is wrapped."""
 

@@ -15,10 +15,13 @@ import sgmcmc
 from benchmarks.environments import HERE
 from benchmarks.report import number, publish, table
 from sgmcmc.counts import Counts
+from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.dynamics.simplex import PointState
-from sgmcmc.target.target import Model
+from sgmcmc.dynamics.simplex import SimplexState
 from sgmcmc.models import TopicModel, lda
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.geometry.simplex import OnSimplex
+from sgmcmc.target.target import Target
 
 DOCUMENT = HERE.parent / "docs" / "topic-models.md"
 ALPHA, STEPSIZE = 0.1, 0.1
@@ -76,24 +79,24 @@ def whole_steps(topic_model: TopicModel, n_iters: int, rounds: int) -> dict[str,
 def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step consists of, at the position after so many steps of SCIR."""
     shape = (topic_model.n_topics, topic_model.n_words)
-    alpha = {"topics": np.full(shape, ALPHA)}
-    model = Model(topic_model.log_lik, None, {"topics": shape}, {}, tf.float32, alpha)
     last = chain(topic_model, "scir", n_iters, store_unnormalised=True).unnormalised["topics"][-1]
-    position = tf.constant(model.unconstrain({"topics": last}))
+    space = Space({"topics": shape}, {"topics": OnSimplex(np.full(shape, ALPHA), last)})
+    target = Target(topic_model.log_lik, None, space, tf.float32)
+    position = tf.constant(space.start({"topics": last}, tf.float32))
     rng = np.random.default_rng(1)
     N = len(topic_model.dataset["lengths"])
     rows = rng.choice(N, 50, replace=False)
     minibatch = {name: tf.gather(part, rows) for name, part in topic_model.dataset.items()}
-    params, seed = model.constrain(position), tf.constant([1, 2])
+    params, seed = space.constrain(position), tf.constant([1, 2])
     gibbs = graph(lambda params: topic_model.gibbs(params, minibatch, seed))
     completed = gibbs(params)
-    gradient = graph(lambda u: model.gradient(u, completed, N / 50))
+    gradient = graph(lambda u: target.gradient(u, Minibatch(completed, N / 50)))
     counts = gradient(position)
     seeds = tf.constant(rng.integers(2**31, size=(SCIR.seeds, 2)), tf.int32)
-    scir, sgrld = SCIR(model.simplex), SGRLD(model.simplex)
+    scir, sgrld = SCIR(ALPHA).bind(space), SGRLD(ALPHA).bind(space)
     h = tf.constant(STEPSIZE)
-    scir_move = graph(lambda u, counts: scir.move(PointState(u), counts, h, seeds))
-    sgrld_move = graph(lambda u, counts, noise: sgrld.move(PointState(u), counts, h, noise))
+    scir_step = graph(lambda u, counts: scir.step(SimplexState(u), counts, h, seeds))
+    sgrld_step = graph(lambda u, counts, noise: sgrld.step(SimplexState(u), counts, h, noise))
 
     def normals() -> tf.Tensor:
         return tf.constant(rng.standard_normal((1, position.shape[0]), np.float32))
@@ -101,8 +104,8 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     return {
         "Gibbs sweeps": lambda: gibbs(params),
         "`log_lik` and its gradient": lambda: gradient(position),
-        "SCIR's move": lambda: scir_move(position, counts),
-        "SGRLD's move with its normals": lambda: sgrld_move(position, counts, normals()),
+        "SCIR's step": lambda: scir_step(position, counts),
+        "SGRLD's step with its normals": lambda: sgrld_step(position, counts, normals()),
         "· of which normals": normals,
     }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays to one file, in NumPy's npz format."""
-    with _Replacement(path) as part, open(part, "xb") as file:
+    with replacement(path) as part, open(part, "xb") as file:
         np.savez(file, **arrays)
 
 
@@ -26,22 +27,22 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
     """Write facts to a file."""
-    with _Replacement(path) as part, open(part, "x", encoding="utf-8") as file:
+    with replacement(path) as part, open(part, "x", encoding="utf-8") as file:
         json.dump(facts, file, indent=1)
 
 
-class _Replacement:
-    """A file beside ``path`` that takes its place if all goes well, and else goes away."""
+@contextlib.contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """Give the path of a file to write, which takes the place of ``path`` if all goes well."""
+    part = part_of(path)
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
 
-    def __enter__(self) -> Path:
-        return self._part
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self._part, self._path)
-        else:
-            self._part.unlink(missing_ok=True)
+def part_of(path: Path) -> Path:
+    """Return a name next to ``path``, of no other process, for a file that is not whole yet."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(16)}.part")

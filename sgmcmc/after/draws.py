@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe, known_keys
+from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.chains import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 from sgmcmc.target.layout import Layout
 
-PIECE_BYTES = 32 * 2**20
 TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
 
 
@@ -40,13 +40,13 @@ class Source:
             raise ValueError(
                 "`samples` has no gradients: run the sampler with `store_gradients=True`."
             )
-        self.has_chains = has_chains(samples)
+        self.has_chains = has_chains(samples.settings)
         self._degree = degree
-        self._gradients = by_chain(samples, samples.gradients)
+        self._gradients = by_chain(samples.settings, samples.gradients)
         self.chains, self.draws = next(iter(self._gradients.values())).shape[:2]
         if self.draws < 2:
             raise ValueError(f"`samples` must hold at least two draws; it holds {self.draws}.")
-        self._params = by_chain(samples, samples)
+        self._params = by_chain(samples.settings, samples)
         self._bijectors = dict(bijectors)
         if degree == 2:
             self._check_positions(samples)
@@ -59,7 +59,7 @@ class Source:
             if test_functions is None
             else {}
             if self._functions
-            else by_chain(samples, {name: stored[name] for name in names})
+            else by_chain(samples.settings, {name: stored[name] for name in names})
         )
         first = self._values(0, 0, 1)
         self.layout = Layout({name: value.shape[1:] for name, value in first.items()})

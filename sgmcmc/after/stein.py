@@ -79,8 +79,8 @@ def ksd(
                 f"`gradients[{name!r}]` must have the shape of the draws, {samples[name].shape}; "
                 f"it has {shape}."
             )
-    draws = by_chain(samples, samples)
-    slopes = by_chain(samples, {name: np.asarray(gradients[name]) for name in names})
+    draws = by_chain(samples.settings, samples)
+    slopes = by_chain(samples.settings, {name: np.asarray(gradients[name]) for name in names})
     found = [
         _ksd(
             matrix({name: draws[name][chain] for name in names}),
@@ -90,7 +90,7 @@ def ksd(
         )
         for chain in range(len(draws[names[0]]))
     ]
-    return np.array(found) if has_chains(samples) else found[0]
+    return np.array(found) if has_chains(samples.settings) else found[0]
 
 
 def _ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
+from sgmcmc.atomic_files import part_of
 from sgmcmc.datasets import folders
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ def _download(
     source: Source, folder: Path, read: Callable[[Path], T], verbose: bool, failures: list[str]
 ) -> T:
     target = folder / source.filename
-    part = folders.part_of(target)
+    part = part_of(target)
     try:
         for url in source.urls:
             try:

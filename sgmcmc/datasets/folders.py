@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import uuid
 from pathlib import Path
 
 import platformdirs
@@ -45,8 +44,3 @@ def writable() -> Path | None:
             with tempfile.TemporaryFile(dir=folder):
                 return folder
     return None
-
-
-def part_of(path: Path) -> Path:
-    """Name next to `path`, of no other process, for a file that is not whole yet."""
-    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")

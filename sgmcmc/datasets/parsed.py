@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from sgmcmc.atomic_files import replacement
 from sgmcmc.datasets import folders
 
 # To be raised whenever a parser changes what it gives for the same source.
@@ -98,13 +99,6 @@ def _fits(file: IO[bytes], shape: tuple[int, ...], source_sum: bytes) -> bool:
 def _write(path: Path, array: Array, source_sum: bytes) -> None:
     """Write the cache; if that fails, there is none."""
     little = array.astype("<f4", order="C", copy=False)
-    part = folders.part_of(path)
-    try:
-        with contextlib.suppress(OSError):
-            with open(part, "wb") as file:
-                np.save(file, little, allow_pickle=False)
-                file.write(_seal(little, source_sum))
-            os.replace(part, path)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    with contextlib.suppress(OSError), replacement(path) as part, open(part, "wb") as file:
+        np.save(file, little, allow_pickle=False)
+        file.write(_seal(little, source_sum))

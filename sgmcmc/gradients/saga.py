@@ -93,13 +93,14 @@ class SAGA(Gradient):
     ) -> tuple[tf.Tensor, SAGAState]:
         """Return ĝ at ``position`` from one minibatch, and the table with its rows replaced."""
         assert self.places is not None, "not bound"
-        rows, weights = minibatch.rows, minibatch.weights
+        rows, weights = tf.convert_to_tensor(minibatch.rows), minibatch.weights
         all_coordinates = len(self.places) == target.size
         new = target.term_gradients(position, minibatch.columns)
         if not all_coordinates:
             new = tf.gather(new, self.places, axis=1)
         change = new - tf.gather(state.table, rows)
-        weighted = change * (weights if isinstance(weights, float) else weights[:, tf.newaxis])
+        each = weights if isinstance(weights, float) else tf.expand_dims(weights, 1)
+        weighted = each * change
         estimate = state.total + tf.reduce_sum(weighted, 0)
         if not all_coordinates:
             estimate = tf.tensor_scatter_nd_update(

@@ -207,9 +207,7 @@ def _need_free_prior(target: Target, position: tf.Tensor) -> None:
     params = target.space.constrain(position)
     for name, geometry in target.space.geometries.items():
         if geometry.prior_included:
-            geometry.check_prior(
-                name, params[name], lambda theta, name=name: log_prior({**params, name: theta})
-            )
+            geometry.check_prior(name, params, log_prior)
 
 
 def _need_suitable_slopes(target: Target, gradient: np.ndarray) -> None:

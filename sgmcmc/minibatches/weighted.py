@@ -95,7 +95,7 @@ class WeightedDraws:
 
     def __init__(self, p: np.ndarray, size: int) -> None:
         self.size = size
-        self.weights = 1.0 / (size * p)
+        self.weights: np.ndarray | None = 1.0 / (size * p)
         self._upper = np.cumsum(p)
         self._upper[-1] = np.inf  # whatever rounding did to the sum
         parts = np.arange(len(p)) / len(p)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from sgmcmc.results.samples import Samples
+
+def has_chains(settings: Mapping[str, Any]) -> bool:
+    """Tell whether the arrays of samples with these settings have a leading chain axis."""
+    return settings.get("n_chains") is not None
 
 
-def has_chains(samples: Samples) -> bool:
-    """Tell whether the arrays have a leading chain axis."""
-    return samples.settings.get("n_chains") is not None
-
-
-def by_chain(samples: Samples, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return arrays of these samples with a leading chain axis, whether or not they had one."""
-    chains = has_chains(samples)
+def by_chain(
+    settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return arrays of such samples with a leading chain axis, whether or not they had one."""
+    chains = has_chains(settings)
     return {name: array if chains else array[np.newaxis] for name, array in arrays.items()}
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sgmcmc.results.chains import by_chain
-
-if TYPE_CHECKING:
-    from sgmcmc.results.samples import Samples
 
 with warnings.catch_warnings():
     # ArviZ announces its next major version once a day, wherever it is imported.
@@ -23,15 +20,15 @@ __all__ = ["az", "to_inference_data"]
 
 
 def to_inference_data(
-    samples: Samples,
+    samples: Any,
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Sequence[Any]] | None = None,
     observed_data: Mapping[str, Any] | None = None,
 ) -> az.InferenceData:
-    """Return draws as ``InferenceData``; the arguments are those of :meth:`Samples.to_arviz`."""
+    """Return ``Samples`` as ``InferenceData``; the arguments are those of its ``to_arviz``."""
     groups: dict[str, Any] = {}
     if len(samples):
-        groups["posterior"] = by_chain(samples, samples)
+        groups["posterior"] = by_chain(samples.settings, samples)
     if observed_data is not None:
         groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
     data = az.from_dict(
@@ -41,9 +38,9 @@ def to_inference_data(
         attrs={"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")},
     )
     if samples.test_functions is not None:
-        data.add_groups(test_functions=_dataset(by_chain(samples, samples.test_functions)))
+        data.add_groups(test_functions=_dataset(by_chain(samples.settings, samples.test_functions)))
     if samples.log_post.iterations.size:
-        values = by_chain(samples, {"lp": samples.log_post.values})["lp"]
+        values = by_chain(samples.settings, {"lp": samples.log_post.values})["lp"]
         data.add_groups(
             sample_stats=xr.Dataset(
                 {"lp": (("chain", "lp_iteration"), values)},
@@ -60,5 +57,5 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
     return az.from_dict(posterior=dict(arrays)).posterior
 
 
-def _text(samples: Samples, setting: str) -> str:
+def _text(samples: Any, setting: str) -> str:
     return str(samples.settings.get(setting, "unknown"))

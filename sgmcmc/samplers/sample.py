@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run
@@ -11,11 +11,6 @@ from sgmcmc.run.sampler import Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.samplers.documentation import documented_parts
 from sgmcmc.target.target import LogLik, LogPrior
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from sgmcmc.inputs.options import Keywords
 
 
 @documented_parts()
@@ -36,7 +31,7 @@ def sample(
     burn_in: int | None = None,
     seed: int | None = None,
     verbose: bool = True,
-    **keywords: Unpack[Keywords],
+    **keywords: Any,
 ) -> Samples:
     """Sample by any dynamics, with any gradient estimator and any minibatches.
 
@@ -97,7 +92,7 @@ def setup(
     n_chains: int | None = 4,
     seed: int | None = None,
     verbose: bool = True,
-    **keywords: Unpack[Keywords],
+    **keywords: Any,
 ) -> StepwiseSampler:
     """Set up any dynamics, with any gradient estimator and any minibatches, to run step by step.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.minibatch import Tensors
+
 
 class Geometry:
     """The space that one parameter lives in, with u its coordinates in the chain, θ the user's.
@@ -79,9 +81,9 @@ class Geometry:
         return u
 
     def check_prior(
-        self, name: str, theta: tf.Tensor, log_prior: Callable[[tf.Tensor], tf.Tensor]
+        self, name: str, params: Tensors, log_prior: Callable[[Tensors], tf.Tensor]
     ) -> None:
-        """Raise an error if the user's log-prior, a function of θ, has a say where it must not."""
+        """Raise an error if the user's log-prior depends on this parameter where it must not."""
 
     def check_slope(self, name: str, slope: np.ndarray) -> None:
         """Raise an error if a slope at the start shows that the likelihood does not suit."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.minibatch import Tensors
 from sgmcmc.target.geometry.base import Geometry
 from sgmcmc.target.layout import Layout
 
@@ -108,13 +109,13 @@ class OnSimplex(Geometry):
         return tf.exp(u)
 
     def check_prior(
-        self, name: str, theta: tf.Tensor, log_prior: Callable[[tf.Tensor], tf.Tensor]
+        self, name: str, params: Tensors, log_prior: Callable[[Tensors], tf.Tensor]
     ) -> None:
         """Raise an error if the user's log-prior depends on ω."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(theta)
-            value = log_prior(theta)
-        if tf.is_tensor(value) and tape.gradient(value, theta) is not None:
+            tape.watch(params[name])
+            value = log_prior(dict(params))
+        if tf.is_tensor(value) and tape.gradient(value, params[name]) is not None:
             raise ValueError(
                 f"`log_prior` depends on {name!r}, whose prior is Dirichlet with concentration "
                 "`alpha`. Leave it out of `log_prior`."
