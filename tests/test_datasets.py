@@ -126,7 +126,7 @@ def test_unknown_name(name):
         datasets.get_dataset(name)
     assert repr(name) in str(caught.value)
     assert "Available: 'covertype', 'mnist'" in str(caught.value)
-    assert ("did you mean 'mnist'" in str(caught.value)) == (name in ("minst", "MNIST"))
+    assert ("Did you mean 'mnist'" in str(caught.value)) == (name in ("minst", "MNIST"))
 
 
 def test_doctest():

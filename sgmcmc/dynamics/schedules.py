@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc.checks import describe, is_number, positive_number
+from sgmcmc.checks import is_number, positive_number
+from sgmcmc.words import describe
 
 Schedule = Callable[[int], float]
 

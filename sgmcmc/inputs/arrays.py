@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import describe
 from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, Column, Data, LazyColumn
+from sgmcmc.words import describe
 
 
 def read_dataset(dataset: Any, dtype: tf.DType) -> Data:

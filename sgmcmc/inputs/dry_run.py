@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
@@ -16,6 +15,7 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.user_functions import as_tensor, call, first_lines
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
+from sgmcmc.words import describe
 
 _ROUNDING = 1e-3
 """How far the sum of the terms, taken row by row, may be from `log_lik` of all rows at once, as a

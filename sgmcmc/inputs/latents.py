@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data
 from sgmcmc.gradients.latents import Gibbs, Latents
 from sgmcmc.inputs.arrays import as_numbers
+from sgmcmc.words import describe
 
 
 def read_latents(

@@ -13,8 +13,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc import checks
-from sgmcmc.checks import describe, did_you_mean, flag, known_keys, whole_number
+from sgmcmc.checks import flag, known_keys, whole_number
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.words import describe, did_you_mean
 
 if TYPE_CHECKING:
     from sgmcmc.data.minibatch import Tensors

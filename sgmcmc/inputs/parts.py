@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sgmcmc.checks import describe, did_you_mean, is_number, minibatch_rows, or_list
+from sgmcmc.checks import is_number, minibatch_rows
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, SVRG, FullGradient, Gradient, MinibatchGradient
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
+from sgmcmc.words import describe, did_you_mean, or_list
 
 _DYNAMICS: Mapping[str, type[Dynamics]] = {
     "sgld": SGLD,

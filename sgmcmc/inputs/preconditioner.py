@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import describe, known_keys
+from sgmcmc.checks import known_keys
 from sgmcmc.data.dataset import digest
 from sgmcmc.inputs.arrays import as_numbers
 from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.words import describe
 
 _ROUNDING = 1e-6
 """How far from symmetric a matrix may be, as a part of its largest entry."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import describe, positive_number
+from sgmcmc.checks import positive_number
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
 from sgmcmc.target.constants import per_parameter
 from sgmcmc.target.layout import Layout
+from sgmcmc.words import describe
 
 
 def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:

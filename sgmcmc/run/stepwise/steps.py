@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import describe, flag, whole_number
+from sgmcmc.checks import flag, whole_number
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.sampler import Request, make_sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 from sgmcmc.run.stepwise.session import Session, restored
+from sgmcmc.words import describe
 
 
 def set_up(request: Request, verbose: Any) -> StepwiseSampler:
