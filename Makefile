@@ -54,9 +54,10 @@ test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if i
 docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 	Rscript -e 'roxygen2::roxygenise("r", load_code = roxygen2::load_source)'
 
-lint: $(STAMP) ## ruff: rules and formatting
+lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(STAMP) ## mypy
 	$(RUN) mypy
