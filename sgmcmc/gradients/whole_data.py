@@ -95,14 +95,19 @@ class WholeData:
         return np.mean(gradients[warm_up:], 0).astype(dtype)
 
     def term_gradients(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return the gradient of each observation's own term at some coordinates, (N, k)."""
+        """Return the gradient of each observation's own term at some coordinates, (N, k).
+
+        Latent variables are drawn once for each of them.
+        """
         dtype = self.target.dtype.as_numpy_dtype
         table, start = np.empty((self.size, len(places)), dtype), 0
-        point = tf.constant(position)
+        point, kept = tf.constant(position), {} if self.latents is None else self.latents.start()
+        rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
         for piece in self.data.pieces(most_rows=max(1, 2**20 // max(1, self.target.size))):
             length = next(iter(piece.values())).shape[0]
-            graph = self._graph(("terms", length), self.target.term_gradients, point, piece)
-            table[start : start + length] = graph(point, piece).numpy()[:, places]
+            arguments = (point, piece, tf.constant(start), kept, _seed(rng))
+            graph = self._graph(("terms", length), self._terms_of_piece(length), *arguments)
+            table[start : start + length] = graph(*arguments).numpy()[:, places]
             start += length
         return table
 
@@ -116,10 +121,13 @@ class WholeData:
         used: list[str] = []
 
         def find(position: tf.Tensor) -> tf.Tensor:
-            params = space.constrain(position)
+            params, columns = space.constrain(position), first
+            if self.latents is not None:
+                seed, kept = tf.constant([0, 1]), self.latents.start()
+                columns, _ = self.latents.draw(params, first, tf.range(1), kept, seed)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(list(params.values()))
-                value = tf.reduce_sum(target.log_lik(dict(params), dict(first)))
+                value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
             gradients = tape.gradient(value, list(params.values()))
             used.extend(n for n, g in zip(params, gradients, strict=True) if g is not None)
             return position
@@ -139,8 +147,7 @@ class WholeData:
         total, start = np.zeros(point.shape), 0
         for piece in self.data.pieces():
             length = next(iter(piece.values())).shape[0]
-            seed = [0, 0] if rng is None else rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
-            arguments = (point, piece, tf.constant(start), kept, tf.constant(seed, tf.int32))
+            arguments = (point, piece, tf.constant(start), kept, _seed(rng))
             # The prior and the Jacobian count once, with the first piece.
             graph = self._graph(
                 ("gradient", start == 0, length), self._of_piece(start == 0, length), *arguments
@@ -151,15 +158,34 @@ class WholeData:
         return total, kept
 
     def _of_piece(self, with_prior: bool, length: int) -> Any:
-        target, latents = self.target, self.latents
-
         def gradient(
             point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
         ) -> tuple[tf.Tensor, Tensors]:
-            if latents is not None:
-                rows = start + tf.range(length)
-                params = target.space.constrain(point)
-                piece, kept = latents.draw(params, piece, rows, kept, seed)
-            return target.gradient(point, Minibatch(piece), with_prior), kept
+            piece, kept = self._completed(point, piece, start + tf.range(length), kept, seed)
+            return self.target.gradient(point, Minibatch(piece), with_prior), kept
 
         return gradient
+
+    def _terms_of_piece(self, length: int) -> Any:
+        def terms(
+            point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
+        ) -> tf.Tensor:
+            piece, _ = self._completed(point, piece, start + tf.range(length), kept, seed)
+            return self.target.term_gradients(point, piece)
+
+        return terms
+
+    def _completed(
+        self, point: tf.Tensor, piece: Tensors, rows: tf.Tensor, kept: Tensors, seed: tf.Tensor
+    ) -> tuple[Tensors, Tensors]:
+        """Return a piece with its latent variables, and what is kept of them now."""
+        if self.latents is None:
+            return piece, kept
+        params = self.target.space.constrain(point)
+        return self.latents.draw(params, piece, rows, kept, seed)
+
+
+def _seed(rng: np.random.Generator | None) -> tf.Tensor:
+    """Return a seed for a graph."""
+    drawn = [0, 0] if rng is None else rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
+    return tf.constant(drawn, tf.int32)
