@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class DivergenceError(ArithmeticError):
     """A chain became NaN or infinite, so it was stopped.
 
-    The message says in which iterations it happened, which parameter was the first to go and
-    what to do, which nearly always is to take a smaller stepsize.
+    The message says in which iterations it happened, which parameter was the first to diverge, and
+    what to do about it: nearly always, to take a smaller stepsize.
 
     Args:
         message: what happened, for a person.

@@ -1,1 +1,1 @@
-"""After the chain: draws corrected, judged, drawn, and handed to ArviZ."""
+"""After the chain: draws corrected, judged, plotted, and converted for ArviZ."""

@@ -23,10 +23,10 @@ def summary(
     """Return means, standard deviations, quantiles and convergence diagnostics.
 
     ESS is the number of independent draws that would be worth as much, for the mean (bulk) and for
-    the 5 % and 95 % quantiles (tail); MCSE the standard error of mean and standard deviation that
-    is due to the length of the chain; R-hat compares chains, and is NaN where there is one. They
-    say how well the *chain's* stationary distribution is known, and nothing about how far that is
-    from the posterior: for that see :func:`ksd`, and run again with half the stepsize.
+    the 5 % and 95 % quantiles (tail). MCSE is the standard error of mean and standard deviation
+    that is due to the length of the chain. R-hat compares chains, and is NaN for a single one.
+    They say how well the *chain's* stationary distribution is known, and nothing about how far that
+    is from the posterior: for that see :func:`ksd`, and run again with half the stepsize.
 
     Args:
         samples: the draws.

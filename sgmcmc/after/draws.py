@@ -20,7 +20,7 @@ TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequ
 
 
 class Part(NamedTuple):
-    """Some of the draws of a chain."""
+    """A slice of the draws of one chain."""
 
     chain: int
     start: int

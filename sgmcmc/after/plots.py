@@ -1,4 +1,4 @@
-"""Pictures of draws, through ArviZ and Matplotlib."""
+"""Plots of draws, through ArviZ and Matplotlib."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def plot_posterior(
 def plot_log_post(samples: Samples, ax: Any = None) -> Any:
     """Plot the log posterior estimates along the chain, a line for each chain.
 
-    Each is the estimate from one minibatch at the end of a block of iterations: it scatters by the
-    choice of the minibatch. A trend says that the chain has not arrived yet.
+    Each is the estimate from one minibatch at the end of a block of iterations, so it scatters
+    with the choice of the minibatch. A trend means that the chain has not converged yet.
 
     Args:
         samples: the draws.
@@ -103,7 +103,8 @@ def plot_log_post(samples: Samples, ax: Any = None) -> Any:
         'iteration'
 
     Source:
-        What the R package prints while it runs (thesis 4.5.1).
+        The R package prints these estimates while it runs: Baker, *Large-Scale Bayesian Computation
+        Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.5.1.
     """
     iterations, values = samples.log_post
     if not iterations.size:
@@ -145,7 +146,8 @@ def plot_zero_variance(
         ['before', 'after']
 
     Source:
-        Thesis, figure 3.5.2.
+        Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
+        figure 3.5.2.
     """
     for label, given in (("before", before), ("after", after)):
         if name not in given:

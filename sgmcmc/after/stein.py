@@ -24,10 +24,10 @@ def ksd(
     """Return the kernel Stein discrepancy of draws, with the inverse multiquadric kernel.
 
     KSD² = S⁻² Σ_st k₀(θ_s, θ_t) over the S draws, with k(x, y) = (c² + |x − y|²)^(−β) and
-    k₀ = g(x)·g(y) k + g(x)·∇_y k + g(y)·∇_x k + tr ∇_x ∇_y k, g = ∇ log p. It is zero only where
-    the draws are from p, and sees the bias that effective sample sizes do not. Its size depends on
-    the number of draws, the dimension and the units of the parameters: compare chains of one model
-    and one length.
+    k₀ = g(x)·g(y) k + g(x)·∇_y k + g(y)·∇_x k + tr ∇_x ∇_y k, g = ∇ log p. As draws are added
+    it tends to zero only where they are from p, so it shows bias, which effective sample sizes do
+    not. Its size depends on the number of draws, the dimension and the units of the parameters:
+    compare chains of one model and one length.
 
     Args:
         samples: the draws, of parameters without bijectors.

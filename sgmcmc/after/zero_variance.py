@@ -21,9 +21,9 @@ class ZeroVarianceSamples(Samples):
 
     Args:
         draws: the corrected draws, by quantity.
-        mean: see below, as are the next two.
-        coefficients: see below.
-        variance_ratio: see below.
+        mean: the mean of the corrected draws of each quantity.
+        coefficients: the coefficients of each quantity.
+        variance_ratio: the variance of the draws over that of the corrected ones.
         settings: the settings of the chain, and the degree.
 
     Attributes:
@@ -80,25 +80,25 @@ def zero_variance(
 
     Coordinates are those of the parameters in ``samples.gradients``, one after another. The
     gradient belongs to the space that the chain moves in: Stein's identity, which makes the f_j
-    have mean zero, needs a density that vanishes at the borders, and in a constrained space with
-    a border it need not.
+    have mean zero, needs a density that vanishes at the borders, which that of a constrained
+    parameter need not do.
 
     Args:
         samples: draws with their gradients (``store_gradients=True``), in memory, loaded, or
             opened from a store; they are passed over in pieces.
-        degree: 1 or 2. Degree 2 has d(d + 3)/2 control variates and wants many times as many draws.
+        degree: 1 or 2. Degree 2 has d(d + 3)/2 control variates and needs many times as many draws.
         test_functions: what to correct in place of the parameters: a list of names among
             ``samples.test_functions``, or a dict of functions of ``params``, evaluated here.
         fit: where the coefficients come from: ``"pooled"``, all draws together; ``"own"``, each
             chain by itself; ``"others"``, for each chain all the others, and with a single chain
-            for each half the other. Coefficients fitted to the draws that they correct lessen
+            for each half the other. Coefficients fitted to the draws that they correct reduce
             the variance of those draws by more than that of the mean, and by far more where the
             chain moves slowly; with ``"others"`` the variance ratio is honest.
-        batches: fit the coefficients to the means of so many batches of each chain, in place of
-            its draws. Where minibatches make the gradients noisy that is far better: within a
-            batch the noise averages out, which makes coefficients fitted to draws too small, and
-            the slow movements that the error of a mean comes from stay. A few hundred batches in
-            all, of many draws each, and more than there are control variates.
+        batches: fit the coefficients to the means of this many batches of each chain, in place
+            of its draws. This is far better where minibatches make the gradients noisy. The noise
+            makes coefficients that are fitted to draws too small; within a batch it averages out,
+            and the slow movements that cause the error of a mean stay. Take a few hundred batches
+            in all, of many draws each, and more than there are control variates.
         keep_draws: ``False`` returns only means, coefficients and ratios.
         bijectors: for degree 2, those that the chain was run with.
 
@@ -108,8 +108,10 @@ def zero_variance(
 
     Raises:
         ValueError: there are no gradients, or fewer than two draws.
-        Warning: where the control variates are collinear, or too many for the draws, the solution
-            is truncated or shrunk, and the warning says so.
+
+    Warns:
+        UserWarning: the control variates are collinear, so that some directions are left out, or
+            too many for the draws, so that the coefficients are shrunk.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -123,7 +125,8 @@ def zero_variance(
         True
 
     Source:
-        Thesis 3.4, algorithm 2; Mira, Solgi & Imparato, Statistics and Computing 23, 2013;
+        Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
+        section 3.4, algorithm 2; Mira, Solgi & Imparato, Statistics and Computing 23, 2013;
         Papamarkou, Mira & Girolami, Bayesian Analysis 9, 2014.
     """
     need_samples(samples)
@@ -203,7 +206,7 @@ class _Moments:
 
 
 def _fit(source: Source, parts: list[Part], length: int) -> tuple[np.ndarray, str]:
-    """Return a = −Var(f)⁻¹ Cov(f, h), and what there is to say of it.
+    """Return a = −Var(f)⁻¹ Cov(f, h), and what to warn of, if anything.
 
     Args:
         source: the draws.

@@ -1,4 +1,4 @@
-"""Models that ship: what a sampler needs of them, ready to be handed over."""
+"""Ready-made models: what a sampler needs of each, to be handed to it."""
 
 from __future__ import annotations
 

@@ -155,13 +155,13 @@ class TopicModel:
         return {"topics": weights / weights.sum(axis=1, keepdims=True)}
 
     def completion(self, counts: Any, n_sweeps: int = 20, every: int = 10) -> Completion:
-        """Return the task of completing documents that the chain has not seen.
+        """Return the task of completing held-out documents.
 
         Args:
             counts: held-out documents, in any form that :func:`lda` takes.
             n_sweeps: Gibbs sweeps with which the proportions of the topics are estimated from
                 the words that are shown; half are dropped.
-            every: one word in so many is hidden.
+            every: every ``every``-th word of a document is hidden.
 
         Returns:
             A :class:`Completion`, which scores topics inside the chain.

@@ -1,4 +1,4 @@
-"""Document completion: how well topics predict the hidden words of documents never seen."""
+"""Document completion: how well topics predict the hidden words of held-out documents."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sgmcmc.models.sweeps import nth_seed, sweep_topics, topic_counts
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """Documents of which every so manyth word is hidden and to be predicted.
+    """Documents of which every ``every``-th word is hidden and to be predicted.
 
-    Made by `TopicModel.completion`.
+    Made by :meth:`TopicModel.completion`.
 
     Args:
         words: the words shown, int32 (documents, T).

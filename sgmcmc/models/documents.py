@@ -46,14 +46,14 @@ def unrolled(counts: Counts) -> Documents:
 
 
 def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
-    """Return documents less every so manyth of their words, and those words.
+    """Return documents less every ``every``-th of their words, and those words.
 
     Args:
         counts: documents × words.
-        every: of each document's sequence of words, those numbered every, 2·every, ... go.
+        every: of each document's sequence of words, numbers every, 2·every, ... are hidden.
 
     Returns:
-        What is left, and document and word of each that went, two arrays of equal length.
+        What is left, and document and word of each hidden one, two arrays of equal length.
 
     Example:
         >>> rest, document, word = held_out(Counts.read([[0, 2, 1], [1, 0, 0]]), every=2)

@@ -5,7 +5,7 @@ With the proportions of the topics in a document integrated out, a word's topic 
     p(z_i = k | z_-i, ω, w) ∝ (α + n_dk) ω_{k, w_i},
 
 n_dk the number of the other words of document d with topic k. So the words of a document must be
-visited one after another, and what can be done at once are the documents: a step of the loop
+visited one after another, but documents can be treated at the same time: a step of the loop
 visits the i-th word of each. Documents are sorted by length, and as the short ones end the loop
 goes on with half as many, so that little is computed for words that are not there.
 

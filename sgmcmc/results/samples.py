@@ -1,4 +1,4 @@
-"""What a sampler gives back."""
+"""What a sampler returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMAT = 1
 class Samples(Arrays):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 
-    An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` where
+    An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` if
     ``n_chains`` was given.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the arrays of a run are, without the model: enough to make `Samples` of them."""
+"""The schema of a run: what its arrays are, enough to make `Samples` of them without the model."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class FileRows:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Say of an error of the operating system that it concerns the store."""
+    """Name the store in errors of the operating system."""
     try:
         yield
     except OSError as error:
