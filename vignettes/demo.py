@@ -60,7 +60,7 @@ def log_prior(params):
 # `sgmcmc.get_dataset` takes the file from the folder `$SGMCMC_DATA` or from the cache, or
 # downloads it. Where none of the three works, the demo simulates data of the same shape and of
 # the same kind: ten continuous features, a factor of four levels and one of forty. (As in
-# covertype, the indicators of a factor add up to the bias column, so that only the prior tells
+# covertype, the indicators of a factor add up to the bias column, so that only the prior separates
 # the bias from the level of a factor's coefficients: expect small effective sample sizes there.)
 
 # %%
@@ -131,7 +131,7 @@ def load(force_simulated: bool = False) -> Data:
 # are not. The search for the mode takes the stepsize 2e-6: at the paper's 5e-6 gradient ascent is
 # just beyond its limit of stability on these data (4.8e-6, two over the largest curvature of the
 # log posterior) and ends anywhere about the mode. And the chain is ten times longer, 100 000
-# iterations of which every tenth is kept; ten thousand serve prediction, but not the
+# iterations of which every tenth is kept; ten thousand are enough for prediction, but not for the
 # coefficients.
 
 

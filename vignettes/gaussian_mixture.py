@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A mixture of two normals
 #
-# The first simulation of the R package's paper (thesis, section 4.6.1): a posterior small enough
-# for full-data MCMC, so that every sampler can be held against it. The data are 1000 points of
+# The first simulation of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
+# Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.1): a posterior small enough for full-data
+# MCMC, so that every sampler can be compared with it. The data are 1000 points of
 # the plane from ½ N(θ₁, I) + ½ N(θ₂, I), with θ₁ = (0, 0), θ₂ = (0.1, 0.1) and priors
 # N(0, 10 I) on both.
 #
@@ -273,7 +274,7 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
 # each looks plausible by itself.
 #
 # - `sgldcv` at 1e-2 is beyond its limit of stability, 8e-3. The R package moved θ₁ and θ₂ one
-#   after the other; alone each sees half the curvature, and a chain that moves so stays finite.
+#   after the other; alone each sees half the curvature, and such a chain stays finite.
 # - `sgld` and `sghmc` have about sixteen times the posterior variance along m. For `sgld` that is
 #   what theory says: with gradient noise of variance (N²/n)(1 − n/N) = 9000 along θ₁ + θ₂ and
 #   ε = 5e-3 the stationary variance is 17.7 times that of the posterior if the components overlap
@@ -290,8 +291,8 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
 #
 # ## The picture
 #
-# Contours of the density of θ₁, in its plane: NUTS in grey, each chain in blue, in the manner of
-# the thesis. Both labellings lie in this plane.
+# Contours of the density of θ₁, in its plane: NUTS in grey, each chain in blue, as in the
+# published figure. Both labellings lie in this plane.
 
 
 # %%

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Six samplers on half a million rows
 #
-# The logistic regression of the R package's paper (thesis, sections 4.5.1 and 4.6.2): covertype,
+# The logistic regression of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
+# Stochastic Gradient MCMC*, Lancaster 2018, sections 4.5.1 and 4.6.2): covertype,
 # 581 012 rows of 54 features in [0, 1], Laplace(0, 1) priors, minibatches of 500. Ten thousand
 # rows are held out, and the log loss on them is followed along each chain.
 #
@@ -210,7 +211,7 @@ def plot(paths: Mapping[str, Path]) -> Figure:
 # gradient ascent multiplies the distance to the mode in the steepest direction by 1 − ε λ, a step
 # of SGLD by 1 − ε λ/2: they are stable for ε < 2/λ and ε < 4/λ. Beyond that a chain on this model
 # does not go off to infinity, because the gradient of a logistic regression is bounded; it is
-# thrown to and fro across the mode instead.
+# thrown back and forth across the mode instead.
 
 
 # %%

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A neural network on MNIST, with nothing kept but what is wanted
 #
-# The third example of the R package's paper (thesis, section 4.6.3): a network of 784, 100 and 10
-# units on the handwritten digits, softmax after softmax, with normal priors on weights `A`, `B`
+# The third example of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
+# Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.3): a network of 784, 100 and 10 units on
+# the handwritten digits, softmax after softmax, with normal priors on weights `A`, `B`
 # and offsets `a`, `b` whose four precisions have Gamma(1, 1) priors. 79 514 numbers make a draw:
 # 10 000 draws would take 3 GB. Nobody wants them; what is wanted is the log loss on the test set
 # along the chain and the posterior mean of the predicted probabilities.

@@ -1,15 +1,16 @@
 # %% [markdown]
 # # Points of the simplex: SCIR and SGRLD on a sparse and on a dense posterior
 #
-# The synthetic experiment of the thesis (section 5.3.2, figures 5.2.1 and 5.3.1). There are 1000
+# The synthetic experiment of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient
+# MCMC*, Lancaster 2018 (section 5.3.2, figures 5.2.1 and 5.3.1). There are 1000
 # observations of ten categories, and a Dirichlet prior with concentration 0.1 on their
-# probabilities ω. The posterior is a Dirichlet law too, so the draws can be held against the
+# probabilities ω. The posterior is a Dirichlet law too, so the draws can be compared with the
 # truth. In the *sparse* case seven categories were never seen: their probabilities have most of
-# their posterior mass next to zero, a tenth of it below 1e-13. In the *dense* case all categories
+# their posterior mass near zero, a tenth of it below 1e-13. In the *dense* case all categories
 # are about equally frequent.
 #
 # A step of the Langevin diffusion that `sgrld` discretises is a normal number, and that is wrong
-# next to zero, at any stepsize that gets anywhere. `scir` draws from the exact transition
+# near zero, at any stepsize that gets anywhere. `scir` draws from the exact transition
 # law of another diffusion with the same stationary law: no discretisation, only minibatch noise.
 #
 # Run it as `python vignettes/simplex.py`, a few minutes; `--short` is the form that the tests run.

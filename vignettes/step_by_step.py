@@ -3,9 +3,10 @@
 #
 # Ten thousand draws of a large model may not fit in memory, and often nobody needs them: a
 # running mean of the posterior and the log loss on held-out rows are all that is wanted. The R
-# package's paper (thesis, section 4.5.2) writes that loop itself, one `sgmcmcStep` at a time, on
-# covertype: 10 000 iterations of burn-in, then 10 000 over which the posterior mean is
-# accumulated, with the log loss printed every 100. This is the same code in Python.
+# package's paper (Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*,
+# Lancaster 2018, section 4.5.2) writes that loop itself, one `sgmcmcStep` at a time, on covertype:
+# 10 000 iterations of burn-in, then 10 000 over which the posterior mean is accumulated, with the
+# log loss printed every 100. This is the same code in Python.
 #
 # Run it as `python vignettes/step_by_step.py`. `--short` is the form that the tests run, on a few
 # thousand simulated rows.
@@ -43,8 +44,8 @@ def set_up(train: dict[str, Any], stepsize: float) -> sgmcmc.StepwiseSampler:
 # %% [markdown]
 # ## The loop
 #
-# `sampler.params` is the present state, a dict of `tf.Variable`, so the user's own `log_lik` can
-# be handed it together with any data, here the held-out rows. `get_params` returns the same as
+# `sampler.params` is the present state, a dict of `tf.Variable`, so your own `log_lik` can be
+# called with it and any data, here the held-out rows. `get_params` returns the same as
 # NumPy arrays. A call with `n_steps=100` runs a hundred iterations in one compiled piece, several
 # times faster than a hundred calls; the chain is the same.
 

@@ -2,9 +2,10 @@
 # # Topics of documents
 #
 # The experiment that samplers on the simplex are known for: latent Dirichlet allocation, as set up
-# by Patterson & Teh (NeurIPS 2013) and run again for SCIR (thesis, section 5.5.2). The data are
+# by Patterson & Teh (NeurIPS 2013) and run again for SCIR (Baker, *Large-Scale Bayesian Computation
+# Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.5.2). The data are
 # the 3430 blog posts of UCI's KOS, 467 714 words in a vocabulary of 6906. Each of 50 topics is a
-# point ω_k of the simplex of all words: 345 300 numbers, most of them next to zero. That is where
+# point ω_k of the simplex of all words: 345 300 numbers, most of them near zero. That is where
 # SGRLD has its difficulty, since its steps are too wide for what is small, and where SCIR, whose
 # steps are draws from an exact law, has none.
 #

@@ -1,8 +1,9 @@
 # %% [markdown]
-# # After the chain: less noise for nothing
+# # After the chain: less noise at no cost
 #
 # SGLD with control variates leaves behind draws and, if asked, the gradient estimate at each of
-# them. The gradients are good for a second use (thesis, section 3.4): functions of a draw and its
+# them. The gradients have a second use (Baker, *Large-Scale Bayesian Computation Using Stochastic
+# Gradient MCMC*, Lancaster 2018, section 3.4): functions of a draw and its
 # gradient whose posterior mean is known to be zero are control variates for everything that is
 # estimated from the draws. `sgmcmc.zero_variance` fits and subtracts them.
 #
@@ -37,8 +38,8 @@ from demo import COVERTYPE_NAMES, N_TEST, load, log_lik, log_prior, simulate
 # The settings of the R package's paper (section 4.5.1): stepsize 5e-6, minibatches of 500, 1000
 # iterations dropped and 10 000 kept. The search for the mode takes 2e-6, because 5e-6 is just
 # beyond its limit of stability on these data. Plain SGLD runs with the same stepsize, and starts
-# where the control variates are centred: a chain that is still on its way has gradients that
-# point ahead, and what the correction then takes out is the way, not noise. The log predictive
+# where the control variates are centred: in a chain that has not converged the gradients
+# point towards the mode, and the correction would remove that trend, not noise. The log predictive
 # density is a test function, evaluated at each draw inside the compiled chain.
 
 
@@ -177,7 +178,7 @@ def format_table(names: Sequence[str], found: dict[str, dict[str, np.ndarray]]) 
 # ## Degree 2, for the variance
 #
 # Degree 1 makes linear functions of the parameters nearly exact where the posterior is nearly
-# normal; second moments want degree 2. With 55 coordinates that is 1595 control variates, so the
+# normal; second moments need degree 2. With 55 coordinates that is 1595 control variates, so the
 # draws should number several times that. Here it is fitted for the posterior variance of the first
 # few coefficients, each by itself: a polynomial in some of the parameters is one in all of them.
 
@@ -202,7 +203,7 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
 #
 # The noise of a minibatch gradient has a variance of about N²/n times that of one observation's,
 # while the gradient of the log posterior itself varies, over the posterior, by about N times it. So
-# with plain gradients the correction fades as the data grow (thesis, section 3.4.2). A control
+# with plain gradients the correction fades as the data grow (Baker, section 3.4.2). A control
 # variate takes out all but the part that changes with θ, which is as small as the posterior is
 # narrow: the noise then grows like the signal, and the correction keeps its worth. The model here
 # is a location with log density −log cosh(x − θ), minibatches of 10, and the control variate
