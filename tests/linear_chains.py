@@ -337,6 +337,10 @@ class Moves:
         one[place * self.size + place, 0] += variance
         return self._followed(one)
 
+    def before(self, later: Moves) -> Moves:
+        """Return these moves followed by others."""
+        return self._followed(later.operator)
+
     def repeated(self, times: int) -> Moves:
         """Return these moves so many times over."""
         moves = Moves(self.size)
