@@ -81,7 +81,7 @@ class Source:
     def batch_means(
         self, parts: list[Part], length: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield means over so many draws, of what is corrected and of the control variates."""
+        """Yield means over ``length`` draws, of what is corrected and of the control variates."""
         for _, _, *rows in self.pieces(parts, length):
             batches = len(rows[0]) // length
             if batches:
@@ -95,7 +95,7 @@ class Source:
     ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
         """Yield chain, first draw, what is corrected and the control variates, in float64.
 
-        All pieces but the last of a part hold a multiple of so many draws.
+        All pieces but the last of a part hold a multiple of ``multiple`` draws.
         """
         most = PIECE_BYTES // (8 * (self.features + self.layout.size))
         length = max(1, most // multiple) * multiple

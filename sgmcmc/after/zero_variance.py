@@ -237,8 +237,8 @@ def _solve(
 ) -> tuple[np.ndarray, str]:
     """Return the least-squares solution, truncated where directions are not determined.
 
-    With too few draws (or batches) for so many control variates every set of values is fitted,
-    noise and all; then the solution is shrunk, as ridge regression does.
+    With too few draws (or batches) for the number of control variates any values can be fitted,
+    noise included; then the solution is shrunk, as in ridge regression.
     """
     k = len(correlation)
     weights, directions = np.linalg.eigh(correlation)

@@ -19,7 +19,7 @@ def own() -> Path | None:
 
 
 def user() -> Path:
-    """Cache folder of the user, by the custom of the operating system."""
+    """Cache folder of the user, by the convention of the operating system."""
     return Path(platformdirs.user_cache_dir("sgmcmc", appauthor=False))
 
 
@@ -30,7 +30,7 @@ def candidates() -> list[Path]:
 
 
 def writable() -> Path | None:
-    """Give the first folder where files can be made, made itself if need be.
+    """Return the first folder where files can be made; it is made itself if need be.
 
     Returns:
         The folder, or None if there is none.

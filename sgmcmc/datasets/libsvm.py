@@ -66,7 +66,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _parse_chunk(text: bytes, out: Array, before: int) -> int:
-    """Parse whole lines into the first rows of `out`; gives their number.
+    """Parse whole lines into the first rows of `out`; return their number.
 
     `before` is the number of lines before, for messages.
     """

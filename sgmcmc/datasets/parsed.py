@@ -29,7 +29,7 @@ Array = NDArray[np.float32]
 def load_or_parse(
     path: Path, filename: str, shape: tuple[int, ...], parse: Callable[[Path], Array]
 ) -> Array:
-    """Give the parsed content of a file, from the cache if it was parsed before.
+    """Return the parsed content of a file, from the cache if it was parsed before.
 
     Args:
         path: The source.
