@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from tests.ladder.table import BY_NAME, DISTINCT, Case
 
-METHODS = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")
+METHODS = tuple(case.name for case in DISTINCT if not case.of_points)
+"""The samplers of the tiny model, by the names of their rows in the table."""
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -24,22 +26,32 @@ def observations() -> np.ndarray:
     return np.random.default_rng(1).normal(1.0, 1.0, 20).astype(np.float32)
 
 
-def short_call(method: str = "sgld", **given: Any) -> sgmcmc.Samples:
-    """Call any method on the tiny model, for a few iterations; everything can be overridden."""
-    arguments = {
+def short_arguments(case: Case, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what sets up any sampler on the tiny model; everything can be overridden."""
+    return {
         "log_lik": log_lik,
         "dataset": {"x": observations()},
         "params": {"theta": 0.0},
         "stepsize": 1e-3,
         "minibatch_size": 5,
-        "n_iters": 20,
-        "verbose": False,
         "seed": 1,
         "jit_compile": False,
+        **case.estimator.arguments({"opt_stepsize": 1e-3, "n_iters_opt": 10}),
+        **given,
     }
-    if method.endswith("cv"):
-        arguments |= {"opt_stepsize": 1e-3, "n_iters_opt": 10}
-    return getattr(sgmcmc, method)(**{**arguments, **given})
+
+
+def short_call(method: str = "sgld", **given: Any) -> sgmcmc.Samples:
+    """Call any method on the tiny model, for a few iterations; everything can be overridden."""
+    case, run = BY_NAME[method], {"n_iters": 20, "verbose": False}
+    return case.function(**short_arguments(case, {**run, **given}))
+
+
+def short_setup(method: str = "sgld", **given: Any) -> sgmcmc.StepwiseSampler:
+    """Set up any method on the tiny model; everything can be overridden."""
+    case = BY_NAME[method]
+    shows: dict[str, Any] = {"verbose": False} if case.centred else {}
+    return case.setup(**short_arguments(case, {**shows, **given}))
 
 
 @pytest.fixture

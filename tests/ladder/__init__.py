@@ -1,8 +1,9 @@
 """What all rungs of the correctness ladder share."""
 
-from ladder.comparisons import FALSE_ALARM, bound, check, compare
-from ladder.laws import Law
-from ladder.problems import (
+from tests.ladder.comparisons import FALSE_ALARM, bound, check, compare
+from tests.ladder.estimators import CENTRED, PLAIN, Estimator
+from tests.ladder.laws import Law
+from tests.ladder.problems import (
     SHAPES,
     Array,
     LinearProblem,
@@ -13,17 +14,40 @@ from ladder.problems import (
     logistic,
     regression,
 )
-from ladder.table import LINEAR, TABLE, THERMOSTATS, Case, every
-from ladder.transcriptions import reference_chain, remade_noise, vectors_per_iteration
+from tests.ladder.table import (
+    BY_NAME,
+    DISTINCT,
+    LADDER,
+    LINEAR,
+    POINTS,
+    QUICK,
+    TABLE,
+    THERMOSTATS,
+    Case,
+    every,
+    firsts,
+)
+from tests.ladder.transcriptions import Inputs, Noise, Recorded
 
 __all__ = [
     "Array",
+    "BY_NAME",
+    "CENTRED",
     "Case",
+    "DISTINCT",
+    "Estimator",
     "FALSE_ALARM",
+    "Inputs",
+    "LADDER",
     "LINEAR",
     "Law",
     "LinearProblem",
+    "Noise",
+    "PLAIN",
+    "POINTS",
     "Problem",
+    "QUICK",
+    "Recorded",
     "SHAPES",
     "Shapes",
     "TABLE",
@@ -32,11 +56,9 @@ __all__ = [
     "check",
     "compare",
     "every",
+    "firsts",
     "flat",
     "gaussian",
     "logistic",
-    "reference_chain",
     "regression",
-    "remade_noise",
-    "vectors_per_iteration",
 ]

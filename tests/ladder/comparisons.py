@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ladder.problems import Array
+from tests.ladder.problems import Array
 
 FALSE_ALARM = 1e-4
 """How often a statistical test fails by chance, all its comparisons taken together."""

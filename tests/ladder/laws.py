@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ladder.problems import Array, LinearProblem, Problem
-from ladder.table import Case
+from tests.ladder.problems import Array, LinearProblem, Problem
+
+if TYPE_CHECKING:
+    from tests.ladder.table import Case
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Law:
     ) -> None:
         self.d = d = problem.dimension
         self.eye, self.zero = np.eye(d), np.zeros((d, d))
-        step = _steps(case.kind, self, problem.spread(stepsize), tuning or case.tuning, problem)
+        assert case.law is not None, "no linear chain"
+        step = case.law(self, problem.spread(stepsize), tuning or case.tuning, problem)
         new_gradient = self._new_gradient(problem, case, n, replace, ddof)
         one_step = step.close.operator() @ new_gradient @ step.move.operator()
         refresh = Stage(step.refresh.A, step.refresh.Q * refresh_variance)
@@ -100,7 +103,7 @@ class Law:
         N, d, size = problem.size, self.d, 1 + 3 * self.d
         A = self.matrix({"g": {"θ": -problem.precision}})
         A[self.place("g"), 0] = problem.precision @ problem.mean
-        constant = problem.K @ problem.start if case.control_variates else problem.h
+        constant = case.estimator.noisy(problem.h, problem.h - problem.K @ problem.start)
         terms = np.concatenate([constant[:, :, None], -problem.K], 2).reshape(N, -1)
         terms = terms - terms.mean(0)
         ddof = (0 if replace else 1) if ddof is None else ddof
@@ -141,32 +144,55 @@ class Law:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Stages:
+    """An iteration: a refresh, then so many steps, of which each moves, takes a gradient, closes."""
+
     refresh: Stage
     move: Stage
     close: Stage
-    count: int
+    count: int = 1
 
 
-def _steps(
-    kind: str, law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem
-) -> _Steps:
-    """Return the stages of an iteration of this kind, as SPEC writes them."""
-    one, half, nothing = law.eye, law.eye / 2, law.stage({})
-    E = np.diag(stepsize)
-    fresh = law.stage({"ν": {}}, {"ν": stepsize})
-    if kind == "sgld":
-        move = law.stage({"θ": {"θ": one, "g": E / 2}}, {"θ": stepsize})
-        return _Steps(law.stage({"ν": {}}), move, nothing, 1)
-    alpha = problem.spread(tuning["alpha"])
-    if kind == "euler":
-        decay = np.diag(1 - alpha)
-        kick = law.stage({"ν": {"ν": decay, "g": E}}, {"ν": 2 * alpha * stepsize})
-        drift = law.stage({"θ": {"θ": one, "ν": one}})
-        return _Steps(fresh, kick.then(drift), nothing, tuning["L"])
-    c = np.exp(-alpha)
-    kick = law.stage({"ν": {"ν": one, "g": E / 2}})
-    drift = law.stage({"θ": {"θ": one, "ν": half}})
+StagesOf = Callable[[Law, Array, Mapping[str, Any], Problem], Stages]
+"""Makes the stages of an iteration: of a law, ε for each coordinate, tuning, and the problem."""
+
+
+def langevin(law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem) -> Stages:
+    """Return the stages of SGLD."""
+    move = law.stage({"θ": {"θ": law.eye, "g": np.diag(stepsize) / 2}}, {"θ": stepsize})
+    return Stages(law.stage({"ν": {}}), move, law.stage({}))
+
+
+def splitting(
+    law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem, name: str = "friction"
+) -> Stages:
+    """Return the stages of BAOAB, whose momentum is never drawn afresh."""
+    c = np.exp(-problem.spread(tuning[name]))
+    kick = law.stage({"ν": {"ν": law.eye, "g": np.diag(stepsize) / 2}})
+    drift = law.stage({"θ": {"θ": law.eye, "ν": law.eye / 2}})
     friction = law.stage({"ν": {"ν": np.diag(c)}}, {"ν": stepsize * (1 - c**2)})
-    move = kick.then(drift).then(friction).then(drift)
-    return _Steps(fresh, move, kick, tuning["L"])
+    return Stages(law.stage({}), kick.then(drift).then(friction).then(drift), kick)
+
+
+def refreshed_splitting(
+    law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem
+) -> Stages:
+    """Return the stages of SGHMC: the momentum is drawn, then come L steps of BAOAB."""
+    step = splitting(law, stepsize, tuning, problem, "alpha")
+    return Stages(_drawn(law, stepsize), step.move, step.close, tuning["L"])
+
+
+def refreshed_euler(
+    law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem
+) -> Stages:
+    """Return the stages of SGHMC as it was published."""
+    alpha = problem.spread(tuning["alpha"])
+    decay, E = np.diag(1 - alpha), np.diag(stepsize)
+    kick = law.stage({"ν": {"ν": decay, "g": E}}, {"ν": 2 * alpha * stepsize})
+    drift = law.stage({"θ": {"θ": law.eye, "ν": law.eye}})
+    return Stages(_drawn(law, stepsize), kick.then(drift), law.stage({}), tuning["L"])
+
+
+def _drawn(law: Law, stepsize: Array) -> Stage:
+    """Return the stage in which the momentum is drawn afresh, ν ~ N(0, ε)."""
+    return law.stage({"ν": {}}, {"ν": stepsize})

@@ -1,15 +1,23 @@
-"""The table of samplers that every rung walks through."""
+"""The table of samplers that every test walks through which is about more than one of them.
+
+A sampler is in all of them once it has a row here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 import sgmcmc
-from ladder.problems import Problem
+from sgmcmc import dynamics
+from tests.ladder import laws, transcriptions
+from tests.ladder.estimators import CENTRED, PLAIN, Estimator
+from tests.ladder.problems import Problem
+from tests.ladder.transcriptions import Transcription
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,17 +26,81 @@ class Case:
 
     Attributes:
         name: what the test is called.
-        function: the public function.
-        kind: the update equation: sgld, sghmc, euler or sgnht.
-        control_variates: whether the gradient is estimated with control variates.
+        dynamics: the class of its dynamics.
+        public: the name of its public function; ``None`` if it is called by :func:`sgmcmc.sample`.
+        in_r: the name of its function in R; ``None`` if it has none.
+        estimator: how the noisy terms of the gradient are formed.
+        transcription: the update equation in NumPy; ``None`` if it cannot be handed its noise.
+        law: the stages of an iteration; ``None`` where the chain is not linear.
         tuning: tuning constants, never those that make a wrong constant invisible.
+        friction: the constant that is in units of one step and may differ by parameter.
+        constants: the constants of its public function, with their defaults.
+        keywords: those of them that go by keyword only.
+        has_thermostats: whether its friction is found by thermostats.
+        of_points: whether it moves points of the simplex.
     """
 
     name: str
-    function: Callable[..., sgmcmc.Samples]
-    kind: str
-    control_variates: bool
+    dynamics: type[dynamics.Dynamics]
+    public: str | None = None
+    in_r: str | None = None
+    estimator: Estimator = PLAIN
+    transcription: Transcription | None = None
+    law: laws.StagesOf | None = None
     tuning: Mapping[str, Any] = field(default_factory=dict)
+    friction: str | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    has_thermostats: bool = False
+    of_points: bool = False
+
+    @property
+    def centred(self) -> bool:
+        """Whether a mode is found first."""
+        return self.estimator.centred
+
+    @property
+    def method(self) -> str:
+        """What the sampler is called in the settings of its samples."""
+        return self.public or self.dynamics.__name__.lower()
+
+    @property
+    def function(self) -> Callable[..., sgmcmc.Samples]:
+        """The function that runs it, with the arguments of a named function."""
+        return getattr(sgmcmc, self.public) if self.public else self.by_parts(sgmcmc.sample)
+
+    @property
+    def setup(self) -> Callable[..., sgmcmc.StepwiseSampler]:
+        """The function that sets it up."""
+        return getattr(sgmcmc, f"{self.public}_setup") if self.public else self.by_parts()
+
+    def by_parts(self, target: Callable[..., Any] = sgmcmc.setup) -> Callable[..., Any]:
+        """Return `sgmcmc.sample` or `sgmcmc.setup` with the arguments of a named function."""
+        own = set(inspect.signature(self.dynamics).parameters)
+        searched = ("opt_stepsize", "n_iters_opt") if self.centred else ()
+        neutral: dict[str, Any] = {"n_chains": None, "preconditioner": "none"}
+        if target is sgmcmc.sample:
+            neutral |= {"burn_in": 0, "n_iters": 10_000}
+
+        def call(
+            log_lik: Any, dataset: Any, params: Any, stepsize: Any, *opt: Any, **given: Any
+        ) -> Any:
+            given |= {"opt_stepsize": opt[0]} if opt else {}
+            constants = {name: given.pop(name) for name in own & given.keys()}
+            search = {name: given.pop(name) for name in searched if name in given}
+            minibatches = "replacement" if given.pop("replace", False) else "uniform"
+            return target(
+                log_lik,
+                dataset,
+                params,
+                stepsize=stepsize,
+                dynamics=self.dynamics(**constants),
+                gradient=self.estimator.gradient(**search),
+                minibatches=minibatches,
+                **{**neutral, **given},
+            )
+
+        return call
 
     def run(
         self,
@@ -41,14 +113,14 @@ class Case:
         **keywords: Any,
     ) -> sgmcmc.Samples:
         """Run it on a problem. Without mode-finding the control variate is centred at the start."""
+        search = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt}
         arguments: dict[str, Any] = {
             "minibatch_size": minibatch_size,
             "verbose": False,
             "seed": 1,
             **self.tuning,
+            **self.estimator.arguments(search),
         }
-        if self.control_variates:
-            arguments |= {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt}
         return self.function(
             problem.log_lik,
             problem.dataset,
@@ -59,21 +131,96 @@ class Case:
         )
 
 
-_SGHMC = {"alpha": 0.4, "L": 3}
-_EULER = {**_SGHMC, "integrator": "euler"}
-_SGNHT = {"a": 0.05}
-TABLE = (
-    Case("sgld", sgmcmc.sgld, "sgld", False),
-    Case("sghmc", sgmcmc.sghmc, "sghmc", False, _SGHMC),
-    Case("sghmc-euler", sgmcmc.sghmc, "euler", False, _EULER),
-    Case("sgnht", sgmcmc.sgnht, "sgnht", False, _SGNHT),
-    Case("sgldcv", sgmcmc.sgldcv, "sgld", True),
-    Case("sghmccv", sgmcmc.sghmccv, "sghmc", True, _SGHMC),
-    Case("sghmccv-euler", sgmcmc.sghmccv, "euler", True, _EULER),
-    Case("sgnhtcv", sgmcmc.sgnhtcv, "sgnht", True, _SGNHT),
+_SGLD = Case(
+    "sgld", dynamics.SGLD, "sgld", "sgld", transcription=transcriptions.SGLD, law=laws.langevin
 )
-LINEAR = tuple(case for case in TABLE if case.kind != "sgnht")
-THERMOSTATS = tuple(case for case in TABLE if case.kind == "sgnht")
+_SGHMC = Case(
+    "sghmc",
+    dynamics.SGHMC,
+    "sghmc",
+    "sghmc",
+    transcription=transcriptions.SGHMC,
+    law=laws.refreshed_splitting,
+    tuning={"alpha": 0.4, "L": 3},
+    friction="alpha",
+    constants={"alpha": 0.01, "L": 5},
+    keywords={"integrator": "symmetric"},
+)
+_EULER = replace(
+    _SGHMC,
+    name="sghmc-euler",
+    transcription=transcriptions.EULER,
+    law=laws.refreshed_euler,
+    tuning={**_SGHMC.tuning, "integrator": "euler"},
+)
+_SGNHT = Case(
+    "sgnht",
+    dynamics.SGNHT,
+    "sgnht",
+    "sgnht",
+    transcription=transcriptions.SGNHT,
+    tuning={"a": 0.05},
+    friction="a",
+    constants={"a": 0.01},
+    has_thermostats=True,
+)
+_UNDERDAMPED = Case(
+    "underdamped",
+    dynamics.Underdamped,
+    transcription=transcriptions.UNDERDAMPED,
+    law=laws.splitting,
+    tuning={"friction": 0.6},
+    friction="friction",
+    constants={"friction": 0.5},
+)
+_OF_POINTS: dict[str, Any] = {
+    "keywords": {"alpha": inspect.Parameter.empty, "theta0": None, "store_unnormalised": False},
+    "of_points": True,
+}
+
+
+def _centred(case: Case, name: str) -> Case:
+    """Return the row of the same dynamics with control variates."""
+    public = case.public and f"{case.public}cv"
+    return replace(case, name=name, public=public, in_r=public, estimator=CENTRED)
+
+
+TABLE = (
+    _SGLD,
+    _SGHMC,
+    _EULER,
+    _SGNHT,
+    _UNDERDAMPED,
+    _centred(_SGLD, "sgldcv"),
+    _centred(_SGHMC, "sghmccv"),
+    _centred(_EULER, "sghmccv-euler"),
+    _centred(_SGNHT, "sgnhtcv"),
+    _centred(_UNDERDAMPED, "underdampedcv"),
+    Case("scir", dynamics.SCIR, "scir", "scir", **_OF_POINTS),
+    Case("sgrld", dynamics.SGRLD, "sgrld", "sgrld", **_OF_POINTS),
+)
+BY_NAME = {case.name: case for case in TABLE}
+
+
+def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:
+    """Return the first of these rows for each value of a key."""
+    found: dict[Hashable, Case] = {}
+    for case in cases:
+        found.setdefault(key(case), case)
+    return tuple(found.values())
+
+
+DISTINCT = firsts(TABLE, lambda case: (case.dynamics, case.estimator))
+"""One row for each dynamics with each estimator: variants of the same function are left out."""
+LADDER = tuple(case for case in TABLE if not case.of_points)
+LINEAR = tuple(case for case in TABLE if case.law)
+THERMOSTATS = tuple(case for case in TABLE if case.has_thermostats)
+POINTS = tuple(case for case in TABLE if case.of_points)
+QUICK = {
+    *firsts(LADDER, lambda case: case.dynamics),
+    *firsts(LADDER, lambda case: case.estimator),
+}
+"""Each dynamics and each estimator once; where time is dear the others are among the slow."""
 
 
 def every(

@@ -2,120 +2,254 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ladder.problems import Array
-from sgmcmc.data.rng import Phase, Purpose, generator
-
-Gradient = Callable[[Array], Array]
+from sgmcmc.data.rng import Purpose, RunPhase, generator
+from tests.ladder.problems import Array, Problem
 
 
-def reference_chain(
-    kind: str,
-    start: Array,
-    gradient: Gradient,
-    stepsize: Array,
-    tuning: Mapping[str, Any],
-    noise: Array,
-    start_noise: Array,
-    blocks: list[slice],
-) -> Array:
-    """Return the draws of a chain that is handed its random numbers, in float64.
+@dataclass(frozen=True)
+class Inputs:
+    """What a chain consumes, in float64.
 
-    Args:
-        kind: the update equation.
+    Attributes:
         start: θ at the start.
         gradient: called once for each new position; it may draw a minibatch each time.
         stepsize: ε, one for each coordinate.
-        tuning: α and L, or a; one number or one for each coordinate.
+        tuning: the tuning constants; each one number, or one for each coordinate.
         noise: standard normals, (iterations, vectors, d).
-        start_noise: standard normals, (d,), for the momentum that SGNHT starts with.
+        start_noise: standard normals, (d,), for a momentum that is drawn at the start.
         blocks: the places of the named parameters.
     """
-    theta, g = start.copy(), gradient(start)
-    if kind == "sgnht":
-        return _reference_sgnht(theta, g, gradient, stepsize, tuning, noise, start_noise, blocks)
-    draws = []
-    for normals in noise:
-        if kind == "sgld":
-            theta = theta + stepsize / 2 * g + np.sqrt(stepsize) * normals[0]
-            g = gradient(theta)
-        else:
-            one_iteration = _reference_euler if kind == "euler" else _reference_sghmc
-            theta, g = one_iteration(theta, g, gradient, stepsize, tuning, normals)
-        draws.append(theta)
-    return np.array(draws)
+
+    start: Array
+    gradient: Callable[[Array], Array]
+    stepsize: Array
+    tuning: Mapping[str, Any]
+    noise: Array
+    start_noise: Array
+    blocks: list[slice]
 
 
-def _reference_sghmc(
-    theta: Array,
-    g: Array,
-    gradient: Gradient,
-    stepsize: Array,
-    tuning: Mapping[str, Any],
-    normals: Array,
-) -> tuple[Array, Array]:
-    nu = np.sqrt(stepsize) * normals[0]
-    c = np.exp(-np.asarray(tuning["alpha"]))
-    for zeta in normals[1 : tuning["L"] + 1]:
-        nu = nu + stepsize / 2 * g
-        theta = theta + nu / 2
-        nu = c * nu + np.sqrt(stepsize * (1 - c**2)) * zeta
-        theta = theta + nu / 2
-        g = gradient(theta)
-        nu = nu + stepsize / 2 * g
-    return theta, g
+class State(NamedTuple):
+    """The state at the end of an iteration; ν is zero where there is none."""
+
+    theta: Array
+    nu: Array
 
 
-def _reference_euler(
-    theta: Array,
-    g: Array,
-    gradient: Gradient,
-    stepsize: Array,
-    tuning: Mapping[str, Any],
-    normals: Array,
-) -> tuple[Array, Array]:
-    nu = np.sqrt(stepsize) * normals[0]
-    alpha = np.asarray(tuning["alpha"])
-    for zeta in normals[1 : tuning["L"] + 1]:
-        nu = (1 - alpha) * nu + stepsize * g + np.sqrt(2 * alpha * stepsize) * zeta
+@dataclass(frozen=True)
+class Recorded:
+    """A chain of a public function, from its first iteration on; SGHMC's with a single step.
+
+    Attributes:
+        problem: what was sampled.
+        stepsize: ε, one for each coordinate.
+        tuning: the tuning constants.
+        draws: (chains, draws, d).
+        g: the gradient estimates at the draws.
+    """
+
+    problem: Problem
+    stepsize: Array
+    tuning: Mapping[str, Any]
+    draws: Array
+    g: Array
+
+    @property
+    def steps(self) -> Array:
+        """The increments between draws."""
+        return np.diff(self.draws, axis=1)
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """An update equation in NumPy.
+
+    Attributes:
+        states: the states of a chain, one for each iteration.
+        recovered: what the update equation says that the noise of a chain was, scaled to variance
+            1, (chains, draws less one, d).
+        steps: the name of the constant that says how many steps, each with a vector of noise,
+            come after one vector with which an iteration begins; ``None`` for a single vector.
+        forgets: whether an iteration knows only the position and gradient of the one before.
+    """
+
+    states: Callable[[Inputs], Iterator[State]]
+    recovered: Callable[[Recorded], Array]
+    steps: str | None = None
+    forgets: bool = True
+
+    def vectors(self, tuning: Mapping[str, Any]) -> int:
+        """Return how many vectors of standard normals an iteration takes."""
+        return 1 if self.steps is None else 1 + tuning[self.steps]
+
+    def one_step(self) -> dict[str, int]:
+        """Return the tuning with which an iteration is a single step."""
+        return {} if self.steps is None else {self.steps: 1}
+
+    def chain(self, inputs: Inputs) -> Array:
+        """Return the draws of a chain."""
+        return np.array([state.theta for state in self.states(inputs)])
+
+
+# ------------------------------------------------------------------------------------ SGLD
+
+
+def _sgld(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    for normals in at.noise:
+        theta = theta + at.stepsize / 2 * g + np.sqrt(at.stepsize) * normals[0]
+        g = at.gradient(theta)
+        yield State(theta, 0 * theta)
+
+
+def _noise_of_sgld(of: Recorded) -> Array:
+    return (of.steps - of.stepsize / 2 * of.g[:, :-1]) / np.sqrt(of.stepsize)
+
+
+SGLD = Transcription(_sgld, _noise_of_sgld)
+
+
+# ----------------------------------------------------------------------------------- SGHMC
+
+
+def _sghmc(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    for normals in at.noise:
+        nu = np.sqrt(at.stepsize) * normals[0]
+        for zeta in normals[1 : at.tuning["L"] + 1]:
+            theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["alpha"]), zeta)
+        yield State(theta, nu)
+
+
+def _baoab(
+    at: Inputs, theta: Array, nu: Array, g: Array, friction: Array, zeta: Array
+) -> tuple[Array, Array, Array]:
+    c = np.exp(-friction)
+    nu = nu + at.stepsize / 2 * g
+    theta = theta + nu / 2
+    nu = c * nu + np.sqrt(at.stepsize * (1 - c**2)) * zeta
+    theta = theta + nu / 2
+    g = at.gradient(theta)
+    nu = nu + at.stepsize / 2 * g
+    return theta, nu, g
+
+
+def _noise_of_sghmc(of: Recorded) -> Array:
+    c = np.exp(-of.tuning["alpha"])
+    drift = (1 + c) / 2 * of.stepsize / 2 * of.g[:, :-1]
+    return (of.steps - drift) / np.sqrt(of.stepsize * (1 + c) / 2)
+
+
+SGHMC = Transcription(_sghmc, _noise_of_sghmc, steps="L")
+
+
+def _euler(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    alpha = np.asarray(at.tuning["alpha"])
+    for normals in at.noise:
+        nu = np.sqrt(at.stepsize) * normals[0]
+        for zeta in normals[1 : at.tuning["L"] + 1]:
+            nu = (1 - alpha) * nu + at.stepsize * g + np.sqrt(2 * alpha * at.stepsize) * zeta
+            theta = theta + nu
+            g = at.gradient(theta)
+        yield State(theta, nu)
+
+
+def _noise_of_euler(of: Recorded) -> Array:
+    variance = (1 - of.tuning["alpha"]) ** 2 + 2 * of.tuning["alpha"]
+    return (of.steps - of.stepsize * of.g[:, :-1]) / np.sqrt(of.stepsize * variance)
+
+
+EULER = Transcription(_euler, _noise_of_euler, steps="L")
+
+
+# ------------------------------------------------------------------------------------ SGNHT
+
+
+def _sgnht(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    a = np.broadcast_to(at.tuning["a"], theta.shape)
+    nu, xi = np.sqrt(at.stepsize) * at.start_noise, a.copy()
+    for normals in at.noise:
+        nu = (1 - xi) * nu + at.stepsize * g + np.sqrt(2 * a * at.stepsize) * normals[0]
         theta = theta + nu
-        g = gradient(theta)
-    return theta, g
+        for block in at.blocks:
+            xi[block] += nu[block] @ nu[block] / nu[block].size - at.stepsize[block].mean()
+        g = at.gradient(theta)
+        yield State(theta, nu)
 
 
-def _reference_sgnht(
-    theta: Array,
-    g: Array,
-    gradient: Gradient,
-    stepsize: Array,
-    tuning: Mapping[str, Any],
-    noise: Array,
-    start_noise: Array,
-    blocks: list[slice],
-) -> Array:
-    a = np.broadcast_to(tuning["a"], theta.shape)
-    nu, xi, draws = np.sqrt(stepsize) * start_noise, a.copy(), []
-    for normals in noise:
-        nu = (1 - xi) * nu + stepsize * g + np.sqrt(2 * a * stepsize) * normals[0]
-        theta = theta + nu
-        for block in blocks:
-            xi[block] += nu[block] @ nu[block] / nu[block].size - stepsize[block]
-        g = gradient(theta)
-        draws.append(theta)
-    return np.array(draws)
+def _noise_of_sgnht(of: Recorded) -> Array:
+    first = of.draws[:, :1] - of.problem.start
+    nu = np.concatenate([first, of.steps], 1)
+    xi = np.empty_like(nu)
+    for block in of.problem.blocks():
+        excess = (nu[..., block] ** 2 - of.stepsize[block]).mean(-1, keepdims=True)
+        xi[..., block] = of.tuning["a"] + np.cumsum(excess, 1)
+    drift = (1 - xi[:, :-1]) * nu[:, :-1] + of.stepsize * of.g[:, :-1]
+    return (nu[:, 1:] - drift) / np.sqrt(2 * of.tuning["a"] * of.stepsize)
 
 
-def vectors_per_iteration(kind: str, tuning: Mapping[str, Any]) -> int:
-    """Return how many vectors of standard normals an iteration takes."""
-    return 1 + tuning["L"] if kind in ("sghmc", "euler") else 1
+SGNHT = Transcription(_sgnht, _noise_of_sgnht, forgets=False)
 
 
-def remade_noise(seed: int, shape: tuple[int, int, int]) -> tuple[Array, Array]:
-    """Return the noise of the first iterations of chain 0 in float64, and that of its start."""
-    noise = generator(seed, 0, Phase.CHAIN, Purpose.NOISE, 0).standard_normal(shape)
-    start = generator(seed, 0, Phase.CHAIN, Purpose.START_NOISE).standard_normal(shape[-1])
-    return noise, start
+# ----------------------------------------------------------------------------- underdamped
+
+
+def _underdamped(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    nu = np.sqrt(at.stepsize) * at.start_noise
+    for normals in at.noise:
+        theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["friction"]), normals[0])
+        yield State(theta, nu)
+
+
+def _noise_of_underdamped(of: Recorded) -> Array:
+    """Two increments and the gradient between them tell the noise, but for ν at the first draw.
+
+    From one increment to the next its part in the noise changes sign and nothing else, so it is
+    what makes the noise orthogonal to +1, −1, +1, ...; that takes one of thousands of degrees of
+    freedom.
+    """
+    c = np.exp(-of.tuning["friction"])
+    kicks = of.stepsize / 2 * of.g
+    # With ν = 0 at the first draw: after the half kick, and then at the end of each iteration.
+    nu = np.zeros_like(of.draws)
+    for k, step in enumerate(np.moveaxis(of.steps, 1, 0)):
+        nu[:, k + 1] = 2 * step - (nu[:, k] + kicks[:, k]) + kicks[:, k + 1]
+    noise = 2 * of.steps - (1 + c) * (nu + kicks)[:, :-1]
+    noise = noise / np.sqrt(of.stepsize * (1 - c**2))
+    signs = (-1.0) ** np.arange(noise.shape[1])[:, None]
+    return noise - signs * (signs * noise).mean(1, keepdims=True)
+
+
+UNDERDAMPED = Transcription(_underdamped, _noise_of_underdamped, forgets=False)
+
+
+# ------------------------------------------------------------------------- the noise itself
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of the first iterations of chain 0, made again from its streams in float64.
+
+    Attributes:
+        noise: (iterations, vectors, d).
+        start: (d,), of the momentum at the start.
+    """
+
+    noise: Array
+    start: Array = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def remade(cls, seed: int, iterations: int, vectors: int, d: int) -> Noise:
+        """Return the noise of a seed."""
+        chain = generator(seed, 0, RunPhase.CHAIN, Purpose.NOISE, 0)
+        start = generator(seed, 0, RunPhase.CHAIN, Purpose.START_NOISE)
+        return cls(chain.standard_normal((iterations, vectors, d)), start.standard_normal(d))

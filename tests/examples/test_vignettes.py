@@ -1,0 +1,295 @@
+"""The vignettes in their short forms, and the Python blocks of the README and the docs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sgmcmc
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def vignette(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return the import of a vignette, which may import its neighbours."""
+    monkeypatch.syspath_prepend(str(ROOT / "vignettes"))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression", "neural_network"])
+def test_runs_from_top_to_bottom(
+    name: str,
+    vignette: Callable[[str], ModuleType],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette(name).main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert str(output) in printed
+    for method in ("sgld ", "sghmc ", "sgnht ", "sgldcv ", "sghmccv ", "sgnhtcv "):
+        assert method in printed
+
+
+def test_step_by_step_as_published(
+    vignette: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    vignette("step_by_step").main(["--short"])
+    printed = capsys.readouterr().out
+    assert printed.count("log loss") == 6
+    found = re.search(r"differ by at most (\S+)\.", printed)
+    assert found is not None and float(found.group(1)) < 1e-4
+
+
+def test_zero_variance_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette("zero_variance").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "median" in printed and "r_hat" in printed
+
+
+def test_topic_model_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "figure.png"
+    vignette("topic_model").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
+    # Five topics of eight words each, of which the samplers know nothing.
+    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    assert frozenset(f"word{i}" for i in range(8)) in topics
+
+
+def test_topic_model_vignette_reads_documents_from_a_file(
+    vignette: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    table = np.random.default_rng(1).poisson(1.0, (16, 5))
+    rows, columns = np.nonzero(table)
+    np.savez(
+        tmp_path / "counts.npz",
+        data=table[rows, columns].astype(np.uint16),
+        indices=columns.astype(np.uint16),
+        indptr=np.searchsorted(rows, np.arange(17)),
+        shape=table.shape,
+        vocab=np.array(list("abcde")),
+    )
+    corpus = vignette("topic_model").load(str(tmp_path / "counts.npz"))
+    assert corpus.train.shape == (14, 5) and corpus.tuning.shape == corpus.test.shape == (1, 5)
+    assert corpus.train.total + corpus.tuning.total + corpus.test.total == table.sum()
+
+
+def test_simplex_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [tmp_path / "scores.png", tmp_path / "unseen.png"]
+    arguments = ["--short", "--output", str(outputs[0]), "--unseen", str(outputs[1])]
+    vignette("simplex").main(arguments)
+    printed = capsys.readouterr().out
+    for output in outputs:
+        assert output.read_bytes().startswith(b"\x89PNG")
+        assert str(output) in printed
+    assert "Scores, sparse" in printed and "Scores, dense" in printed
+
+
+def test_every_vignette_is_run_somewhere() -> None:
+    names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
+    assert names == {
+        "demo",
+        "gaussian_mixture",
+        "logistic_regression",
+        "neural_network",
+        "simplex",
+        "step_by_step",
+        "topic_model",
+        "zero_variance",
+    }
+
+
+def test_moments_of_the_mixture_vignette(vignette: Callable[[str], ModuleType]) -> None:
+    mixture = vignette("gaussian_mixture")
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(2, 5000, 4)) * [1.0, 2.0, 3.0, 4.0]
+    found = mixture.moments(draws)
+    flat = draws.reshape(-1, 4)
+    np.testing.assert_allclose(found.covariance, np.cov(flat.T))
+    np.testing.assert_allclose(found.midpoint_variance, [2.5, 5.0], rtol=0.1)
+    np.testing.assert_allclose(found.difference_square, [10.0, 20.0], rtol=0.1)
+    assert found.share == pytest.approx(0.5, abs=0.03)
+    # Independent draws change sides every other time, and never across two chains.
+    assert found.changes == pytest.approx(4999, abs=250)
+
+
+def test_score_of_the_simplex_vignette(vignette: Callable[[str], ModuleType]) -> None:
+    """Exact draws make independent uniform numbers, however small their components are."""
+    simplex = vignette("simplex")
+    a = np.array([800.1, 1e-2, 0.1, 0.1, 2.0])
+    theta = np.random.default_rng(1).gamma(a, size=(2, 4000, 5))
+    assert theta.min() < 1e-200
+    u = simplex.uniforms(theta, a)
+    distances = [[stats.kstest(u[c, :, j], "uniform") for j in range(4)] for c in range(2)]
+    assert min(d.pvalue for of_chain in distances for d in of_chain) > 1e-3
+    correlation = stats.spearmanr(u.reshape(-1, 4)).statistic[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < 4.0 / np.sqrt(8000)
+    means = [np.mean([d.statistic for d in of_chain]) for of_chain in distances]
+    np.testing.assert_allclose(simplex.score(theta, a), means, rtol=1e-12)
+    np.testing.assert_allclose(simplex.uniforms(theta / theta.sum(-1, keepdims=True), a), u)
+    wrong = simplex.score(theta, a * [1, 1, 3, 1, 1])
+    assert (wrong > 3 * np.array(means)).all()
+
+
+def test_a_step_of_the_published_sgrld(vignette: Callable[[str], ModuleType]) -> None:
+    """The two readings differ by a (1 − θ), and at a tiny stepsize the chain stays put."""
+    simplex = vignette("simplex")
+    theta, pull = np.array([0.5, 2.0]), np.array([3.0, -1.0])
+    first, second = (drift(theta, pull) for drift in simplex.READINGS.values())
+    np.testing.assert_allclose(first, 1.1 + theta * (pull - theta))
+    np.testing.assert_allclose(first - second, simplex.ALPHA * (1 - theta))
+    counts, length = simplex.COUNTS["sparse"], simplex.Length(3, 2, 4)
+    for reading in simplex.READINGS:
+        draws = simplex.published_sgrld(reading, counts, 10, [1e-20], length)
+        assert draws.shape == (1, 4, 2, 10)
+        np.testing.assert_allclose(draws[0, 0, 0], simplex.ALPHA + counts, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "stepsize", "most"), [(10, 0.1, 0.1), (100, 0.1, 0.065), (500, 0.5, 0.045)]
+)
+def test_scir_is_near_exact_on_the_sparse_posterior(
+    n: int, stepsize: float, most: float, vignette: Callable[[str], ModuleType]
+) -> None:
+    simplex = vignette("simplex")
+    counts = simplex.COUNTS["sparse"]
+    draws = simplex.sample("scir", counts, n, stepsize, simplex.Length(chains=20))
+    assert simplex.score(draws, simplex.ALPHA + counts).mean() < most
+
+
+def test_mixture_vignette_names_a_divergence(vignette: Callable[[str], ModuleType]) -> None:
+    mixture = vignette("gaussian_mixture")
+    run = mixture.Run("sgldcv", 1e-2, 10_000)
+    said = mixture.sample(run, mixture.simulate(), shorter=20)
+    assert isinstance(said, str) and said.startswith("diverged between iterations")
+    table = mixture.format_moments(
+        {"NUTS": np.random.default_rng(1).normal(size=(9, 4)), "a": said}
+    )
+    assert said in table
+
+
+def test_largest_curvature_of_the_regression_vignette(
+    vignette: Callable[[str], ModuleType],
+) -> None:
+    regression = vignette("logistic_regression")
+    train = {"X": np.zeros((40, 2), np.float32), "y": np.zeros(40, np.float32)}
+    mode = {"bias": np.zeros(()), "beta": np.zeros((2, 1))}
+    assert regression.largest_curvature(train, mode) == pytest.approx(10.0)  # 40 × ¼
+
+
+# ------------------------------------------------------------------------ the written pages
+
+
+def python_blocks(page: Path) -> list[tuple[int, str]]:
+    """Return the Python blocks of a Markdown page, each with its first line's number."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in BLOCK.finditer(text)
+    ]
+
+
+def shortened(code: str, seen: list[str]) -> str:
+    """Return a block in which every sampler runs for a few iterations and shows no progress.
+
+    Args:
+        code: the block.
+        seen: gains the names of the samplers that it calls.
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        name = node.func.attr if isinstance(node, ast.Call) and _is_sampler(node.func) else None
+        if name is None:
+            continue
+        seen.append(name)
+        few = {"n_iters": 120, "burn_in": 0, "verbose": False}
+        if name.endswith("cv"):
+            few["n_iters_opt"] = 40
+        node.keywords = [k for k in node.keywords if k.arg not in few]
+        node.keywords += [ast.keyword(arg, ast.Constant(value)) for arg, value in few.items()]
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _is_sampler(node: ast.expr) -> bool:
+    """Tell whether an expression is ``sgmcmc.sgld`` or the like."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "sgmcmc"
+        and node.attr.startswith(("sgld", "sghmc", "sgnht", "scir", "sgrld"))
+        and not node.attr.endswith("_setup")
+    )
+
+
+def few_rows_of_covertype(name: str) -> np.ndarray:
+    """Stand in for ``get_dataset``: rows of covertype's shape and kind."""
+    assert name == "covertype"
+    rng = np.random.default_rng(1)
+    rows = rng.random((2000, 55), dtype=np.float32)
+    rows[:, 0] = rows[:, 0] < 0.5
+    return rows
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All blocks of a page run in order, in one namespace, on few rows and for few iterations."""
+    monkeypatch.setattr(sgmcmc, "get_dataset", few_rows_of_covertype)
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", np.zeros((100, 3), np.float32))
+    np.save("y.npy", np.zeros(100, np.float32))
+    namespace: dict[str, Any] = {}
+    calls: list[str] = []
+    for line, code in python_blocks(page):
+        try:
+            exec(compile(shortened(code, calls), f"{page.name}:{line}", "exec"), namespace)
+        except Exception as error:
+            raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
+    if page.name == "README.md":
+        assert {"sgldcv"} <= set(calls)
+        assert namespace["chains"]["beta"].shape == (4, 120, 54, 1)
+        assert (tmp_path / "chain.npz").exists()
+
+
+def test_the_first_model_of_the_readme_is_eight_lines() -> None:
+    first = ast.parse(python_blocks(ROOT / "README.md")[0][1])
+    functions = [node for node in first.body if isinstance(node, ast.FunctionDef)]
+    assert [f.name for f in functions] == ["log_lik", "log_prior"]
+    assert sum((f.end_lineno or 0) - f.lineno + 1 for f in functions) <= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_blocks_are_shortened() -> None:
+    calls: list[str] = []
+    code = shortened("sgmcmc.sgldcv(1, 2, n_iters=10_000_000, seed=1)", calls)
+    assert calls == ["sgldcv"]
+    assert "10000000" not in code and "n_iters=120" in code and "seed=1" in code

@@ -1,0 +1,247 @@
+"""Constrained parameters: exact posteriors with few data, where the Jacobian matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+
+tfb = tfp.bijectors
+Run = Callable[..., sgmcmc.Samples]
+
+# y_i ~ N(0, 1 / precision) with precision ~ Gamma(1, 1): the posterior is Gamma(SHAPE, RATE). Were
+# the Jacobian left out, or counted twice, SHAPE would be wrong by one: the mean by a quarter.
+Y = np.array([0.3, -1.1, 0.8, -0.2, 1.4, 0.6])
+SHAPE, RATE = 1.0 + len(Y) / 2.0, 1.0 + (Y**2).sum() / 2.0
+
+
+def precision_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the log-likelihood of the precision."""
+    precision = params["precision"]
+    return tf.reduce_sum(0.5 * tf.math.log(precision) - 0.5 * precision * dataset["y"] ** 2)
+
+
+def precision_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the log density of Gamma(1, 1)."""
+    return -tf.reduce_sum(params["precision"])
+
+
+def precision_call(bijector: Any, **given: Any) -> dict[str, Any]:
+    """Return the arguments of a call on the precision model; nothing is left to minibatches."""
+    return {
+        "log_lik": precision_lik,
+        "log_prior": precision_prior,
+        "dataset": {"y": Y},
+        "params": {"precision": 1.0},
+        "minibatch_size": len(Y),
+        "bijectors": {"precision": bijector},
+        **given,
+    }
+
+
+def check_mean(values: np.ndarray, expected: Any, bias: float) -> None:
+    """Compare the mean over chains and draws with the exact one.
+
+    The standard error comes from the spread of the chains' means. Five of them, and the bias of
+    the discretised chain, are allowed; and they must be few enough to see an error of a tenth.
+
+    Args:
+        values: chains first, draws second.
+        expected: the exact mean.
+        bias: relative bias of the discretised chain that is allowed.
+    """
+    means = values.astype(np.float64).mean(axis=1)
+    error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    allowed = 5.0 * error + bias * np.abs(expected)
+    assert (allowed < 0.1 * np.abs(expected)).all(), "the test could not see an error"
+    assert (np.abs(means.mean(axis=0) - expected) < allowed).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "bijector", "given"),
+    [
+        # The splitting has no bias in the variance of a Gaussian, and little here.
+        ("sghmc", tfb.Exp(), {"stepsize": 0.04, "alpha": 0.2, "n_iters": 5_000}),
+        ("sghmc", tfb.Softplus(), {"stepsize": 0.04, "alpha": 0.2, "n_iters": 5_000}),
+        # The variance of SGLD is too large by the factor 1 / (1 - stepsize * curvature / 4) on a
+        # Gaussian: by one part in a hundred with the curvature SHAPE = 4 of this one.
+        ("sgldcv", tfb.Exp(), {"stepsize": 0.01, "opt_stepsize": 0.1, "n_iters": 25_000}),
+    ],
+    ids=["sghmc, exp", "sghmc, softplus", "sgldcv, exp"],
+)
+def test_gamma_posterior(method: str, bijector: Any, given: dict[str, Any], run: Run) -> None:
+    if method == "sgldcv":
+        given = {**given, "n_iters_opt": 200}
+    call = precision_call(bijector, n_chains=24, burn_in=500, jit_compile=None, **given)
+    draws = run(method, **call)["precision"].astype(np.float64)
+    assert (draws > 0.0).all()
+    check_mean(draws, SHAPE / RATE, bias=0.01)
+    check_mean((draws - SHAPE / RATE) ** 2, SHAPE / RATE**2, bias=0.02)
+
+
+def test_gradient_is_of_the_unconstrained_space(run: Run) -> None:
+    """With u = log precision the log posterior is SHAPE u - RATE e^u, Jacobian included."""
+    samples = run(**precision_call(tfb.Exp(), stepsize=0.05, store_gradients=True))
+    expected = SHAPE - RATE * samples["precision"]
+    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_with_softplus(run: Run) -> None:
+    """With precision = log(1 + e^u) the slope of the map is 1 - e^-precision."""
+    samples = run(**precision_call(tfb.Softplus(), stepsize=0.05, store_gradients=True))
+    precision = samples["precision"].astype(np.float64)
+    slope = 1.0 - np.exp(-precision)
+    expected = ((SHAPE - 1.0) / precision - RATE) * slope + (1.0 - slope)
+    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["sgldcv", "sghmccv", "sgnhtcv"])
+def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
+    """In u = log precision the mode lies at SHAPE / RATE; it is shown in the user's space."""
+    call = precision_call(tfb.Exp(), stepsize=1e-3, opt_stepsize=0.2, n_iters_opt=300)
+    samples = run(method, **call)
+    np.testing.assert_allclose(samples.mode["precision"], SHAPE / RATE, rtol=1e-4)
+    np.testing.assert_allclose(samples.mode_gradient["precision"], 0.0, atol=1e-3)
+
+
+def test_full_gradient_in_pieces_counts_the_jacobian_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgmcmc.data.dataset.PIECE_BYTES", 8)
+    call = precision_call(tfb.Exp(), stepsize=1e-3, opt_stepsize=0.2, n_iters_opt=0)
+    gradient = run("sgldcv", **call).mode_gradient["precision"]
+    np.testing.assert_allclose(gradient, SHAPE - RATE, rtol=1e-5)
+
+
+def test_log_post_holds_the_jacobian(run: Run) -> None:
+    samples = run(**precision_call(tfb.Exp(), stepsize=0.05))
+    precision = samples["precision"][-1].astype(np.float64)
+    expected = SHAPE * np.log(precision) - (RATE - 1.0) * precision - precision
+    np.testing.assert_allclose(samples.log_post.values[-1], expected, rtol=1e-4)
+
+
+COUNTS = np.array([2, 3, 4])
+DIRICHLET = 1.0 + COUNTS
+SIMPLEX_START = [0.5, 0.3, 0.2]
+
+
+def simplex_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the log-likelihood of categories, under which the posterior is Dirichlet."""
+    return tf.reduce_sum(dataset["seen"] * tf.math.log(params["omega"]))
+
+
+def softmax_centered() -> Any:
+    """Return a bijector that some versions of TFP cannot make with some of NumPy."""
+    try:
+        return tfb.SoftmaxCentered()
+    except TypeError:
+        pytest.skip("this TensorFlow Probability does not work with this NumPy")
+
+
+@pytest.mark.parametrize("make", [tfb.IteratedSigmoidCentered, softmax_centered])
+def test_dirichlet_posterior(make: Callable[[], Any], run: Run) -> None:
+    samples = run(
+        "sghmc",
+        log_lik=simplex_lik,
+        dataset={"seen": np.repeat(np.eye(3), COUNTS, axis=0)},
+        params={"omega": SIMPLEX_START},
+        minibatch_size=COUNTS.sum(),
+        bijectors={"omega": make()},
+        stepsize=0.1,
+        alpha=0.2,
+        burn_in=500,
+        n_iters=5_000,
+        n_chains=24,
+        jit_compile=None,
+        store_gradients=True,
+    )
+    draws = samples["omega"]
+    assert draws.shape == (24, 5_000, 3)
+    assert samples.gradients["omega"].shape == (24, 5_000, 2)
+    assert (draws > 0.0).all()
+    np.testing.assert_allclose(draws.sum(-1), 1.0, rtol=1e-5)
+    total = DIRICHLET.sum()
+    mean = DIRICHLET / total
+    check_mean(draws, mean, bias=0.01)
+    check_mean((draws - mean) ** 2, mean * (1.0 - mean) / (total + 1.0), bias=0.02)
+
+
+def mixed_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return a log-likelihood of parameters with bijectors and without."""
+    scale = tf.reduce_sum(params["scale"]) + tf.reduce_sum(params["omega"] ** 2)
+    return -tf.reduce_sum((dataset["x"] - tf.reduce_sum(params["theta"])) ** 2) / scale
+
+
+MIXED: dict[str, Any] = {
+    "log_lik": mixed_lik,
+    "log_prior": lambda params: -tf.reduce_sum(params["scale"]),
+    "params": {"theta": np.zeros((2, 2)), "scale": [1.0, 2.0, 3.0], "omega": SIMPLEX_START},
+    "bijectors": {"omega": tfb.IteratedSigmoidCentered(), "scale": tfb.Exp()},
+}
+
+
+@pytest.mark.parametrize(("method", "n_chains"), [("sgld", None), ("sgnht", 2), ("sghmccv", 2)])
+def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: Run) -> None:
+    functions = {"total": lambda params: tf.reduce_sum(params["scale"])}
+    samples = run(
+        method, **MIXED, n_chains=n_chains, store_gradients=True, test_functions=functions
+    )
+    leading = (20,) if n_chains is None else (n_chains, 20)
+    shapes = {name: array.shape for name, array in samples.items()}
+    assert shapes == {
+        "theta": (*leading, 2, 2),
+        "scale": (*leading, 3),
+        "omega": (*leading, 3),
+    }
+    assert samples.gradients["omega"].shape == (*leading, 2)
+    assert (samples["scale"] > 0.0).all() and (samples["omega"] > 0.0).all()
+    np.testing.assert_allclose(samples["omega"].sum(-1), 1.0, rtol=1e-5)
+    total = samples.test_functions["total"]
+    np.testing.assert_allclose(total, samples["scale"].sum(-1), rtol=1e-5)
+
+
+def test_store_params_of_constrained_ones(run: Run) -> None:
+    everything, some = run(**MIXED), run(**MIXED, store_params=["omega"], store_gradients=True)
+    assert list(some) == ["omega"] and some.gradients["omega"].shape == (20, 2)
+    np.testing.assert_allclose(some["omega"], everything["omega"], rtol=1e-5)
+
+
+def test_starts_in_the_users_space(run: Run) -> None:
+    starts = [{"precision": value} for value in (0.01, 1.0, 500.0)]
+    call = precision_call(tfb.Exp(), params=starts, n_chains=3, stepsize=1e-12)
+    draws = run(**call)["precision"]
+    np.testing.assert_allclose(draws, np.tile([[0.01], [1.0], [500.0]], 20), rtol=1e-4)
+
+
+def test_a_start_out_of_range_is_named(run: Run) -> None:
+    starts = [{"precision": 1.0}, {"precision": -1.0}]
+    with pytest.raises(ValueError, match=r"params\[1\]\['precision'\].*range.*-1"):
+        run(**precision_call(tfb.Exp(), params=starts, n_chains=2))
+
+
+def test_stepsize_is_of_the_unconstrained_space(run: Run) -> None:
+    """With a flat posterior in u, u moves by sqrt(stepsize) times the normals."""
+
+    def flat(params: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -tf.math.log(params["precision"])
+
+    call = precision_call(tfb.Exp(), stepsize=1e-4, n_iters=2_000)
+    call |= {"log_lik": lambda params, dataset: 0.0 * params["precision"], "log_prior": flat}
+    steps = np.diff(np.log(run(**call)["precision"].astype(np.float64)))
+    error = 1e-4 * np.sqrt(2.0 / len(steps))
+    assert abs(steps.var() - 1e-4) < 4.0 * error
+
+
+def test_chained_and_double_precision(run: Run) -> None:
+    half = tfb.Chain([tfb.Shift(np.float64(0.5)), tfb.Exp()])
+    samples = run(**precision_call(half, stepsize=0.05, dtype=tf.float64, store_gradients=True))
+    precision = samples["precision"]
+    assert (precision > 0.5).all() and precision.dtype == np.float64
+    expected = ((SHAPE - 1.0) / precision - RATE) * (precision - 0.5) + 1.0
+    np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-9, atol=1e-9)
