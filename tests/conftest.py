@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,6 +53,21 @@ def short_setup(method: str = "sgld", **given: Any) -> sgmcmc.StepwiseSampler:
     case = BY_NAME[method]
     shows: dict[str, Any] = {"verbose": False} if case.centred else {}
     return case.setup(**short_arguments(case, {**shows, **given}))
+
+
+def any_shape(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return a log-likelihood of parameters of any names and shapes."""
+    squares = [tf.reduce_sum(value**2) for value in params.values()]
+    return -0.5 * tf.add_n(squares) * tf.reduce_sum(dataset["x"] ** 2)
+
+
+ANY_SHAPE = {"scalar": 0.0, "vector": [0.0, 1.0], "matrix": np.zeros((3, 2)), "deep": [[[[1.0]]]]}
+
+
+@functools.cache
+def once(method: str) -> sgmcmc.Samples:
+    """Return the short call of a method with parameters of all shapes; run once for all tests."""
+    return short_call(method, log_lik=any_shape, params=ANY_SHAPE, store_gradients=True)
 
 
 @pytest.fixture

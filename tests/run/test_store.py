@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +14,10 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
+from sgmcmc.results.store import Store
+from sgmcmc.results.store.files import FileRows
 from tests.conftest import METHODS, observations, short_call
+from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
 KEEPS = {
     "store_gradients": True,
@@ -32,25 +29,7 @@ KEEPS = {
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks a few iterations long, and save after each."""
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
-
-
-def same(one: Samples, other: Samples) -> None:
-    """Everything is the same to the bit."""
-    for a, b in (
-        (one, other),
-        (one.gradients, other.gradients),
-        (one.test_functions, other.test_functions),
-        (one.mode, other.mode),
-        (one.mode_gradient, other.mode_gradient),
-        (one.reductions, other.reductions),
-    ):
-        assert (a is None) == (b is None)
-        for name in a or ():
-            np.testing.assert_array_equal(a[name], b[name])
-    np.testing.assert_array_equal(one.log_post.iterations, other.log_post.iterations)
-    np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
+    short_blocks_of(2**8, monkeypatch)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -79,27 +58,6 @@ def test_on_disk_as_in_memory(
     same(short_call(**given, store=tmp_path / "chain"), kept)
     changed = {name for name, data in contents(tmp_path / "chain").items() if before[name] != data}
     assert not any(name.endswith(".npy") for name in changed)
-
-
-class StopError(Exception):
-    """In place of a kill."""
-
-
-def stop_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Have the chain fail in a certain block, after its draws are written but not its state."""
-    from sgmcmc.engine.runner import Runner
-
-    keep, count = Runner._keep, 0
-
-    def failing(self: Runner, *arguments: Any) -> None:
-        nonlocal count
-        keep(self, *arguments)
-        count += 1
-        if count > blocks:
-            raise StopError
-
-    monkeypatch.setattr(Runner, "_keep", failing)
-    return lambda: monkeypatch.setattr(Runner, "_keep", keep)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -174,8 +132,6 @@ def test_a_function_as_schedule_is_compared_by_its_values(tmp_path: Path) -> Non
 
 
 def test_second_writer_is_refused(tmp_path: Path) -> None:
-    from sgmcmc.results.store import Store
-
     with Store(tmp_path / "chain"), pytest.raises(ValueError, match="another process"):
         short_call(store=tmp_path / "chain")
     short_call(store=tmp_path / "chain")
@@ -208,8 +164,6 @@ def test_read_only_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_blocks: None) -> None:
     """What was written before stays, and the run goes on once there is room."""
-    from sgmcmc.results.store.files import FileRows
-
     write = FileRows.__setitem__
 
     def full(self: FileRows, rows: slice, values: np.ndarray) -> None:
@@ -260,78 +214,3 @@ def test_a_large_store_opens_at_once(tmp_path: Path) -> None:
     assert time.perf_counter() - start < 1.0
     assert chain["theta"].shape == (draws, 10)
     assert not chain["theta"][-5:].any()
-
-
-# ------------------------------------------------------------------------------------- kills
-
-CHILD = """
-import sys
-import numpy as np
-import sgmcmc
-import sgmcmc.engine.block, sgmcmc.run.checkpoints
-sys.path.insert(0, {root!r})
-from {caller} import short_call
-sgmcmc.engine.block.BLOCK_BYTES = 2**8
-sgmcmc.run.checkpoints.SAVE_EVERY = 0.002
-print("ready", flush=True)
-short_call(method={method!r}, n_iters={n_iters}, store={store!r}, store_gradients=True,
-           **{given!r})
-print("done", flush=True)
-"""
-
-
-def caller(method: str) -> str:
-    """Return the module that has a short call of a method."""
-    return "tests.samplers.test_simplex_runs" if method == "scir" else "tests.conftest"
-
-
-def kill_and_resume(method: str, tmp_path: Path, kills: int, n_iters: int) -> int:
-    """Kill a run again and again at random instants; return how often it was killed at work."""
-    given: dict[str, Any] = {"n_iters_opt": n_iters // 2} if method.endswith("cv") else {}
-    store, rng, killed = tmp_path / method, random.Random(kills), 0
-    script = CHILD.format(
-        root=str(Path(__file__).parents[2]),
-        caller=caller(method),
-        method=method,
-        n_iters=n_iters,
-        store=str(store),
-        given=given,
-    )
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    for _ in range(kills):
-        with subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-        ) as child:
-            assert child.stdout is not None and child.stdout.readline() == "ready\n"
-            time.sleep(rng.uniform(0.2, 3.0))
-            child.send_signal(signal.SIGKILL)
-            killed += child.stdout.read() != "done\n"
-    return killed
-
-
-def finish(method: str, tmp_path: Path, n_iters: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run after the kills ends as one that was never stopped."""
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
-    given: dict[str, Any] = {"method": method, "n_iters": n_iters, "store_gradients": True}
-    given |= {"n_iters_opt": n_iters // 2} if method.endswith("cv") else {}
-    call = importlib.import_module(caller(method)).short_call
-    same(call(**given, store=tmp_path / method), call(**given))
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kill_and_resume("sgldcv", tmp_path, 2, 4000)
-    finish("sgldcv", tmp_path, 4000, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("method", ["sgldcv", "sghmccv", "sgnhtcv", "scir"])
-def test_killed_at_twenty_random_instants(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each family, in mode-finding and in the chain; with latent variables for SCIR."""
-    n_iters = {"sghmccv": 12_000, "scir": 120_000}.get(method, 40_000)
-    killed = kill_and_resume(method, tmp_path, 20, n_iters)
-    print(f"{method}: killed at work {killed} times of 20")
-    finish(method, tmp_path, n_iters, monkeypatch)

@@ -12,9 +12,10 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc import DivergenceError, Samples, get_params, init_sess, sgmcmc_step
-from tests.run.test_store import StopError, same, stop_after
+from tests.ladder import BY_NAME, POINTS
+from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 
-METHODS = ("scir", "sgrld")
+METHODS = tuple(case.name for case in POINTS)
 Tensors = dict[str, tf.Tensor]
 
 
@@ -60,7 +61,7 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 
 def short_call(method: str, **given: Any) -> Samples:
-    return getattr(sgmcmc, method)(
+    return BY_NAME[method].function(
         **arguments(**{"n_iters": 40, "verbose": False, "store_unnormalised": True, **given})
     )
 
@@ -68,14 +69,13 @@ def short_call(method: str, **given: Any) -> Samples:
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks a few iterations long, and save after each."""
-    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**9)
-    monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+    short_blocks_of(2**9, monkeypatch)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> None:
     draws = short_call(method)
-    sampler = getattr(sgmcmc, f"{method}_setup")(**arguments())
+    sampler = BY_NAME[method].setup(**arguments())
     sess, found = init_sess(sampler), []
     for n_steps in (1, 2, 30, 7):
         sgmcmc_step(sampler, sess, n_steps)
@@ -110,7 +110,6 @@ def test_on_disk_and_resumed(
     resumed = short_call(method, **given, store=path)
     for samples in (resumed, Samples.open(path)):
         same(samples, kept)
-        np.testing.assert_array_equal(samples.unnormalised["omega"], kept.unnormalised["omega"])
     with pytest.raises(ValueError, match=r"latents\['z'\]"):
         short_call(method, **given, store=path, latents={"z": np.ones(40, np.int32)})
     resumed.save(tmp_path / "saved.npz")
@@ -120,7 +119,7 @@ def test_on_disk_and_resumed(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_sessions_are_restored_bit_for_bit(method: str, tmp_path: Path) -> None:
-    sampler = getattr(sgmcmc, f"{method}_setup")(**arguments())
+    sampler = BY_NAME[method].setup(**arguments())
     sess = init_sess(sampler)
     sgmcmc_step(sampler, sess, 17)
     sess.save(tmp_path / "sess.npz")

@@ -1,0 +1,43 @@
+"""Runs that are killed by SIGKILL at random instants go on and end as if never stopped."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ladder import BY_NAME, DISTINCT, Case, every
+from tests.run.stopping import kill_again_and_again, same
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+
+
+def check_after_kills(
+    case: Case, folder: Path, kills: int, n_iters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill a run again and again; what it ends with is what one gives that was never stopped."""
+    caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
+    given: dict[str, Any] = {"n_iters_opt": n_iters // 2} if case.centred else {}
+    killed = kill_again_and_again(case, caller, folder / "chain", kills, n_iters, given)
+    print(f"{case.name}: killed at work {killed} times of {kills}")
+    monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
+    call = importlib.import_module(caller).short_call
+    given |= {"method": case.name, "n_iters": n_iters, "store_gradients": True}
+    same(call(**given, store=folder / "chain"), call(**given))
+
+
+def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_after_kills(BY_NAME["sgldcv"], tmp_path, 2, 4000, monkeypatch)
+
+
+@pytest.mark.slow
+@every(tuple(case for case in DISTINCT if case.centred or case.of_points))
+def test_killed_at_twenty_random_instants(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In mode-finding and in the chain, or with latent variables on the simplex."""
+    n_iters = 120_000 if case.of_points else 60_000 // case.constants.get("L", 1)
+    check_after_kills(case, tmp_path, 20, n_iters, monkeypatch)

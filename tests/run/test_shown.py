@@ -1,0 +1,141 @@
+"""What a run shows and tells: silence, progress, log posterior, settings, seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.inputs.options import DEFAULTS
+from tests.conftest import ANY_SHAPE, METHODS, any_shape, once
+from tests.ladder import BY_NAME
+
+Run = Callable[..., sgmcmc.Samples]
+
+
+def test_silence(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run("sghmccv", n_chains=2)
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""
+
+
+QUIET_SCRIPT = """
+import numpy as np
+import sgmcmc
+import tensorflow as tf
+def log_lik(params, dataset):
+    return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+sgmcmc.sgldcv(log_lik, {"x": np.zeros(20)}, {"theta": 0.0}, 1e-3, 1e-3, minibatch_size=5,
+              n_iters=20, n_iters_opt=20, verbose=False, seed=1)
+"""
+
+
+def test_silence_of_a_fresh_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET_SCRIPT], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_progress(method: str, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run(method, verbose=True, n_chains=2, n_iters=20, burn_in=5)
+    out, err = capfd.readouterr()
+    assert out == ""
+    last = [line.split("\r")[-1] for line in err.strip().split("\n")]
+    case = BY_NAME[method]
+    assert len(last) == 1 + case.centred
+    for line in last:
+        assert "100%" in line and re.search(r"log posterior estimate -?\d", line)
+    assert f"{case.method}:" in last[-1] and "50/50" in last[-1]
+    if case.centred:
+        assert "mode-finding" in last[0] and "20/20" in last[0]
+
+
+def test_no_mode_finding_no_bar(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = run("sgldcv", verbose=True, n_iters_opt=0, params={"theta": 0.25})
+    assert "mode-finding" not in capfd.readouterr().err
+    assert samples.mode["theta"] == 0.25
+
+
+@pytest.mark.parametrize("n_chains", [None, 3])
+def test_log_post(n_chains: int | None, run: Run) -> None:
+    samples = run(n_chains=n_chains, minibatch_size=20, burn_in=10, n_iters=30)
+    iterations, values = samples.log_post
+    assert iterations.dtype.kind == "i" and iterations[-1] == 40
+    assert (np.diff(iterations) > 0).all() and iterations[0] >= 1
+    leading = () if n_chains is None else (n_chains,)
+    assert values.shape == (*leading, len(iterations))
+
+
+def test_values_of_log_post(run: Run, x: np.ndarray) -> None:
+    """With n = N the estimate is exact, prior included."""
+
+    def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -3.0 * params["theta"] ** 2
+
+    samples = run(minibatch_size=20, log_prior=log_prior)
+    theta = samples["theta"][samples.log_post.iterations - 1]
+    expected = -0.5 * ((x[:, None] - theta) ** 2).sum(0) - 3.0 * theta**2
+    np.testing.assert_allclose(samples.log_post.values, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings(method: str) -> None:
+    settings, case = once(method).settings, BY_NAME[method]
+    assert json.loads(json.dumps(settings)) == settings
+    expected = {"method": case.method, "N": 20, "n": 5, "seed": 1, "stepsize": 1e-3}
+    assert expected.items() <= settings.items()
+    # Where a chain lies on disk is not what it is: a folder may be moved. How rows are drawn is
+    # told by `minibatches` alone.
+    assert set(DEFAULTS) - {"store", "replace"} <= set(settings)
+    assert {"sgmcmc", "tensorflow", "numpy"} <= set(settings["versions"])
+    assert settings["versions"]["sgmcmc"] == sgmcmc.__version__
+    assert {**case.constants, **case.keywords}.items() <= settings.items()
+    assert settings["dynamics"]["name"] == case.dynamics.__name__
+    assert ("opt_stepsize" in settings) == case.centred
+    assert (settings["minibatches"], settings["preconditioner"]) == ("uniform", "none")
+    assert {"graph calls", "native code", "blocks"} <= set(settings["paths"])
+
+
+def test_settings_of_everything(run: Run) -> None:
+    decay = sgmcmc.polynomial_decay(1e-3, 1.0, 0.3)
+    samples = run(
+        stepsize={"theta": decay},
+        test_functions={"double": lambda params: 2.0 * params["theta"]},
+        store_params=["theta"],
+        n_chains=2.0,
+        thin=2,
+        seed=13.0,
+    )
+    settings = samples.settings
+    assert json.loads(json.dumps(settings)) == settings
+    assert {"n_chains": 2, "thin": 2, "seed": 13}.items() <= settings.items()
+    assert settings["test_functions"] == ["double"] and settings["store_params"] == ["theta"]
+    assert "0.3" in settings["stepsize"]["theta"]
+
+
+def test_a_drawn_seed_can_be_given_again(run: Run) -> None:
+    first = run(seed=None)
+    again = run(seed=first.settings["seed"])
+    np.testing.assert_array_equal(first["theta"], again["theta"])
+    assert run(seed=None).settings["seed"] != first.settings["seed"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_seed_gives_the_same_bits(method: str, run: Run) -> None:
+    again = run(method, log_lik=any_shape, params=ANY_SHAPE, store_gradients=True)
+    for name, draws in once(method).items():
+        np.testing.assert_array_equal(again[name], draws)
+        np.testing.assert_array_equal(again.gradients[name], once(method).gradients[name])
+
+
+def test_another_seed_gives_other_draws(run: Run) -> None:
+    assert (run(seed=2)["theta"] != run(seed=1)["theta"]).all()
