@@ -15,6 +15,9 @@ from tests.ladder.table import BY_NAME, DISTINCT, Case
 
 METHODS = tuple(case.name for case in DISTINCT if not case.of_points)
 """The samplers of the tiny model, by the names of their rows in the table."""
+PLAIN = tuple(method for method in METHODS if not BY_NAME[method].centred)
+CENTRED = tuple(method for method in METHODS if BY_NAME[method].centred)
+EACH_ESTIMATOR = (PLAIN[0], CENTRED[0])
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -247,9 +247,9 @@ def test_full_gradient_passes_over_kept_values() -> None:
     assert gradient[0] == 12 * np.mean(np.arange(51, 101))  # the first half is dropped
 
 
-@pytest.mark.parametrize("method", ["sgld", "sghmc"])
+@every(tuple(case for case in DISTINCT if not (case.centred or case.of_points)))
 def test_the_log_posterior_shown_is_that_of_its_iteration(
-    method: str, monkeypatch: pytest.MonkeyPatch
+    case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several blocks of seven iterations, the last cut short; n = N and a latent that is known."""
     monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 7)
@@ -258,7 +258,7 @@ def test_the_log_posterior_shown_is_that_of_its_iteration(
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         return -0.5 * tf.reduce_sum((dataset["z"] - params["theta"]) ** 2)
 
-    samples = getattr(sgmcmc, method)(
+    samples = case.function(
         log_lik,
         {"x": x},
         {"theta": 0.0},

@@ -16,6 +16,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.inputs.options import read_options
 from sgmcmc.run.sampler import Sampler
+from tests.ladder import DISTINCT
 
 NAN, INF = float("nan"), float("inf")
 TWO = {"theta": 0.0, "phi": [1.0, 2.0]}
@@ -501,7 +502,7 @@ def test_right_input_is_accepted(
     assert len(no_chain_runs) == 1
 
 
-@pytest.mark.parametrize("method", ["sghmc", "sghmccv"])
+@pytest.mark.parametrize("method", [case.name for case in DISTINCT if "L" in case.constants])
 def test_whole_floats_are_steps(
     method: str, run: Callable[..., Any], no_chain_runs: list[Any]
 ) -> None:

@@ -145,7 +145,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Stages:
-    """An iteration: a refresh, then so many steps, of which each moves, takes a gradient, closes."""
+    """An iteration: a refresh, then steps; each moves, takes a gradient, and closes."""
 
     refresh: Stage
     move: Stage

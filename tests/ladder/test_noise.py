@@ -8,7 +8,6 @@ standard error under independence; a test's comparisons together fail for one se
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from tests.conftest import ANY_SHAPE, METHODS, any_shape, log_lik, once, short_setup
-from tests.ladder import BY_NAME
+from tests.conftest import ANY_SHAPE, CENTRED, METHODS, PLAIN, any_shape, log_lik, once, short_setup
 
 Run = Callable[..., sgmcmc.Samples]
 
@@ -57,10 +56,6 @@ def test_kept_draws(n_iters: int, thin: int, burn_in: int, run: Run) -> None:
         np.testing.assert_allclose(kept[name], draws[rows], rtol=1e-5)
         gradients = once("sgld").gradients[name][rows]
         np.testing.assert_allclose(kept.gradients[name], gradients, rtol=1e-5)
-
-
-PLAIN = [method for method in METHODS if not BY_NAME[method].centred]
-CENTRED = [method for method in METHODS if BY_NAME[method].centred]
 
 
 @pytest.mark.parametrize("method", PLAIN)
@@ -222,3 +217,39 @@ def test_the_full_gradient_is_taken_in_pieces(
 def test_opt_stepsize_may_not_be_none(run: Run) -> None:
     with pytest.raises(TypeError, match="opt_stepsize.*None"):
         run("sgldcv", opt_stepsize=None)
+
+
+@pytest.mark.parametrize("n_iters", [1, 2, 4096, 4097])
+def test_lengths_around_a_block(n_iters: int, run: Run) -> None:
+    samples = run(n_iters=n_iters)
+    assert samples["theta"].shape == (n_iters,)
+    assert len(np.unique(samples["theta"])) > 0.99 * n_iters
+    assert samples.log_post.iterations[-1] == n_iters
+
+
+def test_one_observation(run: Run) -> None:
+    assert run(dataset={"x": [1.0]}, minibatch_size=1)["theta"].shape == (20,)
+
+
+NAMES = ("a b", "ä", "a/b", "test/theta", "draws", "gradients", "", "1", "__0", "scale:0")
+
+
+def test_any_name_will_do(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    def model(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -tf.add_n([tf.reduce_sum((dataset[n] - params[n]) ** 2) for n in NAMES])
+
+    def add_one(name: str) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
+        return lambda params: params[name] + 1.0
+
+    samples = run(
+        "sgldcv",
+        log_lik=model,
+        params=dict.fromkeys(NAMES, 0.0),
+        dataset={name: np.ones(20) for name in NAMES},
+        test_functions={name: add_one(name) for name in NAMES},
+        store_gradients=True,
+    )
+    assert tuple(samples) == tuple(samples.gradients) == tuple(samples.mode) == NAMES
+    for name in NAMES:
+        np.testing.assert_allclose(samples.test_functions[name], samples[name] + 1.0, rtol=1e-6)
+    assert capfd.readouterr() == ("", "")

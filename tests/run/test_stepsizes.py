@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from tests.conftest import METHODS, any_shape
-from tests.ladder import BY_NAME, DISTINCT, Case, every
+from tests.conftest import PLAIN, any_shape
+from tests.ladder import DISTINCT, Case, every
 
 Run = Callable[..., sgmcmc.Samples]
 
 PAIR = {"still": [0.0, 0.0], "moving": [0.0, 0.0, 0.0]}
-
-
-PLAIN = [method for method in METHODS if not BY_NAME[method].centred]
 
 
 @pytest.mark.parametrize("method", PLAIN)

@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from tests.conftest import CENTRED, METHODS, PLAIN
 
 tfb = tfp.bijectors
 Run = Callable[..., sgmcmc.Samples]
@@ -101,7 +102,7 @@ def test_gradient_with_softplus(run: Run) -> None:
     np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["sgldcv", "sghmccv", "sgnhtcv"])
+@pytest.mark.parametrize("method", CENTRED)
 def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
     """In u = log precision the mode lies at SHAPE / RATE; it is shown in the user's space."""
     call = precision_call(tfb.Exp(), stepsize=1e-3, opt_stepsize=0.2, n_iters_opt=300)
@@ -186,7 +187,9 @@ MIXED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("method", "n_chains"), [("sgld", None), ("sgnht", 2), ("sghmccv", 2)])
+@pytest.mark.parametrize(
+    ("method", "n_chains"), [(PLAIN[0], None), *((method, 2) for method in METHODS[1:])]
+)
 def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: Run) -> None:
     functions = {"total": lambda params: tf.reduce_sum(params["scale"])}
     samples = run(
