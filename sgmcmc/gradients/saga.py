@@ -72,8 +72,8 @@ class SAGA(Gradient):
             raise MemoryError(
                 f"`gradient`: SAGA keeps a gradient for each observation, {needed:,} bytes for "
                 f"{whole.size:,} observations, {len(places)} coordinates and {whole.chains} "
-                f"chain{'s' * (whole.chains > 1)}, {_COPIES} times over while it runs; there are "
-                f"{free:,} free. Use control variates or SVRG, which keep one gradient."
+                f"chain{'s' * (whole.chains > 1)}, and {_COPIES} copies while it runs; "
+                f"{free:,} bytes are free. Use control variates or SVRG, which keep one gradient."
             )
         return replace(self, places=places)
 
@@ -99,18 +99,21 @@ class SAGA(Gradient):
         if not all_coordinates:
             new = tf.gather(new, self.places, axis=1)
         change = new - tf.gather(state.table, rows)
-        each = weights if isinstance(weights, float) else tf.expand_dims(weights, 1)
-        weighted = each * change
-        estimate = state.total + tf.reduce_sum(weighted, 0)
+        # A row that is in twice, its places neighbours, changes the table once.
+        first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
+        once = tf.cast(first, change.dtype)
+        each = tf.fill(once.shape, weights) if isinstance(weights, float) else weights
+        sums = tf.matmul(tf.stack([tf.cast(each, change.dtype), once]), change)
+        estimate, total = tf.unstack(state.total + sums)
+        # XLA writes the rows in place if all that is made of the old ones has to be known first;
+        # else it copies the table, twice a step.
+        known = tf.reduce_sum(sums)
+        new = tf.where(tf.math.is_nan(known), known, new)
+        table = tf.tensor_scatter_nd_update(state.table, rows[:, tf.newaxis], new)
         if not all_coordinates:
             estimate = tf.tensor_scatter_nd_update(
                 tf.zeros([target.size], estimate.dtype), self.places[:, np.newaxis], estimate
             )
-        # A row that is in twice, its places neighbours, changes the table once.
-        first = tf.concat([[True], tf.not_equal(rows[1:], rows[:-1])], 0)
-        once = tf.where(first[:, tf.newaxis], change, tf.zeros_like(change))
-        table = tf.tensor_scatter_nd_update(state.table, rows[:, tf.newaxis], new)
-        total = state.total + tf.reduce_sum(once, 0)
         return target.prior_gradient(position) + estimate, SAGAState(table, total)
 
     def refresh_every(self, whole: WholeData) -> int:

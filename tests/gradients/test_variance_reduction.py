@@ -6,6 +6,7 @@ Each statistical test fails by chance for one seed in ten thousand.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -773,6 +774,32 @@ def test_the_table_has_no_columns_for_parameters_in_the_prior_alone() -> None:
     )
     np.testing.assert_allclose(flat(chain), expected, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(flat(chain.gradients), gradients, rtol=1e-10, atol=1e-10)
+
+
+def test_the_table_is_not_copied_at_every_step() -> None:
+    """The compiled loop writes the rows of SAGA's table where they lie: it copies the table once,
+    as the loop begins, and never in it."""
+    model, n, steps = logistic(3, 600), 5, 10
+    estimator, target = saga(model, n), whole(model, n).target
+    columns = {name: tf.constant(array[: n * steps]) for name, array in model.data.items()}
+    block = {name: tf.reshape(a, [steps, n, *a.shape[1:]]) for name, a in columns.items()}
+    rows = tf.reshape(tf.range(n * steps), [steps, n])
+
+    def loop(state: SAGAState, position: tf.Tensor, block: Any, rows: tf.Tensor) -> Any:
+        def step(i: tf.Tensor, state: SAGAState, position: tf.Tensor) -> Any:
+            columns = {name: tf.gather(a, i) for name, a in block.items()}
+            minibatch = Minibatch(columns, 600 / n, tf.gather(rows, i))
+            g, state = estimator.estimate(target, state, position, minibatch, minibatch)
+            return i + 1, state, position + 1e-3 * g
+
+        return tf.while_loop(lambda i, *_: i < steps, step, (tf.constant(0), state, position))
+
+    state = estimator.init(whole(model, n), model.origin)
+    given = (state, tf.constant(model.origin), block, rows)
+    compiled = tf.function(loop, jit_compile=True, autograph=False)
+    text = compiled.experimental_get_compiler_ir(*given)(stage="optimized_hlo")
+    copies = [line for line in text.splitlines() if re.search(r"= f64\[600,3\]\S* copy\(", line)]
+    assert len(copies) <= 1, copies
 
 
 def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
