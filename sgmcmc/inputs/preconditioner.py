@@ -37,7 +37,7 @@ def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Precondi
     else:
         matrix = _one_array("preconditioner", value, space.layout.size, ())
     _need_whole_space(value, space)
-    return Preconditioner(_root(matrix), start)
+    return Preconditioner(_root(matrix), _origin(value, space, start))
 
 
 def _by_parameter(value: Mapping[str, Any], space: Space) -> np.ndarray:
@@ -88,6 +88,15 @@ def _one_array(label: str, value: Any, size: int, shape: tuple[int, ...]) -> np.
             f"{float(np.linalg.eigvalsh(array)[0]):g}."
         )
     return (array + array.T) / 2
+
+
+def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
+    """Return û: the start, but zero where a parameter is not named, whose coordinates stay."""
+    origin = np.array(start)
+    if isinstance(value, Mapping):
+        for name in set(space.layout.names) - set(value):
+            origin[space.layout.slices[name]] = 0.0
+    return origin
 
 
 def _need_whole_space(value: Any, space: Space) -> None:
