@@ -17,7 +17,7 @@ PIECE_BYTES = 32 * 2**20
 
 
 def digest(array: np.ndarray) -> str:
-    """Return what tells an array from others: shape, dtype and SHA-256 of its bytes."""
+    """Return what distinguishes an array from others: shape, dtype and SHA-256 of its bytes."""
     contiguous = np.ascontiguousarray(array)
     summed = hashlib.sha256(contiguous.reshape(-1).view(np.uint8).data).hexdigest()
     return f"{array.shape} {array.dtype} {summed[:32]}"
@@ -38,7 +38,7 @@ class Column(Protocol):
         """Return the rows from ``start`` to ``stop``."""
 
     def digest(self) -> str:
-        """Return what tells these values from others."""
+        """Return what distinguishes these values from others."""
 
 
 class ArrayColumn:

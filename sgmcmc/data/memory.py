@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Available memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int:
-    """Return how much memory can still be had; where nothing tells, a very large number."""
+    """Return how much memory is still available; where the system does not say, a lot."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

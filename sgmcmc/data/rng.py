@@ -29,6 +29,9 @@ class Purpose(IntEnum):
     LATENTS = 5
     START_LATENTS = 6
     FULL_GRADIENT = 7
+    PROBES = 8
+    PART = 9
+    START = 10
 
 
 def generator(

@@ -1,6 +1,6 @@
 """The dynamics: each a small module that says how the state moves, given a gradient and noise.
 
-Every one derives from :class:`Dynamics` and has the same parts, of which its documentation tells.
+Every one derives from :class:`Dynamics` and has the same parts, described in its docstring.
 None of them knows about data, likelihoods, loops or storage.
 """
 

@@ -61,7 +61,7 @@ class Dynamics(ABC):
         return self.refresh_normals + self.steps * self.step_normals
 
     def bind(self, space: Space) -> Dynamics:
-        """Return this dynamics, told where the parameters lie in the position.
+        """Return this dynamics, knowing where the parameters lie in the position.
 
         Here constants are checked, and those that are given by parameter become vectors.
 

@@ -38,7 +38,7 @@ class SGNHT(Dynamics):
 
     Args:
         a: the diffusion, positive: a number, or a dict with one for each parameter.
-        layout: the places of the named parameters in the flat position; ``bind`` tells it.
+        layout: the places of the named parameters in the flat position; set by ``bind``.
 
     Example:
         >>> import sgmcmc
@@ -56,7 +56,7 @@ class SGNHT(Dynamics):
     start_normals = 1
 
     def bind(self, space: Space) -> SGNHT:
-        """Return this dynamics with its constant checked, told which coordinates share a ξ."""
+        """Return this dynamics with its constant checked, knowing which coordinates share a ξ."""
         a = positive_constant("a", self.a, space.layout)
         return replace(self, a=a, layout=space.layout)
 

@@ -37,8 +37,8 @@ class SimplexDynamics(Dynamics):
         theta0: dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without
             it θ starts at ω Σâ of the first minibatch.
         store_unnormalised: keep θ with each draw, in ``samples.unnormalised``.
-        simplices: where the points of the simplex lie in the position; ``bind`` tells it.
-        scaled: whether θ of each is given at the start; ``bind`` tells it.
+        simplices: where the points of the simplex lie in the position; set by ``bind``.
+        scaled: whether θ of each is given at the start; set by ``bind``.
     """
 
     alpha: Any
@@ -52,7 +52,7 @@ class SimplexDynamics(Dynamics):
     )
 
     def bind(self: _Own, space: Space) -> _Own:
-        """Return these dynamics, told which coordinates are on simplices."""
+        """Return these dynamics, knowing which coordinates are on simplices."""
         flag("store_unnormalised", self.store_unnormalised)
         points = {n: g for n, g in space.geometries.items() if isinstance(g, OnSimplex)}
         return replace(

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 FEW = 4096
-"""Up to so many numbers the calls cost more than the arithmetic saves."""
+"""Below this many numbers the calls cost more than the arithmetic saves."""
 
 _LARGEST_RATE = 3.0
 _TERMS = 20

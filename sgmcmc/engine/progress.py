@@ -27,10 +27,14 @@ class Progress:
         silent = not verbose or sys.stderr is None
         self._bar = tqdm(total=total, initial=done, desc=label, unit="it", disable=silent)
 
-    def advance(self, iterations: int, log_post: float) -> None:
+    def describe(self, what: str) -> None:
+        """Say what is done now."""
+        self._bar.set_description_str(what)
+
+    def advance(self, iterations: int, log_post: float | None = None) -> None:
         """Move the bar on."""
         self._bar.update(iterations)
-        if not self._bar.disable:
+        if not self._bar.disable and log_post is not None:
             self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
 
     def __enter__(self) -> Progress:

@@ -1,4 +1,4 @@
-"""One chain on its way: where it is, what it has kept, and how to take it further."""
+"""One running chain: where it is, what it has kept, and how to take it further."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
 
 
 class Runner:
-    """One chain on its way.
+    """One running chain.
 
     Args:
         kernel: the compiled chain.

@@ -1,6 +1,6 @@
 """Gradient estimators: each a small module with a state that is carried, ``init`` and ``estimate``.
 
-Every one derives from :class:`Gradient`, whose documentation tells of the parts.
+Every one derives from :class:`Gradient`, whose docstring describes the parts.
 """
 
 from sgmcmc.gradients.base import Gradient, Search

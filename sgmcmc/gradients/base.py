@@ -63,7 +63,7 @@ class Gradient(ABC):
         return None
 
     def bind(self, whole: WholeData) -> Gradient:
-        """Return this estimator, told of target and data; here constants are checked.
+        """Return this estimator, bound to target and data; here constants are checked.
 
         Raises:
             ValueError, TypeError: a constant is wrong; the message names it.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,28 +62,44 @@ class Centred(Gradient):
 class ControlVariate(Centred):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
 
-    θ̂ is the mode that stochastic gradient ascent finds first, and stays; G = ∇log p(θ̂ | x) over
-    the whole dataset.
+    θ̂ is the mode that stochastic gradient ascent finds first, or ``centre_at`` if that is given.
+    It stays where it is; G = ∇log p(θ̂ | x) over the whole dataset.
 
     Args:
         opt_stepsize: stepsize of the ascent: a number, a dict, or a schedule.
         n_iters_opt: its iterations; 0 centres the control variate at ``params``.
+        centre_at: dict of parameters, in place of an ascent: θ̂. Chains then start at ``params``.
 
     Example:
         >>> import sgmcmc
         >>> sgmcmc.gradients.ControlVariate(1e-4)
-        ControlVariate(opt_stepsize=0.0001, n_iters_opt=10000)
+        ControlVariate(opt_stepsize=0.0001, n_iters_opt=10000, centre_at=None)
 
     Source:
         Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
     """
 
-    opt_stepsize: Any
+    opt_stepsize: Any = None
     n_iters_opt: int = 10_000
+    centre_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
 
-    def search(self) -> Search:
-        """Return the ascent that finds the mode."""
+    def search(self) -> Search | None:
+        """Return the ascent that finds the mode, unless the centre is given."""
+        if (self.opt_stepsize is None) == (self.centre_at is None):
+            raise ValueError(
+                "`gradient`: ControlVariate takes an `opt_stepsize`, to find its centre, or "
+                "`centre_at`, to be told it."
+            )
+        if self.centre_at is not None:
+            return None
         return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
+
+    def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
+        """Return the state centred at θ̂, where the chain starts unless another centre is given."""
+        if self.centre_at is not None:
+            params = {name: np.asarray(value) for name, value in self.centre_at.items()}
+            position = whole.target.space.start(params, whole.target.dtype)
+        return super().init(whole, position)
 
     def mode(self, state: CentredState) -> tuple[tf.Tensor, tf.Tensor]:
         """Return θ̂ and G."""

@@ -82,7 +82,7 @@ ARGUMENTS: dict[str, list[str]] = {}
 class Options:
     """The keyword-only arguments; the fields are those of :class:`Keywords`.
 
-    All are checked but ``minibatches`` and ``preconditioner``, which want to know the data and the
+    All are checked but ``minibatches`` and ``preconditioner``, which need the data and the
     parameters.
     """
 

@@ -48,7 +48,8 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
     if value is None:
         raise ValueError(f"`{argument}` must be given: {wanted}.")
     if not isinstance(value, str):
-        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.")
+        hint = f" Did you mean {value.__name__}(...)?" if isinstance(value, type) else ""
+        raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.{hint}")
     if value in _NEED_CONSTANTS:
         raise ValueError(
             f"`{argument}`: {value!r} has a constant that must be given; write "
@@ -70,7 +71,8 @@ def read_dynamics(value: Any) -> Dynamics:
 def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     """Return the gradient estimator that a user means, known to suit the dynamics."""
     gradient = _part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
-    if isinstance(dynamics, SimplexDynamics) and not isinstance(gradient, MinibatchGradient):
+    differences = gradient.centred or isinstance(gradient, SAGA)
+    if isinstance(dynamics, SimplexDynamics) and differences:
         raise ValueError(
             f"`gradient`: {type(gradient).__name__} does not go with {type(dynamics).__name__}, "
             "which takes expected counts; differences of counts can be negative. Use 'minibatch'."
@@ -138,9 +140,10 @@ def constants(part: object) -> dict[str, Any]:
     }
 
 
-def part_name(part: object) -> str:
-    """Return what a part is called in the settings."""
-    return type(part).__name__
+def described(part: object) -> dict[str, Any]:
+    """Return the name of a part and its constants, for the settings."""
+    named = {name: json_value(value) for name, value in constants(part).items()}
+    return {"name": type(part).__name__, **named}
 
 
 def json_value(value: Any) -> Any:

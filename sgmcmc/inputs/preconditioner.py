@@ -27,6 +27,8 @@ def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Precondi
     """
     if value is None or (isinstance(value, str) and value == "none"):
         return None
+    if isinstance(value, Preconditioner):
+        return value
     if isinstance(value, str):
         raise ValueError(
             f"`preconditioner` must be 'none', an array of p or p × p numbers (p = "
@@ -114,8 +116,9 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
 
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
-    """Return what tells a preconditioner from others, in a form that JSON can hold."""
+    """Return variances or covariance, if few, else what distinguishes them from others."""
     if preconditioner is None:
         return "none"
     root = preconditioner.root
-    return root.tolist() if root.size <= 64 else digest(root)
+    covariance = root @ root.T if preconditioner.dense else root**2
+    return covariance.tolist() if root.size <= 64 else digest(covariance)

@@ -59,6 +59,6 @@ def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:
 def _need_shape(label: str, entry: Any, shape: tuple[int, ...]) -> None:
     if isinstance(entry, np.ndarray) and entry.shape != shape:
         raise ValueError(
-            f"`{label}` has shape {entry.shape}; an array of stepsizes has one for each "
-            f"coordinate, {shape}."
+            f"`{label}` has shape {entry.shape}; it must be a number, or an array with one for "
+            f"each coordinate, of shape {shape}."
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class RowDraws(Protocol):
-    """A way of drawing rows, told how many there are.
+    """A way of drawing rows from a dataset of known size.
 
     Attributes:
         size: n, the observations in a minibatch.
@@ -23,7 +23,7 @@ class RowDraws(Protocol):
     every_row: bool
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return the rows of so many independent minibatches, integers of shape (count, n).
+        """Return the rows of ``count`` independent minibatches, integers of shape (count, n).
 
         Where a row is in a minibatch twice, its places are neighbours.
         """
@@ -32,7 +32,7 @@ class RowDraws(Protocol):
 class Minibatches(ABC):
     """A way of drawing the rows of a minibatch, as a user asks for it.
 
-    A subclass of one's own goes wherever these go: ``bind`` says how rows are drawn.
+    Your own subclass works wherever these do: ``bind`` says how rows are drawn.
 
     Example:
         >>> import sgmcmc
@@ -54,4 +54,4 @@ class Minibatches(ABC):
 
     @abstractmethod
     def to_json(self) -> Any:
-        """Return what tells these draws from others, in a form that JSON can hold."""
+        """Return what distinguishes these draws from others, in a form that JSON can hold."""

@@ -43,7 +43,7 @@ class Uniform(Minibatches):
         flag("replace", self.replace)
 
     def bind(self, rows: int, size: int) -> UniformDraws:
-        """Return how rows are drawn from a dataset of so many rows."""
+        """Return how rows are drawn from a dataset of ``rows`` rows."""
         return UniformDraws(rows, size, self.replace)
 
     def to_json(self) -> str:
@@ -52,7 +52,7 @@ class Uniform(Minibatches):
 
 
 class UniformDraws:
-    """Uniform draws from so many rows.
+    """Uniform draws of rows.
 
     Args:
         rows: N.
@@ -68,5 +68,5 @@ class UniformDraws:
         self._rows, self._replace = rows, replace
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return the rows of so many independent minibatches, (count, n)."""
+        """Return the rows of ``count`` independent minibatches, (count, n)."""
         return draw_rows(rng, self._rows, self.size, count, self._replace)

@@ -65,7 +65,7 @@ class Weighted(Minibatches):
         self.p.flags.writeable = False
 
     def bind(self, rows: int, size: int) -> WeightedDraws:
-        """Return how rows are drawn from a dataset of so many rows."""
+        """Return how rows are drawn from a dataset of ``rows`` rows."""
         if len(self.p) != rows:
             raise ValueError(
                 f"`minibatches`: `p` holds {len(self.p)} probabilities, and `dataset` has {rows} "
@@ -73,9 +73,9 @@ class Weighted(Minibatches):
             )
         return WeightedDraws(self.p, size)
 
-    def to_json(self) -> dict[str, str]:
-        """Return what tells these probabilities from others."""
-        return {"weighted": digest(self.p)}
+    def to_json(self) -> dict[str, Any]:
+        """Return what distinguishes these probabilities from others."""
+        return {"weighted": digest(self.p), "effective": float(1 / (self.p**2).sum())}
 
     def __repr__(self) -> str:
         return f"Weighted(p of {len(self.p)} rows, effectively {1 / (self.p**2).sum():.6g})"
@@ -102,7 +102,7 @@ class WeightedDraws:
         self._first = np.searchsorted(self._upper, parts, "right").astype(row_dtype(len(p)))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return the rows of so many independent minibatches, (count, n)."""
+        """Return the rows of ``count`` independent minibatches, (count, n)."""
         at = rng.random((count, self.size))
         at += np.arange(self.size)
         at *= 1.0 / self.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import zipfile
@@ -14,9 +15,10 @@ import numpy as np
 from sgmcmc.atomic_files import write_arrays
 from sgmcmc.results.arrays import Arrays, LogPost, Results
 from sgmcmc.results.inference_data import to_inference_data
+from sgmcmc.results.report import Report
 from sgmcmc.results.store import read_store
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Samples(Arrays):
@@ -39,6 +41,8 @@ class Samples(Arrays):
             arrays; ``None`` if there were none.
         unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if it was not
             asked for.
+        report: how the constants were chosen and how good the draws are, where
+            :func:`sgmcmc.sample` chose them; ``None`` elsewhere.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -61,6 +65,7 @@ class Samples(Arrays):
         mode_gradient: Mapping[str, np.ndarray] | None = None,
         reductions: Mapping[str, Any] | None = None,
         unnormalised: Mapping[str, np.ndarray] | None = None,
+        report: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(draws)
         self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
@@ -71,13 +76,21 @@ class Samples(Arrays):
         self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
         self.reductions = None if reductions is None else Results(reductions)
         self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
+        self.report = None if report is None else Report(report)
 
     def __repr__(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
         if self.settings.get("n_chains") is not None:
             head += f", {self.settings['n_chains']} chains"
         rows = _rows("", self) + _rows("test function ", self.test_functions)
-        return "\n".join([head + ":", *(rows or ["  no draws kept"])])
+        warnings = [] if self.report is None else [f"  ! {w}" for w in self.report.warnings]
+        return "\n".join([head + ":", *(rows or ["  no draws kept"]), *warnings])
+
+    def with_report(self, report: Report) -> Samples:
+        """Return the same draws with this report."""
+        found = copy.copy(self)
+        found.report = report
+        return found
 
     def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
         return {
@@ -119,6 +132,7 @@ class Samples(Arrays):
         about = {
             "format": _FORMAT,
             "settings": self.settings,
+            "report": None if self.report is None else dict(self.report),
             "names": {group: list(arrays) for group, arrays in groups.items()},
         }
         contents: dict[str, Any] = {
@@ -238,6 +252,7 @@ class Samples(Arrays):
             groups.pop("draws"),
             log_post=log_post,
             settings=about["settings"],
+            report=about["report"],
             reductions=None if folded is None else Results.nested(folded),
             **groups,
         )

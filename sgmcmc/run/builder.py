@@ -91,7 +91,7 @@ def chosen_stream(sampler: Sampler, phase: Phase) -> Stream:
 
 
 def record_specs(
-    sampler: Sampler, draws: int, total: int
+    sampler: Sampler, draws: int, total: int, stops: int = 0
 ) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Return shape, chains first, and dtype of each array that the chains write to.
 
@@ -99,10 +99,11 @@ def record_specs(
         sampler: the sampler.
         draws: that each chain keeps.
         total: iterations of each chain.
+        stops: how often the chains may be stopped within a block.
     """
     kernel, chains = _make_kernel(sampler, sampler.chain), len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
-    blocks = -(-total // kernel.length) + total // every
+    blocks = -(-total // kernel.length) + total // every + stops
     return {
         **{
             name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))

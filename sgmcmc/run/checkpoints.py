@@ -1,4 +1,4 @@
-"""Where the runners of a phase are, written down as they go, so that a killed run goes on."""
+"""Where the runners of a phase are, written down as they go, so that a killed run resumes."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import Schema
 from sgmcmc.results.store import Store, read_store
-from sgmcmc.run.builder import make_runners, record_specs
+from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
 from sgmcmc.target.geometry import Space
+
+_MOST_GOALS = 64
+"""How often a chain whose length is decided on the way may stop to be looked at."""
 
 
 def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
@@ -61,8 +65,10 @@ def schema_of(sampler: Sampler) -> Schema:
     """Return what the arrays of a sampler's runs are."""
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
+    stream = chosen_stream(sampler, sampler.chain)
+    paths = {**sampler.settings["paths"], "minibatches": stream.path}
     return Schema(
-        sampler.settings,
+        {**sampler.settings, "paths": paths},
         sampler.options.n_chains is not None,
         dict(space.user_layout.shapes),
         dict(space.layout.shapes),
@@ -73,16 +79,43 @@ def schema_of(sampler: Sampler) -> Schema:
     )
 
 
+class Lengths(ABC):
+    """How long a chain is to run, decided on the way.
+
+    Attributes:
+        burn_in: iterations that are dropped first.
+        cap: iterations after burn-in that there are at most.
+    """
+
+    burn_in: int | None
+    cap: int
+
+    @abstractmethod
+    def goals(self) -> Iterator[int]:
+        """Yield how many iterations to have run after burn-in."""
+
+    @abstractmethod
+    def see(self, samples: Samples) -> None:
+        """Look at the draws when a goal has been reached, before the next is asked for."""
+
+
+def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
+    """Make the sampler that is asked for, run it as long as it takes, and return its draws."""
+    keywords = {**request.keywords, "burn_in": lengths.burn_in}
+    sampler = make_sampler(dataclasses.replace(request, keywords=keywords))
+    return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
+
+
 class _Run:
     """A run from beginning to end, in memory or on disk."""
 
-    def __init__(self, sampler: Sampler, n_iters: int, store: Store | None) -> None:
+    def __init__(self, sampler: Sampler, n_iters: int, store: Store | None, stops: int = 0) -> None:
         self.sampler = sampler
         self.store = store
         self.folder = None if store is None else store.path
         self.total = sampler.options.burn_in + n_iters
         self.schema = schema_of(sampler)
-        arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total)
+        arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total, stops)
         chains = range(len(sampler.starts))
         if store is None:
             self.arrays = {name: np.empty(*record) for name, record in arrays.items()}
@@ -93,13 +126,28 @@ class _Run:
             store.prepare({**fingerprint(sampler), "n_iters": n_iters}, self.schema, arrays)
             self.rows = [store.rows(number) for number in chains]
 
+    def reach(self, lengths: Lengths, verbose: bool) -> Samples:
+        """Run from goal to goal and return what was kept."""
+        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        runners = self._runners(checkpoints, verbose)
+        for goal in lengths.goals():
+            for runner in runners:
+                runner.total = self.sampler.options.burn_in + goal
+            samples = self._advance(runners, checkpoints, verbose)
+            lengths.see(samples)
+        return samples
+
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return what was kept."""
+        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        return self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
+
+    def _runners(self, checkpoints: Checkpoints, verbose: bool) -> list[Runner]:
+        """Run the phases before the chain, and return the chain's runners."""
         sampler, phase = self.sampler, self.sampler.chain
         found = None if self.store is None else self.store.handover()
         whole = whole_by_chain(sampler, found)
         starts = list(found["positions"]) if found else search(sampler, verbose, self.folder)
-        checkpoints = Checkpoints(self.folder, phase.kind.name.lower())
         runners = make_runners(
             sampler, phase, starts, whole, self.total, self.rows,
             checkpoints.resume, checkpoints.save,
@@ -107,6 +155,11 @@ class _Run:
         if self.store is not None and found is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
             self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
+        return runners
+
+    def _advance(self, runners: list[Runner], checkpoints: Checkpoints, verbose: bool) -> Samples:
+        """Run the chain as far as its runners are to go, and return what was kept."""
+        phase = self.sampler.chain
         try:
             finished = advance_all(runners, phase.label, verbose)
         except Diverged as diverged:
@@ -116,7 +169,7 @@ class _Run:
             draws = min(runner.draws for runner in runners)
             if draws == 0:
                 raise KeyboardInterrupt
-            warnings.warn(f"Interrupted: the {draws} draws so far are returned.", stacklevel=5)
+            warnings.warn(f"Interrupted: the {draws} draws so far are returned.", stacklevel=6)
         return self._collect(runners, checkpoints)
 
     def _collect(self, runners: list[Runner], checkpoints: Checkpoints) -> Samples:
@@ -145,9 +198,9 @@ def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None)
     """
     shared = sampler.whole()
     whole = [shared.of_chain(number) for number in range(len(sampler.starts))]
-    if found is not None and "gradients" in found:
+    if found is not None and "slopes" in found:
         for each, position, gradient in zip(
-            whole, found["positions"], found["gradients"], strict=True
+            whole, found["positions"], found["slopes"], strict=True
         ):
             each.remember(position, gradient)
     return whole
@@ -182,14 +235,19 @@ def search(sampler: Sampler, verbose: bool, folder: Path | None = None) -> list[
 
 
 def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
-    """Return the chains' modes as the user sees them, and the gradients there, if they have any."""
+    """Return the chains' modes as the user sees them, and the gradients there, if they have any.
+
+    The ``gradients`` are those with respect to the unconstrained parameters, the ``slopes`` what
+    the gradient estimate adds to in the coordinates of the chain.
+    """
     found = [runner.mode for runner in runners if runner.mode is not None]
     if not found:
         return {}
     space = runners[0].recorder.target.space
     return {
         "modes": constrained(space, [position for position, _ in found]),
-        "gradients": np.stack([gradient.numpy() for _, gradient in found]),
+        "gradients": np.stack([space.score(*pair).numpy() for pair in found]),
+        "slopes": np.stack([gradient.numpy() for _, gradient in found]),
     }
 
 
@@ -199,7 +257,7 @@ def constrained(space: Space, positions: Sequence[Any]) -> np.ndarray:
 
 
 def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:
-    """Return the error that tells of a divergence, and what to do."""
+    """Return the error that reports a divergence and says what to do."""
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
     advice = diverged.advice or (

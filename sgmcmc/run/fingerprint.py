@@ -13,7 +13,7 @@ from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NOT_COMPARED = ("paths",)
-"""Settings that tell how the draws are made fast, and have no bearing on what they are."""
+"""Settings that say which fast paths were taken, and have no bearing on the draws."""
 
 
 def fingerprint(sampler: Sampler) -> dict[str, Any]:

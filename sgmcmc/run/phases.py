@@ -39,7 +39,7 @@ class Phase:
     recorder: Recorder | None = None
 
     def bound(self, whole: WholeData, recorder: Recorder) -> Phase:
-        """Return the phase with its parts told of target and data.
+        """Return the phase with its parts bound to target and data.
 
         Args:
             whole: the target with the whole dataset at hand.

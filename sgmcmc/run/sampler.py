@@ -128,7 +128,7 @@ def make_sampler(request: Request) -> Sampler:
     gradient = parts.read_gradient(request.gradient, dynamics)
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
-    target, starts = _make_target(request, options, dynamics, params)
+    target, starts = make_target(request, options, dynamics, params)
     phases = make_phases(request.method, request.stepsize, dynamics, gradient, target)
     data = read_dataset(request.dataset, options.dtype)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
@@ -141,19 +141,19 @@ def make_sampler(request: Request) -> Sampler:
     recorder = _make_recorder(request, options, target, starts[0], dynamics)
     phases = tuple(phase.bound(whole, recorder) for phase in phases)
     compiler = Compiler(_may_compile(request, dynamics, options.jit_compile))
+    own = {"dynamics": parts.described(dynamics), "gradient": parts.described(gradient)}
     tuning = {
-        "stepsize": request.stepsize,
         **parts.constants(gradient),
         **parts.constants(dynamics),
+        "stepsize": request.stepsize,
     }
     about = {
+        **{name: parts.json_value(value) for name, value in tuning.items()},
         "method": request.method,
         "N": data.size,
         "n": draws.size,
         "seed": seed,
-        **{name: parts.json_value(value) for name, value in tuning.items()},
-        "dynamics": parts.part_name(dynamics),
-        "gradient": parts.part_name(gradient),
+        **own,
         "minibatches": minibatches.to_json(),
         "preconditioner": preconditioner_setting(target.space.preconditioner),
         **_option_settings(options),
@@ -189,7 +189,7 @@ def whole_data(
     return WholeData(target, data, draws.size, latents, seed, chains=len(starts))
 
 
-def _make_target(
+def make_target(
     request: Request, options: Options, dynamics: Dynamics, params: list[dict[str, np.ndarray]]
 ) -> tuple[Target, list[np.ndarray]]:
     """Return what is sampled, and the positions where chains start."""

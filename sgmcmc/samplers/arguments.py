@@ -32,7 +32,7 @@ DESCRIPTIONS = {
         show progress bars with the log posterior estimate; ``False`` prints nothing.""",
     "seed": """
         whole number; the same call with the same seed on the same machine gives the same
-        bits. ``None`` draws one, which ``settings["seed"]`` of the result tells.""",
+        bits. ``None`` draws one; ``settings["seed"]`` of the result has it.""",
     "n_chains": """
         independent chains, on all cores; every output array gains a leading chain axis.""",
     "burn_in": """
@@ -52,7 +52,7 @@ DESCRIPTIONS = {
         gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
     "store": """
         path of a folder that draws are written to as they are made. Killed at any instant, the
-        same call goes on from there and ends with the same bits; :meth:`sgmcmc.Samples.open`
+        same call resumes there and ends with the same bits; :meth:`sgmcmc.Samples.open`
         reads it without loading it.""",
     "bijectors": """
         dict of TFP bijectors: such a parameter moves in the unconstrained space with the
@@ -64,7 +64,7 @@ DESCRIPTIONS = {
         such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
     "preconditioner": """
         M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
-        matrix, or a dict of such by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
+        matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
         stepsizes belong to ζ. ``None`` or ``"none"`` for none.""",
     "dtype": """
         ``tf.float32`` or ``tf.float64``.""",
@@ -109,22 +109,33 @@ OF_POINTS = {
 """What is said of the arguments of methods for the simplex."""
 
 OF_PARTS = {
+    "tolerance": """
+        the largest relative error of a posterior sd that is accepted, where the stepsize is
+        chosen.""",
+    "ess": """
+        effective sample size, bulk and tail, that every coordinate is to have, where the length
+        is chosen.""",
+    "max_seconds": """
+        after which no more iterations are added, where the length is chosen; ``None`` for no
+        limit.""",
     "dynamics": """
         how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or an object
-        of :mod:`sgmcmc.dynamics` or of a subclass of one's own.""",
+        of :mod:`sgmcmc.dynamics` or of your own
+        subclass.""",
     "gradient": """
         how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``, or an
-        object of :mod:`sgmcmc.gradients`, such as ``ControlVariate(opt_stepsize)``, or of a
-        subclass of one's own.""",
+        object of :mod:`sgmcmc.gradients`, such as ``ControlVariate(opt_stepsize)``, or of your own
+        subclass.""",
     "minibatches": """
         how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; or an object of
-        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of a subclass of one's own.""",
+        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own
+        subclass.""",
     "minibatch_size": """
         n: a proportion of N if between 0 and 1, else a whole number from 1 to N; not for
         ``gradient="full"``, where it is N.""",
     "preconditioner": """
         ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
-        variances, a p × p matrix, or a dict of such by parameter. The chain moves in ζ,
+        variances, a p × p matrix, or a dict of these by parameter. The chain moves in ζ,
         θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ.""",
 }
 """What is said of the arguments of the functions that take any parts."""

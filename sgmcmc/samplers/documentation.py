@@ -1,7 +1,7 @@
 """Completes the signatures and docstrings of the sampler functions.
 
 Source shows a summary and the arguments in R's order; what all functions have in common, and what
-all functions of one dynamics or one gradient estimator have in common, is written once and put in
+all functions of one dynamics or one gradient estimator have in common, is written once and inserted
 here.
 """
 
@@ -41,6 +41,7 @@ Returns:
 Raises:
     ValueError, TypeError: an argument is wrong; the message names it.
     DivergenceError: the chain became NaN or infinite.
+    MemoryError: the chain, or the table of its gradient estimator, does not fit.
 """
 
 _RETURNS_STEPWISE = """
@@ -49,6 +50,7 @@ Returns:
 
 Raises:
     ValueError, TypeError: an argument is wrong; the message names it.
+    MemoryError: the table of the gradient estimator does not fit.
 """
 
 _CENTRED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"

@@ -55,7 +55,7 @@ class Target:
     ) -> tf.Tensor:
         """Return the gradient of the estimate of the log posterior, flat.
 
-        It is what the geometry of each parameter has the dynamics handed, ``Geometry.slope``.
+        It is what each parameter's geometry passes to the dynamics, ``Geometry.slope``.
 
         Args:
             position: where, flat.
@@ -69,13 +69,13 @@ class Target:
 
         return self._slope(position, value)
 
+    def prior_value(self, params: Tensors, u: Tensors) -> tf.Tensor:
+        """Return log-prior and log-Jacobian alone, of the parameters and their coordinates."""
+        return self._with_prior(tf.zeros([], self.dtype), params, u)
+
     def prior_gradient(self, position: tf.Tensor) -> tf.Tensor:
         """Return the gradient of log-prior and Jacobian alone, flat."""
-
-        def value(params: Tensors, u: Tensors) -> tf.Tensor:
-            return self._with_prior(tf.zeros([], self.dtype), params, u)
-
-        return self._slope(position, value)
+        return self._slope(position, self.prior_value)
 
     def term_gradients(self, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return the gradient of each observation's own term, (n, d)."""

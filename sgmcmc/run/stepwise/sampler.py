@@ -25,8 +25,8 @@ class StepwiseSampler:
 
     Attributes:
         params: the present state of the session stepped last, in the user's space: a dict of
-            ``tf.Variable``, with a leading chain axis where ``n_chains`` was given. Reading it,
-            or handing it to ``log_lik``, is what it is for; assigning to it changes no chain.
+            ``tf.Variable``, with a leading chain axis where ``n_chains`` was given. Read it,
+            or pass it to ``log_lik``; assigning to it changes no chain.
         params_opt: for the control variate methods, the mode θ̂: a dict of NumPy arrays, or
             ``None`` before ``init_sess`` has found it.
         log_post_opt_grad: the gradient of the log posterior there over the whole dataset, in the

@@ -1,4 +1,4 @@
-"""A session: one run of a sampler, which can be saved and gone on with."""
+"""A session: one run of a sampler, which can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Session:
         return self._runners[0].iteration
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write where the session is to a file; ``init_sess`` goes on from it bit for bit.
+        """Write where the session is to a file; ``init_sess`` resumes it bit for bit.
 
         The file appears under its name only once it is whole; one that was there is replaced.
 
@@ -112,7 +112,7 @@ class Session:
 
 
 def restored(sampler: StepwiseSampler, path: Path) -> Session:
-    """Return the session that a file tells of."""
+    """Return the session saved in a file."""
     inner = sampler._sampler
     try:
         arrays = read_arrays(path)

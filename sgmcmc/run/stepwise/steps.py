@@ -40,7 +40,7 @@ def init_sess(
     Args:
         sampler: what a ``*_setup`` function returned.
         verbose: show the progress of mode-finding.
-        restore: a file that :meth:`Session.save` wrote, to go on from there bit for bit. A sampler
+        restore: a file that :meth:`Session.save` wrote, to resume it bit for bit. A sampler
             that was set up without a seed takes over the seed of that session.
 
     Returns:

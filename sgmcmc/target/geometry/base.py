@@ -53,7 +53,7 @@ class Geometry:
         return point
 
     def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-        """Return what the dynamics are handed, of the gradient with respect to the point.
+        """Return what is passed to the dynamics, given the gradient with respect to the point.
 
         For most geometries that is the gradient with respect to u. Where the dynamics need
         more than this gradient, it is what they need, and ``score`` makes the gradient of it.

@@ -1,0 +1,71 @@
+"""Effective sample sizes and R-hat of draws, through ArviZ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.results.inference_data import az
+
+RHAT = 1.01
+"""The largest R-hat of chains that agree."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What the draws say of the chains.
+
+    Attributes:
+        draws: of each chain.
+        bulk: effective sample sizes for means, of all coordinates.
+        tail: the same for the 5 % and 95 % quantiles.
+        rhat: of all coordinates; NaN for a single chain.
+    """
+
+    draws: int
+    bulk: list[float]
+    tail: list[float]
+    rhat: list[float]
+
+    @property
+    def smallest(self) -> float:
+        """The smallest effective sample size."""
+        return float(np.nanmin([*self.bulk, *self.tail]))
+
+    def enough(self, ess: float) -> bool:
+        """Tell whether every coordinate has this effective sample size, and chains agree."""
+        return self.smallest >= ess and float(np.nanmax(self.rhat)) <= RHAT
+
+    def warnings(self, ess: float) -> list[str]:
+        """Return sentences on what falls short."""
+        found = []
+        if self.smallest < ess:
+            found.append(f"The smallest effective sample size is {self.smallest:.0f}, not {ess:g}.")
+        if np.nanmax(self.rhat) > RHAT:
+            found.append(
+                f"The chains do not agree: the largest R-hat is {np.nanmax(self.rhat):.3f}."
+            )
+        return found
+
+
+def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
+    """Return the diagnostics of draws with a leading chain axis.
+
+    Args:
+        draws: arrays of shape (chains, draws, *shape), by parameter.
+    """
+    arrays = [np.asarray(a, np.float64) for a in draws.values()]
+    chains, count = arrays[0].shape[:2]
+    flat = np.concatenate([a.reshape(chains, count, -1) for a in arrays], 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = az.convert_to_dataset({"x": flat})
+        bulk, tail, rhat = (
+            np.asarray(found["x"], float).tolist()
+            for found in (az.ess(data), az.ess(data, method="tail"), az.rhat(data))
+        )
+    return Diagnostics(count, bulk, tail, rhat)

@@ -1,0 +1,70 @@
+"""The report: what a statistician has to know of a set of draws before believing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+class Report(Mapping[str, Any]):
+    """How the constants of a chain were chosen, and how good its draws are.
+
+    A read-only mapping from the names of facts to plain numbers, texts, lists and dicts of these;
+    ``print`` shows a page of them.
+
+    Args:
+        facts: only what JSON can hold.
+
+    Attributes:
+        warnings: sentences on what speaks against trusting the draws.
+
+    Example:
+        >>> print(Report({"method": "underdamped", "warnings": []}).warnings)
+        []
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = dict(facts)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._facts[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on what speaks against trusting the draws; none is a good sign."""
+        return list(self.get("warnings", []))
+
+    def __str__(self) -> str:
+        lines = [f"Report on {self.get('method', 'a chain')}", ""]
+        for title, facts in self._facts.items():
+            if isinstance(facts, Mapping):
+                lines += [title, *(f"  {name:<46}{_text(value)}" for name, value in facts.items())]
+                lines.append("")
+        lines.append("Warnings")
+        lines += [f"  ! {warning}" for warning in self.warnings] or ["  none"]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _text(value: Any) -> str:
+    """Return a fact in a form that fits on a line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
+    if isinstance(value, list | tuple):
+        array = np.asarray(value, float)
+        return f"{array.min():.4g} to {array.max():.4g}" if array.size else "none"
+    return str(value)

@@ -1,0 +1,1 @@
+"""Constants chosen by the package: the mode, the information there, leverage, stepsizes."""

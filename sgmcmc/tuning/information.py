@@ -1,0 +1,100 @@
+"""The observed information at a mode, and the covariance that it implies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgmcmc.tuning.objective import Objective
+
+_ROUNDS = 50
+_FLOOR = 1e-12
+"""The least curvature, as a part of the largest after scaling by the diagonal."""
+
+
+@dataclass(frozen=True)
+class Information:
+    """Curvature of the log posterior at a point.
+
+    Attributes:
+        matrix: J, the negative Hessian, prior curvature included, positive definite.
+        covariance: M = J⁻¹.
+        held_up: how much of each coordinate's curvature is that of a prior with a kink, taken
+            over one sd to each side.
+        scale: that sd.
+    """
+
+    matrix: np.ndarray
+    covariance: np.ndarray
+    held_up: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def condition(self) -> float:
+        """The condition number of J."""
+        values = np.linalg.eigvalsh(self.matrix)
+        return float(values[-1] / values[0])
+
+
+def observed_information(objective: Objective, u: np.ndarray) -> Information:
+    """Return the information at a position.
+
+    Second derivatives do not tell how a prior with a kink, such as Laplace's, holds a coordinate.
+    There its curvature is that of its gradient between one sd to the left and one to the right,
+    which in turn depends on the sd: s² = 1/(J(s))ⱼⱼ is solved by iteration.
+
+    Args:
+        objective: the log posterior.
+        u: where.
+    """
+    prior = objective.prior_hessian(u)
+    smooth = -objective.likelihood_hessian(u) - prior
+    curved, scale = np.diag(prior), _first_scale(smooth)
+    seen: list[np.ndarray] = []
+    for _ in range(_ROUNDS):
+        below, above = prior_on_both_sides(objective, u, scale)
+        secant = (below - above) / (2 * scale) + curved
+        seen.append(np.where(secant > 1e-6 * np.abs(curved), secant, 0.0))
+        if not seen[-1].any() and len(seen) > 2:
+            break
+        # The curvature jumps where the step reaches the kink; its mean over the rounds does not.
+        extra = np.mean(seen[len(seen) // 2 :], 0)
+        new = np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
+        done = np.abs(np.log(new / scale)).max() < 0.01
+        scale = np.sqrt(new * scale)
+        if done:
+            break
+    extra = np.mean(seen[len(seen) // 2 :], 0)
+    matrix = _positive(smooth + np.diag(extra))
+    return Information(matrix, _inverse(matrix), extra, scale)
+
+
+def prior_on_both_sides(
+    objective: Objective, u: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each coordinate of the prior's gradient at a step below and a step above."""
+    steps = np.diag(scale)
+    gradients = objective.prior_gradients(np.concatenate([u - steps, u + steps]))
+    return np.diag(gradients[: len(u)]), np.diag(gradients[len(u) :])
+
+
+def _first_scale(matrix: np.ndarray) -> np.ndarray:
+    """Return sds to begin with: those of single coordinates, at most one where data say nothing."""
+    diagonal = np.diag(matrix)
+    return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Return the matrix with eigenvalues that are not positive turned up."""
+    scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    values = np.maximum(np.abs(values), _FLOOR * np.abs(values).max())
+    return (vectors * values) @ vectors.T * np.outer(scale, scale)
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    values = np.maximum(np.abs(values), _FLOOR * np.abs(values).max())
+    return (vectors / values) @ vectors.T / np.outer(scale, scale)

@@ -1,0 +1,142 @@
+"""The log posterior over the whole dataset, as optimisers want it: in float64, with a Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.target.target import Target
+
+_PIECE_NUMBERS = 2**23
+"""How many numbers a Hessian's intermediate results may hold, which are n × d in each piece."""
+
+
+class Objective:
+    """The log posterior and its derivatives at a flat position, added up over the dataset.
+
+    Where the user's functions allow it everything is computed in float64; where they hold float32
+    constants, in the dtype of the chain, and added up in float64.
+
+    Args:
+        target: the log posterior, without a preconditioner.
+        data: the dataset.
+        rows: row numbers of the part of it that stands for all; ``None`` for the whole.
+
+    Attributes:
+        evaluations: passes over the data so far, Hessians counted like gradients.
+    """
+
+    def __init__(self, target: Target, data: Data, rows: np.ndarray | None = None) -> None:
+        self._data = data
+        self._rows = rows
+        self._weight = 1.0 if rows is None else data.size / len(rows)
+        self._graphs: dict[tuple[Any, ...], Any] = {}
+        self.evaluations = 0
+        self.target = self._in_double(target)
+        self.size = target.size
+
+    def _in_double(self, target: Target) -> Target:
+        """Return the target in float64, or as it is if the user's functions do not go with that."""
+        double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
+        first = {name: tf.constant(a) for name, a in self._data.rows(np.arange(1)).items()}
+        try:
+            point = tf.zeros([target.size], tf.float64)
+            trace(lambda u, row: double.log_post(u, Minibatch(_cast(row, double))), point, first)
+        except Exception:
+            return target
+        return double
+
+    def _pieces(self, columns_wide: int) -> Iterator[Tensors]:
+        if self._rows is not None:
+            yield {name: tf.constant(a) for name, a in self._data.rows(self._rows).items()}
+            return
+        yield from self._data.pieces(most_rows=max(1, _PIECE_NUMBERS // columns_wide))
+
+    def _sum(self, kind: str, function: Callable[..., Any], u: np.ndarray) -> list[np.ndarray]:
+        """Return the sums over the data of what a function of position and columns returns."""
+        self.evaluations += 1
+        point = tf.constant(u, self.target.dtype)
+        totals: list[np.ndarray] = []
+        for columns in self._pieces(1 + self.size):
+            key = (kind, next(iter(columns.values())).shape[0])
+            if key not in self._graphs:
+                self._graphs[key] = trace(
+                    lambda u, columns: function(u, _cast(columns, self.target)), point, columns
+                )
+            parts = [part.numpy().astype(np.float64) for part in self._graphs[key](point, columns)]
+            totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
+        return totals
+
+    def _prior(self, kind: str, function: Callable[[tf.Tensor], Any], points: np.ndarray) -> Any:
+        """Return what a function of the position alone returns."""
+        point = tf.constant(points, self.target.dtype)
+        key = (kind, points.shape)
+        if key not in self._graphs:
+            self._graphs[key] = trace(function, point)
+        return self._graphs[key](point)
+
+    def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the log posterior and its gradient."""
+
+        def of_piece(u: tf.Tensor, columns: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+            target, params = self.target, self.target.space.constrain(u)
+            value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
+            return value, target.gradient(u, Minibatch(columns), with_prior=False)
+
+        value, gradient = self._sum("gradient", of_piece, u)
+        prior = self._prior("prior", self._prior_value_and_gradient, u)
+        return (
+            self._weight * float(value) + float(prior[0]),
+            self._weight * gradient + prior[1].numpy().astype(np.float64),
+        )
+
+    def _prior_value_and_gradient(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        target = self.target
+        params, coordinates = target.space.constrain(u), target.space.coordinates(u)
+        return target.prior_value(params, coordinates), target.prior_gradient(u)
+
+    def likelihood_hessian(self, u: np.ndarray) -> np.ndarray:
+        """Return the Hessian of the log-likelihood, (d, d)."""
+
+        def of_piece(u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+            return [_jacobian(lambda u: self.target.gradient(u, Minibatch(columns), False), u)]
+
+        (hessian,) = self._sum("hessian", of_piece, u)
+        return self._weight * (hessian + hessian.T) / 2
+
+    def prior_hessian(self, u: np.ndarray) -> np.ndarray:
+        """Return the Hessian of log-prior and log-Jacobian, (d, d), as derivatives tell it."""
+        found = self._prior(
+            "prior hessian", lambda u: _jacobian(self.target.prior_gradient, u), u
+        ).numpy()
+        return (found.astype(np.float64) + found.T) / 2
+
+    def prior_gradients(self, points: np.ndarray) -> np.ndarray:
+        """Return the gradient of log-prior and log-Jacobian at several positions, (k, d)."""
+        found = self._prior(
+            "prior gradients",
+            lambda points: tf.vectorized_map(self.target.prior_gradient, points),
+            points,
+        )
+        return found.numpy().astype(np.float64)
+
+
+def _cast(columns: Tensors, target: Target) -> Tensors:
+    """Return the columns in the dtype of the target; whole numbers stay as they are."""
+    return {
+        name: tf.cast(value, target.dtype) if value.dtype.is_floating else value
+        for name, value in columns.items()
+    }
+
+
+def _jacobian(function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        value = function(u)
+    return tape.jacobian(value, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
