@@ -1,223 +1,25 @@
-"""SCIR and SGRLD against exact laws: transitions, stationary laws, minibatch noise included."""
+"""SGRLD against its generator and its transcription; expected counts, starts, tiny components."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import special, stats
+from scipy import special
 
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
-from sgmcmc.dynamics import SCIR, SGRLD
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex
+from sgmcmc.dynamics import SGRLD
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
-from tests.ladder import FALSE_ALARM, POINTS, Array, Case, bound, every
-
-REPLICATES = 40_000
-COUNTS = np.array([12, 5, 3, 0])
-ALPHA = np.array([0.1, 0.5, 1.5, 0.3])
-
-
-def categories() -> Array:
-    """Return twenty observations, one-hot."""
-    return np.repeat(np.eye(len(COUNTS)), COUNTS, axis=0)
-
-
-def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
-    """Return the log-likelihood of categories, for any number of rows of omega."""
-    counts = tf.reduce_sum(dataset["z"], 0)
-    return tf.reduce_sum(counts * tf.math.log(params["omega"]))
-
-
-def space_of(alpha: dict[str, Array], shapes: dict[str, tuple[int, ...]] | None = None) -> Space:
-    """Return the space of points of the simplex with these concentrations, and of others."""
-    geometries = {name: OnSimplex(value) for name, value in alpha.items()}
-    return Space(shapes or {name: value.shape for name, value in alpha.items()}, geometries)
-
-
-def scir_moves(
-    theta: Array, degrees: Array, h: float, steps: int, seed: int, dtype: tf.DType = tf.float64
-) -> Array:
-    """Return log θ after some moves of the dynamics; ``degrees`` is (steps, size), or constant."""
-    dynamics = SCIR(1e-300).bind(space_of({"omega": np.full(theta.shape, 1e-300)}))
-    state = dynamics.init(
-        tf.constant(np.log(theta), dtype), tf.zeros(theta.shape, dtype), tf.constant(h, dtype), None
-    )._replace(position=tf.constant(np.log(theta), dtype))
-    for step in range(steps):
-        counts = tf.constant(degrees[step] if degrees.ndim == 2 else degrees, dtype)
-        seeds = tf.constant([[seed, dynamics.seeds * step + k] for k in range(dynamics.seeds)])
-        state = dynamics.step(state, counts, tf.constant(h, dtype), seeds)
-    return state.position.numpy().astype(float)
-
-
-@pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize(
-    ("theta", "degrees", "h"),
-    [
-        (1e-8, 0.1, 0.5),
-        (0.5, 2.0, 0.1),
-        (3.0, 0.7, 2.0),
-        (1e3, 500.0, 0.01),
-        (1.5, 0.3, 0.5),
-        (50.0, 1e-3, 1.0),
-    ],
+from tests.ladder import POINTS, Case, bound, every
+from tests.ladder.categories import (
+    ALPHA,
+    COUNTS,
+    categories,
+    log_lik,
+    space_of,
 )
-def test_a_move_has_the_non_central_chi_squared_law(
-    theta: float,
-    degrees: float,
-    h: float,
-    dtype: tf.DType,
-    few: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sgmcmc.dynamics.variates.FEW", few)
-    size = 20_000
-    u = scir_moves(np.full(size, theta), np.full(size, degrees), h, 1, 7, dtype)
-    law = stats.ncx2(2 * degrees, 2 * theta / np.expm1(h), scale=-np.expm1(-h) / 2)
-    assert np.isfinite(u).all()
-    # SciPy's distribution function overflows near zero where that is in the far tail.
-    check_law(np.exp(u), law, 1e-30 if degrees < 1 else 0.0, 1)
-
-
-def minibatch_counts(
-    rng: np.random.Generator, n: int, replace: bool, shape: tuple[int, ...]
-) -> Array:
-    """Return how many of a minibatch are of the first category."""
-    total = COUNTS.sum()
-    if replace:
-        return rng.binomial(n, COUNTS[0] / total, shape)
-    return rng.hypergeometric(COUNTS[0], total - COUNTS[0], n, shape)
-
-
-def count_law(n: int, replace: bool) -> Any:
-    """Return the law of that number."""
-    total = int(COUNTS.sum())
-    if replace:
-        return stats.binom(n, COUNTS[0] / total)
-    return stats.hypergeom(total, int(COUNTS[0]), n)
-
-
-LAWS = [(1, 0.5, 1, False), (10, 0.3, 1, False), (10, 0.3, 5, True), (4, 1.5, 5, False)]
-
-
-@pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
-def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -> None:
-    """Corollary 5.4.2: mean and variance of θ_M, the minibatch noise of ĉ included."""
-    total, theta0, alpha = COUNTS.sum(), 20.0, ALPHA[0]
-    counts = minibatch_counts(np.random.default_rng(1), n, replace, (moves, REPLICATES))
-    degrees = alpha + total / n * counts
-    theta = np.exp(scir_moves(np.full(REPLICATES, theta0), degrees, h, moves, 5))
-    a, spread = alpha + COUNTS[0], (total / n) ** 2 * count_law(n, replace).var()
-    decay, decays = np.exp(-h), np.exp(-moves * h)
-    mean = theta0 * decays + a * (1 - decays)
-    variance = (
-        2 * theta0 * (decays - decays**2)
-        + a * (1 - decays) ** 2
-        + (1 - decays**2) * (1 - decay) / (1 + decay) * spread
-    )
-    squares = (theta - mean) ** 2
-    for found, expected in ((theta, mean), (squares, variance)):
-        error = found.std() / np.sqrt(REPLICATES)
-        assert abs(found.mean() - expected) < bound(2) * error
-
-
-@pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
-def test_moment_generating_function(moves: int, h: float, n: int, replace: bool) -> None:
-    """Theorem 5.4.1: E exp(sθ_M), the minibatch noise of ĉ included."""
-    total, theta0, alpha = COUNTS.sum(), 6.0, ALPHA[0]
-    counts = minibatch_counts(np.random.default_rng(2), n, replace, (moves, REPLICATES))
-    degrees = alpha + total / n * counts
-    theta = np.exp(scir_moves(np.full(REPLICATES, theta0), degrees, h, moves, 6))
-    support, law = np.arange(n + 1), count_law(n, replace)
-    for s in (-0.05, -0.3, 0.02):
-        log_expected, at = 0.0, s
-        for _ in range(moves):  # from the last move to the first
-            shrunk = 1 - at * -np.expm1(-h)
-            powers = shrunk ** -(alpha + total / n * support)
-            log_expected += np.log(np.sum(law.pmf(support) * powers))
-            at *= np.exp(-h) / shrunk
-        values = np.exp(s * theta)
-        error = values.std() / np.sqrt(REPLICATES)
-        assert abs(values.mean() - np.exp(log_expected + theta0 * at)) < bound(3) * error
-
-
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
-def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
-    """With n = N θ has the law Gamma(a, 1), for a from 1e-3 to 1e3, and ω is Dirichlet."""
-    alpha = np.array([1e-3, 0.1, 0.5, 4.0, 30.0, 1e3])
-    counts = np.array([0, 0, 1, 2, 0, 7])
-    rows = 4000  # independent of each other, for the counts are the same at every iteration
-    chain = sgmcmc.scir(
-        log_lik,
-        {"z": np.repeat(np.eye(6), counts, axis=0)},
-        {"omega": np.full((rows, 6), 1 / 6)},
-        3.0,
-        alpha=alpha,
-        minibatch_size=10,
-        n_iters=6,
-        thin=6,
-        verbose=False,
-        seed=11,
-        dtype=dtype,
-        store_unnormalised=True,
-    )
-    a = alpha + counts
-    theta = chain.unnormalised["omega"][0].astype(float)
-    assert np.isfinite(theta).all()
-    least = float(np.finfo(dtype.as_numpy_dtype).tiny)
-    for k in range(6):
-        check_law(theta[:, k], stats.gamma(a[k]), 2 * least, 12)
-        omega = chain["omega"][0, :, k].astype(float)
-        check_law(omega, stats.beta(a[k], a.sum() - a[k]), 2 * least, 12)
-    correlation = stats.spearmanr(theta).statistic[np.triu_indices(6, 1)]
-    assert np.abs(correlation * np.sqrt(rows)).max() < bound(15)
-
-
-def check_law(draws: Array, law: Any, least: float, tests: int) -> None:
-    """Compare draws with a law on the part that floating point numbers can tell from zero."""
-    below = law.cdf(least) if least else 0.0
-    above, p = draws > least, 1.0 - below
-    assert abs(above.mean() - p) <= bound(tests) * np.sqrt(p * (1 - p) / len(draws)) + 1e-12
-    conditional = stats.kstest(draws[above], lambda x: (law.cdf(x) - below) / p)
-    assert conditional.pvalue > FALSE_ALARM / tests
-
-
-@pytest.mark.parametrize(("n", "replace"), [(2, False), (5, True), (20, True)])
-def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
-    """Mean a and variance a + tanh(h/2) Var ĉ, from the public function, start to end."""
-    h, chains = 1.0, 24
-    chain = sgmcmc.scir(
-        log_lik,
-        {"z": categories()},
-        {"omega": np.full(4, 0.25)},
-        h,
-        alpha=ALPHA,
-        minibatch_size=n,
-        replace=replace,
-        burn_in=20,
-        n_iters=3000,
-        n_chains=chains,
-        verbose=False,
-        seed=3,
-        dtype=tf.float64,
-        store_unnormalised=True,
-    )
-    theta = chain.unnormalised["omega"]
-    total = COUNTS.sum()
-    one = COUNTS / total * (1 - COUNTS / total)
-    spread = total**2 / n * one * (1.0 if replace else (total - n) / (total - 1))
-    mean = ALPHA + COUNTS
-    variance = mean + np.tanh(h / 2) * spread
-    for values, expected in ((theta, mean), ((theta - mean) ** 2, variance)):
-        estimates = values.mean(1)
-        errors = estimates.std(0, ddof=1) / np.sqrt(chains)
-        assert (np.abs(estimates.mean(0) - expected) < bound(8, chains) * errors).all()
 
 
 def test_generator_of_sgrld() -> None:
