@@ -148,11 +148,10 @@ class Source:
         missing = [name for name in self._gradients if name not in self._params]
         if missing:
             raise ValueError(f"`samples` lacks the draws of {missing[0]!r}; degree 2 needs them.")
-        if samples.settings.get("simplex"):
+        for name, coordinates in (samples.settings.get("own_coordinates") or {}).items():
             raise ValueError(
-                "`degree`: degree 2 needs the draws in a space where they have a density, which "
-                f"points of the simplex, as {samples.settings['simplex'][0]!r} is, have not. Use "
-                "degree 1."
+                "`degree`: degree 2 needs the draws in the space that the chain moved in; "
+                f"{name!r} moved in {coordinates}, which are not kept. Use degree 1."
             )
         moved = samples.settings.get("bijectors") or {}
         known_keys("bijectors", self._bijectors, moved, "the chain was run with bijectors for")

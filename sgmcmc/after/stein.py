@@ -66,10 +66,11 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    if samples.settings.get("bijectors") or samples.settings.get("simplex"):
+    own = samples.settings.get("own_coordinates") or {}
+    if samples.settings.get("bijectors") or own:
+        where = next(iter(own.values()), "that of `bijectors`")
         raise ValueError(
-            "`samples`: the chain moved in another space (`bijectors`, or the logs of points of "
-            "the simplex), where its draws are not kept."
+            f"`samples`: the chain moved in another space, {where}, where its draws are not kept."
         )
     c = positive_number("c", c)
     for name in names:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.fingerprint import fingerprint
+from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
 from sgmcmc.target.geometry import Space
 
@@ -77,26 +77,6 @@ def schema_of(sampler: Sampler) -> Schema:
         tuple(recorder.test_functions),
         recorder.unnormalised,
     )
-
-
-class Lengths(ABC):
-    """How long a chain is to run, decided on the way.
-
-    Attributes:
-        burn_in: iterations that are dropped first.
-        cap: iterations after burn-in that there are at most.
-    """
-
-    burn_in: int | None
-    cap: int
-
-    @abstractmethod
-    def goals(self) -> Iterator[int]:
-        """Yield how many iterations to have run after burn-in."""
-
-    @abstractmethod
-    def see(self, samples: Samples) -> None:
-        """Look at the draws when a goal has been reached, before the next is asked for."""
 
 
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:

@@ -156,6 +156,7 @@ def make_sampler(request: Request) -> Sampler:
         **own,
         "minibatches": minibatches.to_json(),
         "preconditioner": preconditioner_setting(target.space.preconditioner),
+        "own_coordinates": target.space.own_coordinates(),
         **_option_settings(options),
         "paths": _paths(),
         "versions": _versions(),

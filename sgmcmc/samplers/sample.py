@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.automatic import Wishes, run_automatically
+from sgmcmc.run.automatic import run_automatically
 from sgmcmc.run.driver import run
+from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.samplers.documentation import documented_parts

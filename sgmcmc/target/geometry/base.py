@@ -20,6 +20,7 @@ class Geometry:
         prior_included: whether the geometry brings the parameter's prior along, so that the
             user's log-prior must leave it alone.
         keeps_scale: whether a draw has a scale beside θ that may be kept (``unnormalised``).
+        coordinates: what u is, in words.
         advice: what to tell the user of a chain that became NaN in this parameter, where a
             smaller stepsize is not the first thing to try.
     """
@@ -27,6 +28,7 @@ class Geometry:
     in_place: bool = True
     prior_included: bool = False
     keeps_scale: bool = False
+    coordinates: str = "unconstrained coordinates"
     advice: str | None = None
 
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:

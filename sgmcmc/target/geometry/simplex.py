@@ -40,6 +40,7 @@ class OnSimplex(Geometry):
     in_place = False
     prior_included = True
     keeps_scale = True
+    coordinates = "the logs of points of the simplex"
     advice = (
         "Unless its stepsize is far too large, its expected counts ω ∂log_lik/∂ω came out "
         f"negative. {WHAT_LOG_LIK_MUST_BE}"

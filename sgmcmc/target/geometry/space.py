@@ -55,6 +55,10 @@ class Space:
         """Whether the position holds the very numbers that the user sees."""
         return self.preconditioner is None and all(g.in_place for g in self.geometries.values())
 
+    def own_coordinates(self) -> dict[str, str]:
+        """Return in what coordinates, in words, those parameters move that bring a prior along."""
+        return {n: g.coordinates for n, g in self.geometries.items() if g.prior_included}
+
     def scaled_names(self) -> tuple[str, ...]:
         """Return the parameters that have a scale beside what the user sees."""
         return tuple(name for name, geometry in self.geometries.items() if geometry.keeps_scale)

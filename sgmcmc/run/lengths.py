@@ -1,0 +1,116 @@
+"""How long a chain is to run, decided on the way from what the draws are worth so far."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sgmcmc import checks
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.samples import Samples
+from sgmcmc.tuning.plan import Plan
+
+_MOST_BYTES = 2 * 2**30
+"""Memory that draws may take where nothing says how many are to be kept."""
+
+
+class Lengths(ABC):
+    """How long a chain is to run, decided on the way.
+
+    Attributes:
+        burn_in: iterations that are dropped first.
+        cap: iterations after burn-in that there are at most.
+    """
+
+    burn_in: int | None
+    cap: int
+
+    @abstractmethod
+    def goals(self) -> Iterator[int]:
+        """Yield how many iterations to have run after burn-in."""
+
+    @abstractmethod
+    def see(self, samples: Samples) -> None:
+        """Look at the draws when a goal has been reached, before the next is asked for."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a user wants of the draws.
+
+    Attributes:
+        tolerance: the largest relative error of a posterior sd.
+        ess: effective sample size, bulk and tail, that every coordinate is to have.
+        n_chains: how many chains.
+        n_iters: iterations after burn-in; ``None`` for as many as it takes.
+        burn_in: iterations dropped first; ``None`` for as many as it takes.
+        max_seconds: after which no more iterations are added, or ``None``.
+    """
+
+    tolerance: float
+    ess: float
+    n_chains: Any
+    n_iters: int | None
+    burn_in: int | None
+    max_seconds: float | None
+
+    def checked(self) -> Wishes:
+        """Return the same, once every wish is known to be one that can be granted."""
+        tolerance = checks.positive_number("tolerance", self.tolerance)
+        if tolerance >= 1:
+            raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance:g}.")
+        return Wishes(
+            tolerance,
+            checks.positive_number("ess", self.ess),
+            checks.whole_number("n_chains", self.n_chains, 2),
+            None if self.n_iters is None else checks.whole_number("n_iters", self.n_iters, 100),
+            None if self.burn_in is None else checks.whole_number("burn_in", self.burn_in, 0),
+            None
+            if self.max_seconds is None
+            else checks.positive_number("max_seconds", self.max_seconds),
+        )
+
+
+class UntilEffective(Lengths):
+    """Runs until every coordinate has its effective sample size, or time is up."""
+
+    def __init__(self, wishes: Wishes, plan: Plan, d: int, began: float) -> None:
+        self._wishes = wishes
+        self._began = began
+        time_of = plan.autocorrelation
+        self.burn_in = wishes.burn_in
+        if self.burn_in is None:
+            self.burn_in = int(max(100, 20 * time_of))
+        first = int(np.ceil(max(250, 2.0 * wishes.ess * time_of / wishes.n_chains)))
+        most = max(first, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
+        self.first = wishes.n_iters or first
+        self.cap = wishes.n_iters or min(most, 200 * first)
+        self.diagnostics: Diagnostics | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the draws are what was asked for."""
+        return self.diagnostics is not None and self.diagnostics.enough(self._wishes.ess)
+
+    def goals(self) -> Iterator[int]:
+        """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""
+        goal = self.first
+        while True:
+            yield goal
+            late = self._wishes.max_seconds is not None and (
+                time.monotonic() - self._began > self._wishes.max_seconds
+            )
+            if self.reached or late or goal >= self.cap:
+                return
+            assert self.diagnostics is not None
+            short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
+            goal = min(self.cap, int(np.ceil(goal * min(4.0, max(1.3, 1.2 * short)))))
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        self.diagnostics = diagnose(samples)
