@@ -8,7 +8,9 @@ import numpy as np
 
 from sgmcmc.tuning.objective import Objective
 
-_ROUNDS = 50
+_ROUNDS, _SETTLING = 50, 12
+"""How often sds are mended, and after how many times curvatures are averaged."""
+
 _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""
 
@@ -56,16 +58,13 @@ def observed_information(objective: Objective, u: np.ndarray) -> Information:
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
         seen.append(np.where(secant > 1e-6 * np.abs(curved), secant, 0.0))
-        if not seen[-1].any() and len(seen) > 2:
+        # Where the step reaches the kink the curvature may jump to and fro; its mean settles.
+        extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
+        if not extra.any() and len(seen) > 2:
             break
-        # The curvature jumps where the step reaches the kink; its mean over the rounds does not.
-        extra = np.mean(seen[len(seen) // 2 :], 0)
-        new = np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
-        done = np.abs(np.log(new / scale)).max() < 0.01
-        scale = np.sqrt(new * scale)
-        if done:
+        before, scale = scale, np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
+        if np.abs(np.log(scale / before)).max() < 0.01:
             break
-    extra = np.mean(seen[len(seen) // 2 :], 0)
     matrix = _positive(smooth + np.diag(extra))
     return Information(matrix, _inverse(matrix), extra, scale)
 

@@ -1,0 +1,1 @@
+"""Tests of what is chosen where the user gives no constants."""
