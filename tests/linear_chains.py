@@ -17,9 +17,15 @@ import tensorflow as tf
 from scipy import stats
 
 import sgmcmc
+from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.engine.block import LONGEST_BLOCK
+from sgmcmc.gradients import Gradient, WholeData
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
 
 Array = np.ndarray
 
@@ -236,6 +242,65 @@ def variance(draws: str, terms: Array, n: int, p: Array = PROBABILITIES) -> Arra
     return covariance
 
 
+# ------------------------------------------------------------------- estimates of all minibatches
+
+
+class Estimates(NamedTuple):
+    """What an estimator gives of every minibatch that there is.
+
+    Attributes:
+        choices: the minibatches.
+        values: the estimate of each, (minibatches, d).
+        states: the state after each.
+    """
+
+    choices: list[Choice]
+    values: Array
+    states: list[Any]
+
+    def moments(self) -> tuple[Array, Array]:
+        """Return the exact mean and covariance of the estimate."""
+        chances = np.array([choice.chance for choice in self.choices])
+        np.testing.assert_allclose(chances.sum(), 1.0, rtol=1e-12)
+        mean = chances @ self.values
+        gap = self.values - mean
+        return mean, (gap * chances[:, None]).T @ gap
+
+
+def whole(model: Model, n: int) -> WholeData:
+    """Return a model with its dataset at hand, as an estimator is handed it."""
+    shapes = {name: part.shape for name, part in model.start.items()}
+    target = Target(model.log_lik, model.log_prior, Space(shapes), tf.float64)
+    columns = {name: ArrayColumn(array) for name, array in model.data.items()}
+    return WholeData(target, Data(columns, model.size), n)
+
+
+def over_all(
+    estimator: Gradient, state: Any, model: Model, position: Array, draws: str, n: int
+) -> Estimates:
+    """Return the estimates of all minibatches from one state."""
+    target, found = whole(model, n).target, Estimates(list(choices(draws, model.size, n)), [], [])
+    graph: Any = None
+    for _, rows, weights in found.choices:
+        columns = {name: tf.constant(array[rows]) for name, array in model.data.items()}
+
+        def estimate(
+            state: Any, position: tf.Tensor, columns: Any, rows: tf.Tensor, weights: tf.Tensor
+        ) -> Any:
+            counts = weights if draws == "weighted" else model.size / n
+            minibatch = Minibatch(columns, counts, rows)
+            return estimator.estimate(target, state, position, minibatch, minibatch)
+
+        given = (
+            state, tf.constant(position), columns, tf.constant(rows), tf.constant(weights)
+        )  # fmt: skip
+        graph = graph or trace(estimate, *given)
+        value, after = graph(*given)
+        found.values.append(value.numpy())
+        found.states.append(after)
+    return found._replace(values=np.array(found.values))
+
+
 # ------------------------------------------------------------------------------ random numbers
 
 
@@ -363,6 +428,40 @@ class Moves:
         system[0], right = 0.0, np.zeros(len(system))
         system[0, 0] = right[0] = 1.0
         return np.linalg.solve(system, right).reshape(self.size, self.size)
+
+
+THETA, GRADIENT = 1, 2
+"""Places in z = (1, θ, ĝ, …)."""
+
+
+def moved(change: Callable[[Array], None]) -> Callable[[Array], Array]:
+    """Return a linear map that changes a copy."""
+
+    def step(z: Array) -> Array:
+        z = z.copy()
+        change(z)
+        return z
+
+    return step
+
+
+def plain_law(problem: Line, draws: str, n: int, stepsize: float) -> Array:
+    """Return E[z zᵀ] of SGLD with the plain minibatch gradient, z = (1, θ, ĝ)."""
+    h, K, prior, _ = *problem[1:], problem.total
+
+    def drift(z: Array) -> None:
+        z[THETA] += stepsize / 2 * z[GRADIENT]
+
+    def estimate(choice: Choice) -> Callable[[Array], Array]:
+        weights, rows = choice.weights, choice.rows
+
+        def change(z: Array) -> None:
+            z[GRADIENT] = -prior * z[THETA] + weights @ (h[rows] * z[0] - K[rows] * z[THETA])
+
+        return moved(change)
+
+    one = Moves(3).then([(1.0, moved(drift))]).noise(THETA, stepsize)
+    return one.then([(c.chance, estimate(c)) for c in choices(draws, len(h), n)]).stationary()
 
 
 # -------------------------------------------------------------------------------- comparisons

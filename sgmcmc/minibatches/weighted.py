@@ -29,7 +29,8 @@ class Weighted(Minibatches):
 
     Raises:
         TypeError: ``p`` is not an array of numbers.
-        ValueError: it is not a vector, or holds zeros, negatives, NaN or infinities.
+        ValueError: it is not a vector, or holds zeros, negatives, NaN or infinities, or numbers
+            so small beside the others that their rows would never be drawn.
 
     Example:
         >>> import numpy as np, sgmcmc
@@ -45,12 +46,7 @@ class Weighted(Minibatches):
     """
 
     def __init__(self, p: Any) -> None:
-        try:
-            array = np.array(p, np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"`p` must hold a probability for each row of the dataset; it is {describe(p)}."
-            ) from None
+        array = _numbers(p)
         if array.ndim != 1 or array.size == 0:
             raise ValueError(
                 f"`p` must be a vector, with an entry for each row; it has shape {array.shape}."
@@ -61,7 +57,15 @@ class Weighted(Minibatches):
                 f"`p` must hold positive, finite numbers; p[{bad[0]}] is {array[bad[0]]:g}. A row "
                 "that is never drawn would bias the gradient."
             )
+        array /= array.max()  # the sum of huge numbers would be infinite
         self.p = array / array.sum()
+        lower = np.append(0.0, np.cumsum(self.p)[:-1])
+        lost = np.flatnonzero((lower + self.p <= lower) | (lower >= 1.0))
+        if lost.size:
+            raise ValueError(
+                f"`p`: p[{lost[0]}] is {self.p[lost[0]]:g} of the sum, so small that its row "
+                "would never be drawn, which would bias the gradient. Raise the smallest entries."
+            )
         self.p.flags.writeable = False
 
     def bind(self, rows: int, size: int) -> WeightedDraws:
@@ -79,6 +83,19 @@ class Weighted(Minibatches):
 
     def __repr__(self) -> str:
         return f"Weighted(p of {len(self.p)} rows, effectively {1 / (self.p**2).sum():.6g})"
+
+
+def _numbers(p: Any) -> np.ndarray:
+    """Return a copy in float64 of what must be numbers."""
+    try:
+        array = np.asarray(p)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"`p` must hold a probability for each row of the dataset; it is {describe(p)}."
+        )
+    return array.astype(np.float64)
 
 
 class WeightedDraws:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,17 +21,15 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.engine.runner import Runner
-from sgmcmc.gradients import SAGA, SVRG, Gradient, WholeData
+from sgmcmc.gradients import SAGA, SVRG, Gradient
 from sgmcmc.gradients.control_variate import CentredState
 from sgmcmc.gradients.saga import SAGAState
-from sgmcmc.graphs.tracing import trace
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import Target
 from tests.linear_chains import (
     DRAWS,
+    GRADIENT,
+    THETA,
     Array,
     Choice,
     Found,
@@ -44,70 +42,18 @@ from tests.linear_chains import (
     flat,
     line,
     logistic,
+    moved,
+    over_all,
+    plain_law,
     remade,
     variance,
     weights_of,
+    whole,
 )
 
 ROUNDING = 1e-12
 
 # ------------------------------------------------------------------------ over all minibatches
-
-
-class Estimates(NamedTuple):
-    """What an estimator gives of every minibatch that there is.
-
-    Attributes:
-        choices: the minibatches.
-        values: the estimate of each, (minibatches, d).
-        states: the state after each.
-    """
-
-    choices: list[Choice]
-    values: Array
-    states: list[Any]
-
-    def moments(self) -> tuple[Array, Array]:
-        """Return the exact mean and covariance of the estimate."""
-        chances = np.array([choice.chance for choice in self.choices])
-        np.testing.assert_allclose(chances.sum(), 1.0, rtol=ROUNDING)
-        mean = chances @ self.values
-        gap = self.values - mean
-        return mean, (gap * chances[:, None]).T @ gap
-
-
-def whole(model: Model, n: int) -> WholeData:
-    """Return a model with its dataset at hand, as an estimator is handed it."""
-    shapes = {name: part.shape for name, part in model.start.items()}
-    target = Target(model.log_lik, model.log_prior, Space(shapes), tf.float64)
-    columns = {name: ArrayColumn(array) for name, array in model.data.items()}
-    return WholeData(target, Data(columns, model.size), n)
-
-
-def over_all(
-    estimator: Gradient, state: Any, model: Model, position: Array, draws: str, n: int
-) -> Estimates:
-    """Return the estimates of all minibatches from one state."""
-    target, found = whole(model, n).target, Estimates(list(choices(draws, model.size, n)), [], [])
-    graph: Any = None
-    for _, rows, weights in found.choices:
-        columns = {name: tf.constant(array[rows]) for name, array in model.data.items()}
-
-        def estimate(
-            state: Any, position: tf.Tensor, columns: Any, rows: tf.Tensor, weights: tf.Tensor
-        ) -> Any:
-            counts = weights if draws == "weighted" else model.size / n
-            minibatch = Minibatch(columns, counts, rows)
-            return estimator.estimate(target, state, position, minibatch, minibatch)
-
-        given = (
-            state, tf.constant(position), columns, tf.constant(rows), tf.constant(weights)
-        )  # fmt: skip
-        graph = graph or trace(estimate, *given)
-        value, after = graph(*given)
-        found.values.append(value.numpy())
-        found.states.append(after)
-    return found._replace(values=np.array(found.values))
 
 
 def each_size(function: Any) -> Any:
@@ -340,19 +286,8 @@ def test_the_total_is_summed_anew_before_rounding_adds_up(monkeypatch: pytest.Mo
 
 # ------------------------------------------------------------------------------ stationary laws
 
-THETA, GRADIENT, CENTRE, MOMENTUM = 1, 2, 3, 4
+CENTRE, MOMENTUM = 3, 4
 """Places in z = (1, θ, ĝ, θ̃, ν) of SVRG; SAGA's table of positions begins at the third."""
-
-
-def moved(change: Callable[[Array], None]) -> Callable[[Array], Array]:
-    """Return a linear map that changes a copy."""
-
-    def step(z: Array) -> Array:
-        z = z.copy()
-        change(z)
-        return z
-
-    return step
 
 
 def svrg_law(problem: Line, draws: str, n: int, m: int, stepsize: float) -> Array:
@@ -411,25 +346,6 @@ def saga_law(problem: Line, draws: str, n: int, stepsize: float, *, replaced: bo
 
     one = Moves(3 + N).then([(1.0, moved(drift))]).noise(THETA, stepsize)
     return one.then([(c.chance, estimate(c)) for c in choices(draws, N, n)]).stationary()
-
-
-def plain_law(problem: Line, draws: str, n: int, stepsize: float) -> Array:
-    """Return E[z zᵀ] of SGLD with the plain minibatch gradient, z = (1, θ, ĝ)."""
-    h, K, prior, _ = *problem[1:], problem.total
-
-    def drift(z: Array) -> None:
-        z[THETA] += stepsize / 2 * z[GRADIENT]
-
-    def estimate(choice: Choice) -> Callable[[Array], Array]:
-        weights, rows = choice.weights, choice.rows
-
-        def change(z: Array) -> None:
-            z[GRADIENT] = -prior * z[THETA] + weights @ (h[rows] * z[0] - K[rows] * z[THETA])
-
-        return moved(change)
-
-    one = Moves(3).then([(1.0, moved(drift))]).noise(THETA, stepsize)
-    return one.then([(c.chance, estimate(c)) for c in choices(draws, len(h), n)]).stationary()
 
 
 def sghmc_svrg_law(

@@ -174,6 +174,9 @@ def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense:
     if found.mode is not None and by_hand.mode is not None:
         expected = MODEL.origin + C @ flat(by_hand.mode, 0)
         np.testing.assert_allclose(flat(found.mode, 0), expected, **EXACT)
+        assert found.mode_gradient is not None and by_hand.mode_gradient is not None
+        expected = np.linalg.solve(C.T, flat(by_hand.mode_gradient, 0))
+        np.testing.assert_allclose(flat(found.mode_gradient, 0), expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
