@@ -127,12 +127,9 @@ class WeightedDraws:
 
     def _invert(self, at: np.ndarray) -> np.ndarray:
         """Return the first row whose distribution function exceeds each value."""
-        parts = len(self._first)
-        begin = np.minimum((at * parts).astype(self._first.dtype), parts - 1)
-        rows = self._first[begin]
-        # Rounding may have begun one part too far.
-        beyond = np.flatnonzero((rows > 0) & (self._upper[rows - 1] > at))
-        rows[beyond] = self._first[np.maximum(begin[beyond] - 1, 0)]
+        # Never begin too far, however products are rounded.
+        parts = len(self._first) * (1.0 - 2.0**-50)
+        rows = self._first[(at * parts).astype(self._first.dtype)]
         late = np.flatnonzero(self._upper[rows] <= at)
         for _ in range(_STEPS):
             if not late.size:
