@@ -78,6 +78,17 @@ def prior_on_both_sides(
     return np.diag(gradients[: len(u)]), np.diag(gradients[len(u) :])
 
 
+def mean_prior_gradient(objective: Objective, u: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the mean of each coordinate of the prior's gradient from a step below to one above.
+
+    Unlike the gradient itself it is continuous where the prior has a kink, and its derivative is
+    the curvature between the two ends.
+    """
+    steps = np.diag(scale)
+    values = objective.prior_values(np.concatenate([u - steps, u + steps]))
+    return (values[len(u) :] - values[: len(u)]) / (2 * scale)
+
+
 def _first_scale(matrix: np.ndarray) -> np.ndarray:
     """Return sds to begin with: those of single coordinates, at most one where data say nothing."""
     diagonal = np.diag(matrix)
@@ -86,14 +97,19 @@ def _first_scale(matrix: np.ndarray) -> np.ndarray:
 
 def _positive(matrix: np.ndarray) -> np.ndarray:
     """Return the matrix with eigenvalues that are not positive turned up."""
-    scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
-    values = np.maximum(np.abs(values), _FLOOR * np.abs(values).max())
+    scale, values, vectors = _turned_up(matrix)
     return (vectors * values) @ vectors.T * np.outer(scale, scale)
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:
-    scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
-    values = np.maximum(np.abs(values), _FLOOR * np.abs(values).max())
+    scale, values, vectors = _turned_up(matrix)
     return (vectors / values) @ vectors.T / np.outer(scale, scale)
+
+
+def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scale, eigenvalues and eigenvectors; nothing at all counts as a curvature of one."""
+    diagonal = np.abs(np.diag(matrix))
+    scale = np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    values = np.abs(values)
+    return scale, np.maximum(values, _FLOOR * values.max() if values.any() else 1.0), vectors

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize
 
-from sgmcmc.tuning.information import Information, observed_information, prior_on_both_sides
+from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
 
 DENSE_UP_TO = 2000
@@ -59,7 +59,7 @@ def find_mode(objective: Objective, start: np.ndarray, part: Objective | None = 
 
     A part of a large dataset is maximised first, by trust-region Newton steps; from there Newton
     steps on all of it, with the information of the last point where it was taken, as long as they
-    are quick. Where the prior has a kink, its gradient is the mean of those one sd below and above.
+    are quick. Where the prior has a kink, its gradient is the mean from one sd below to one above.
 
     Args:
         objective: the log posterior over the whole dataset.
@@ -104,9 +104,9 @@ def _look(objective: Objective, u: np.ndarray, information: Information) -> _Poi
     value, gradient = objective.value_and_gradient(u)
     kinked = information.held_up > 0
     if kinked.any():
-        below, above = prior_on_both_sides(objective, u, information.scale)
         at = objective.prior_gradients(u[np.newaxis])[0]
-        gradient = np.where(kinked, gradient - at + (below + above) / 2, gradient)
+        mean = mean_prior_gradient(objective, u, information.scale)
+        gradient = np.where(kinked, gradient - at + mean, gradient)
     return _Point(u, value, gradient, information)
 
 

@@ -126,6 +126,16 @@ class Objective:
         )
         return found.numpy().astype(np.float64)
 
+    def prior_values(self, points: np.ndarray) -> np.ndarray:
+        """Return log-prior and log-Jacobian at several positions, (k,)."""
+
+        def value(u: tf.Tensor) -> tf.Tensor:
+            space = self.target.space
+            return self.target.prior_value(space.constrain(u), space.coordinates(u))
+
+        found = self._prior("prior values", lambda us: tf.vectorized_map(value, us), points)
+        return found.numpy().astype(np.float64)
+
 
 def _cast(columns: Tensors, target: Target) -> Tensors:
     """Return the columns in the dtype of the target; whole numbers stay as they are."""

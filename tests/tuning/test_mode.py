@@ -1,0 +1,291 @@
+"""The mode, against the optimum that SciPy finds of a log posterior written in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import optimize
+
+from sgmcmc.tuning.mode import Mode, find_mode
+from tests.tuning.models import (
+    Array,
+    Tensors,
+    gaussian_prior,
+    laplace_prior,
+    logistic_data,
+    logistic_terms,
+    objective,
+    weights,
+)
+
+SCALES = np.array([1e-3, 0.05, 1.0, 30.0, 1e4])
+FINE, COARSE = 1e-3, 0.1
+"""How many posterior sds the mode may be off; coarse where a part of the rows or a kink comes in."""
+
+
+def raw_columns(N: int, seed: int = 1) -> Array:
+    """Return correlated columns of very different scales, in numbers that float32 holds."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, 5))
+    X[:, 1:] += 0.9 * X[:, :-1]
+    return (X * SCALES).astype(np.float32).astype(np.float64)
+
+
+def off(found: Mode, expected: Array, hessian: Array) -> float:
+    """Return how far a mode is from the right one, in posterior sds, in the worst coordinate."""
+    sds = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    return float(np.abs((found.position - expected) / sds).max())
+
+
+def starts(expected: Array, hessian: Array) -> dict[str, Array]:
+    """Return zero, and a point a thousand posterior sds off."""
+    sds = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], len(sds))
+    return {"zero": np.zeros(len(sds)), "far": expected + 1000 * sds * signs}
+
+
+def optimum(
+    value: Callable[[Array], float],
+    gradient: Callable[[Array], Array],
+    hessian: Callable[[Array], Array],
+    near: Array,
+) -> Array:
+    """Return the maximum of a log posterior in NumPy, sought in coordinates scaled at ``near``."""
+    root = np.linalg.cholesky(np.linalg.inv(-hessian(near)))
+    found = optimize.minimize(
+        lambda z: -value(near + root @ z),
+        np.zeros(len(near)),
+        jac=lambda z: -root.T @ gradient(near + root @ z),
+        hess=lambda z: -root.T @ hessian(near + root @ z) @ root,
+        method="trust-exact",
+        options={"gtol": 1e-8},
+    )
+    u = near + root @ found.x
+    for _ in range(3):
+        u = u - np.linalg.solve(hessian(u), gradient(u))
+    return u
+
+
+class TestLinearRegression:
+    """Unknown coefficients on raw scales and an unknown variance, through exp: u = (β, log σ²)."""
+
+    X = raw_columns(800)
+    y = X @ (np.array([2.0, -1.0, 0.5, 0.0, 1.0]) / SCALES)
+    y = (y + np.random.default_rng(3).normal(0, 0.3, 800)).astype(np.float32).astype(float)
+    data = {"X": X, "y": y}
+
+    def log_prior_gradient(self, u: Array) -> Array:
+        return np.append(-u[:5] / 1e8, 1.0 - np.exp(u[5]))
+
+    def value(self, u: Array) -> float:
+        gap = self.y - self.X @ u[:5]
+        prior = -0.5 * (u[:5] ** 2).sum() / 1e8 - np.exp(u[5]) + u[5]
+        return -0.5 * len(gap) * u[5] - 0.5 * (gap**2).sum() * np.exp(-u[5]) + prior
+
+    def gradient(self, u: Array) -> Array:
+        gap, precision = self.y - self.X @ u[:5], np.exp(-u[5])
+        of_variance = -0.5 * len(gap) + 0.5 * (gap**2).sum() * precision
+        return np.append(precision * self.X.T @ gap, of_variance) + self.log_prior_gradient(u)
+
+    def hessian(self, u: Array) -> Array:
+        gap, precision = self.y - self.X @ u[:5], np.exp(-u[5])
+        found = np.zeros((6, 6))
+        found[:5, :5] = -precision * self.X.T @ self.X - np.eye(5) / 1e8
+        found[:5, 5] = found[5, :5] = -precision * self.X.T @ gap
+        found[5, 5] = -0.5 * (gap**2).sum() * precision - np.exp(u[5])
+        return found
+
+    def expected(self) -> tuple[Array, Array]:
+        beta = np.linalg.lstsq(self.X, self.y, rcond=None)[0]
+        near = np.append(beta, np.log(((self.y - self.X @ beta) ** 2).mean()))
+        u = optimum(self.value, self.gradient, self.hessian, near)
+        return u, -self.hessian(u)
+
+    @pytest.mark.parametrize("start", ["zero", "far"])
+    def test_unknown_variance(self, start: str) -> None:
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            gap = dataset["y"] - tf.linalg.matvec(dataset["X"], params["beta"])
+            return -0.5 * tf.math.log(params["s2"]) - 0.5 * gap**2 / params["s2"]
+
+        def log_prior(params: Tensors) -> tf.Tensor:
+            return -0.5 * tf.reduce_sum(params["beta"] ** 2) / 1e8 - params["s2"]
+
+        expected, hessian = self.expected()
+        assert np.linalg.cond(hessian) > 1e6
+        # A thousand sds of log σ² would be a variance of e^50 times the right one.
+        beginning = starts(expected, hessian)[start]
+        beginning[5] = np.clip(beginning[5], expected[5] - 5, expected[5] + 5)
+        found = find_mode(
+            objective(
+                log_lik, self.data, {"beta": (5,), "s2": ()}, log_prior,
+                {"s2": tfp.bijectors.Exp()},
+            ),
+            beginning,
+        )  # fmt: skip
+        assert found.converged
+        assert off(found, expected, hessian) < FINE
+        np.testing.assert_allclose(
+            np.sqrt(np.diag(found.information.covariance)),
+            np.sqrt(np.diag(np.linalg.inv(hessian))),
+            rtol=1e-3,
+        )
+
+    @pytest.mark.parametrize("start", ["zero", "far"])
+    def test_known_variance(self, start: str) -> None:
+        """One Newton step would do; the answer is that of least squares."""
+
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            gap = dataset["y"] - tf.linalg.matvec(dataset["X"], params["beta"])
+            return -0.5 * gap**2 / 0.09
+
+        hessian = self.X.T @ self.X / 0.09
+        expected = np.linalg.lstsq(self.X, self.y, rcond=None)[0]
+        found = find_mode(
+            objective(log_lik, self.data, {"beta": (5,)}), starts(expected, hessian)[start]
+        )
+        assert found.converged and found.distance < FINE
+        assert off(found, expected, hessian) < FINE
+
+
+class TestLogisticRegression:
+    """Smooth priors: Newton's method has its quadratic convergence."""
+
+    X = raw_columns(3000)
+    data = logistic_data(X, np.array([0.8, -0.5, 0.5, 0.0, -0.3]) / SCALES)
+    sd = 1e4
+
+    def value(self, u: Array) -> float:
+        logits = self.X @ u
+        terms = self.data["y"] * logits - np.logaddexp(0, logits)
+        return float(terms.sum() - 0.5 * (u**2).sum() / self.sd**2)
+
+    def gradient(self, u: Array) -> Array:
+        return self.X.T @ (self.data["y"] - 1 / (1 + np.exp(-self.X @ u))) - u / self.sd**2
+
+    def hessian(self, u: Array) -> Array:
+        w = weights(self.X, u)
+        return -(self.X * w[:, np.newaxis]).T @ self.X - np.eye(5) / self.sd**2
+
+    def expected(self) -> tuple[Array, Array]:
+        u = optimum(self.value, self.gradient, self.hessian, np.zeros(5))
+        return u, -self.hessian(u)
+
+    @pytest.mark.parametrize("start", ["zero", "far"])
+    @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+    def test_raw_scales(self, start: str, dtype: tf.DType) -> None:
+        expected, hessian = self.expected()
+        assert np.linalg.cond(hessian) > 1e6
+        found = find_mode(
+            objective(
+                logistic_terms, self.data, {"beta": (5,)}, gaussian_prior(self.sd), dtype=dtype
+            ),
+            starts(expected, hessian)[start],
+        )
+        assert found.converged
+        assert off(found, expected, hessian) < FINE
+        assert np.abs(found.gradient - self.gradient(found.position)).max() < 1e-6 * 1e4
+
+    def test_part_of_the_rows_first(self) -> None:
+        expected, hessian = self.expected()
+        given = (logistic_terms, self.data, {"beta": (5,)}, gaussian_prior(self.sd))
+        whole, part = objective(*given), objective(*given, rows=np.arange(0, 3000, 5))
+        found = find_mode(whole, np.zeros(5), part)
+        assert found.converged
+        assert off(found, expected, hessian) < COARSE
+        assert part.evaluations > 3
+        assert (
+            found.evaluations
+            == whole.evaluations
+            < find_mode(objective(*given), np.zeros(5)).evaluations
+        )
+
+
+class TestLaplacePrior:
+    """Rare features, some of which tell the two labels apart by themselves."""
+
+    N = 3000
+    PREVALENCES = np.array([1.0, 0.5, 0.2, 0.02, 0.003, 0.003, 0.001])
+    X = (np.random.default_rng(5).random((N, 7)) < PREVALENCES).astype(float)
+    data = logistic_data(X, np.array([-0.5, 1.0, -1.0, 2.0, 0.0, 0.0, 0.0]))
+    data["y"][X[:, 4] == 1] = 1.0
+    data["y"][X[:, 5] == 1] = 0.0
+
+    def optimum(self, b: float, around: Array) -> Array:
+        """Return the mode by bounded L-BFGS of the positive and the negative parts of β.
+
+        The prior's gradient is its mean over ``around`` to each side, −clip(β/s, −1, 1)/b.
+        """
+        y, d = self.data["y"], self.X.shape[1]
+
+        def both(parts: Array) -> tuple[float, Array]:
+            beta = parts[:d] - parts[d:]
+            logits = self.X @ beta
+            score = self.X.T @ (y - 1 / (1 + np.exp(-logits)))
+            value = np.logaddexp(0, logits).sum() - (y * logits).sum()
+            if not around.any():
+                return value + parts.sum() / b, np.concatenate([-score, score]) + 1 / b
+            size = np.abs(beta)
+            prior = np.where(size < around, beta**2 / (2 * around), size - around / 2).sum() / b
+            score -= np.clip(beta / around, -1, 1) / b
+            return value + prior, np.concatenate([-score, score])
+
+        found = optimize.minimize(
+            both, np.zeros(2 * d), jac=True, bounds=[(0, None)] * (2 * d), method="L-BFGS-B",
+            options={"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-9},
+        )  # fmt: skip
+        return found.x[:d] - found.x[d:]
+
+    @pytest.mark.parametrize("start", [0.0, 2.0])
+    @pytest.mark.parametrize("b", [0.1, 0.3, 1.0, 3.0])
+    def test_separated_features(self, b: float, start: float) -> None:
+        """Near the mode of the prior that is smoothed over an sd; near its own, far from kinks."""
+        found = find_mode(
+            objective(logistic_terms, self.data, {"beta": (7,)}, laplace_prior(b)),
+            np.full(7, start),
+        )
+        assert found.converged
+        sds = np.sqrt(np.diag(found.information.covariance))
+        gap = found.position - self.optimum(b, found.information.scale)
+        assert np.sqrt(gap @ found.information.matrix @ gap / 7) < 1.5 * COARSE
+        sharp = self.optimum(b, np.zeros(7))
+        gap, far = np.abs(found.position - sharp) / sds, np.abs(sharp) > 3 * sds
+        assert far.sum() >= 3
+        assert gap[far].max() < 2 * COARSE and gap.max() < 1
+
+    def test_features_that_never_occur(self) -> None:
+        """The data say nothing about them: their mode is zero, their sd the prior's, roughly."""
+        X = np.column_stack([self.X, np.zeros(self.N)])
+        found = find_mode(
+            objective(logistic_terms, {**self.data, "X": X}, {"beta": (8,)}, laplace_prior(1.0)),
+            np.full(8, 0.7),
+        )
+        assert found.converged
+        assert abs(found.position[7]) < COARSE
+        assert np.sqrt(found.information.covariance[7, 7]) == pytest.approx(1.0, rel=0.02)
+
+
+def test_no_mode_there() -> None:
+    """A log-likelihood that rises for ever has none, and that is said."""
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return dataset["x"] * params["theta"]
+
+    found = find_mode(objective(log_lik, {"x": np.ones(50)}, {"theta": ()}), np.zeros(1))
+    assert not found.converged
+    assert np.isfinite(found.position).all()
+
+
+def test_undefined_at_the_start_of_a_step() -> None:
+    """A log of what Newton's method makes negative: the step is halved until it is finite."""
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return dataset["y"] * tf.math.log(params["rate"]) - params["rate"]
+
+    y = np.random.default_rng(1).poisson(4.0, 500)
+    found = find_mode(objective(log_lik, {"y": y}, {"rate": ()}), np.array([60.0]))
+    assert found.converged
+    assert found.position[0] == pytest.approx(y.mean(), abs=0.1 * y.mean() / np.sqrt(y.sum()))
