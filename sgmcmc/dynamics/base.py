@@ -24,6 +24,8 @@ class Dynamics(ABC):
     recognised in a store by them.
 
     Attributes:
+        name: what a user may write for it, with its default constants; empty for a class that goes
+            by no name.
         steps: gradients, each from a minibatch of its own, that one iteration takes.
         start_normals: vectors of standard normals that ``init`` takes.
         refresh_normals: vectors of standard normals that ``refresh`` takes, once an iteration.
@@ -48,6 +50,7 @@ class Dynamics(ABC):
         1
     """
 
+    name: str = ""
     steps: int = 1
     start_normals: int = 0
     refresh_normals: int = 0

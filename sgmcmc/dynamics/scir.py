@@ -38,6 +38,7 @@ class SCIR(SimplexDynamics):
         Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.3.3.
     """
 
+    name = "scir"
     step_normals = 0
     seeds = 7
     compilable = False

@@ -56,6 +56,7 @@ class SGHMC(Dynamics):
     L: int = 5
     integrator: str = "symmetric"
 
+    name = "sghmc"
     refresh_normals = 1
 
     @property

@@ -35,6 +35,8 @@ class SGLD(Dynamics):
         Gradient MCMC*, Lancaster 2018, section 4.3.2.
     """
 
+    name = "sgld"
+
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SGLDState:

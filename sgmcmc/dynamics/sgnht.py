@@ -53,6 +53,7 @@ class SGNHT(Dynamics):
     a: Any = 0.01
     layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
 
+    name = "sgnht"
     start_normals = 1
 
     def bind(self, space: Space) -> SGNHT:

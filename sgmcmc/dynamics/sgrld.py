@@ -31,6 +31,8 @@ class SGRLD(SimplexDynamics):
         Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2.
     """
 
+    name = "sgrld"
+
     def step(
         self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SimplexState:

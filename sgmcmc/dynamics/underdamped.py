@@ -47,6 +47,7 @@ class Underdamped(Dynamics):
 
     friction: Any = 0.5
 
+    name = "underdamped"
     start_normals = 1
 
     def bind(self, space: Space) -> Underdamped:

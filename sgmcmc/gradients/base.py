@@ -34,6 +34,8 @@ class Gradient(ABC):
     chain. As a dataclass an estimator is compared, shown and recognised in a store by its fields.
 
     Attributes:
+        name: what a user may write for it, with its default constants; empty for a class that goes
+            by no name.
         whole_dataset: every gradient sees the whole dataset, so that n = N.
         needs_rows: ``estimate`` wants the row numbers of the minibatch.
         centred: ``estimate`` takes a second gradient, at the ``centre`` of its state, where latent
@@ -54,6 +56,7 @@ class Gradient(ABC):
         False
     """
 
+    name: str = ""
     whole_dataset: bool = False
     needs_rows: bool = False
     centred: bool = False

@@ -83,6 +83,8 @@ class ControlVariate(Centred):
     n_iters_opt: int = 10_000
     centre_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
 
+    name = "control_variate"
+
     def search(self) -> Search | None:
         """Return the ascent that finds the mode, unless the centre is given."""
         if (self.opt_stepsize is None) == (self.centre_at is None):

@@ -31,6 +31,8 @@ class MinibatchGradient(Gradient):
         Welling & Teh, ICML 2011, eq. 4.
     """
 
+    name = "minibatch"
+
     def init(self, whole: WholeData, position: np.ndarray) -> MinibatchState:
         """Return the state at the start of a chain."""
         return MinibatchState()
@@ -60,4 +62,5 @@ class FullGradient(MinibatchGradient):
         Roberts & Tweedie, Bernoulli 2, 1996, for Langevin dynamics with this gradient.
     """
 
+    name = "full"
     whole_dataset = True

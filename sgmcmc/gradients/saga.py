@@ -57,6 +57,7 @@ class SAGA(Gradient):
 
     places: np.ndarray | None = field(default=None, repr=False, metadata={"constant": False})
 
+    name = "saga"
     needs_rows = True
 
     def bind(self, whole: WholeData) -> SAGA:

@@ -33,6 +33,8 @@ class SVRG(Centred):
 
     every: int | None = None
 
+    name = "svrg"
+
     def refresh_every(self, whole: WholeData) -> int:
         """Return m."""
         if self.every is None:

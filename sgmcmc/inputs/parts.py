@@ -7,36 +7,30 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from sgmcmc import dynamics as dynamics_room
+from sgmcmc import gradients as gradients_room
 from sgmcmc.checks import is_number, minibatch_rows
-from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
+from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.gradients import SAGA, SVRG, FullGradient, Gradient, MinibatchGradient
+from sgmcmc.gradients import SAGA, Gradient
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
 from sgmcmc.words import describe, did_you_mean, or_list
 
-_DYNAMICS: Mapping[str, type[Dynamics]] = {
-    "sgld": SGLD,
-    "sghmc": SGHMC,
-    "sgnht": SGNHT,
-    "underdamped": Underdamped,
-}
-_GRADIENTS: Mapping[str, type[Gradient]] = {
-    "minibatch": MinibatchGradient,
-    "svrg": SVRG,
-    "saga": SAGA,
-    "full": FullGradient,
-}
+
+def _has_name(part: Any) -> bool:
+    return isinstance(getattr(part, "name", None), str) and bool(part.name)
+
+
+_DYNAMICS, _GRADIENTS = (
+    {part.name: part for part in (getattr(room, name) for name in room.__all__) if _has_name(part)}
+    for room in (dynamics_room, gradients_room)
+)
+"""The parts that go by a name."""
+
 _MINIBATCHES: Mapping[str, Minibatches] = {
     "uniform": Uniform(),
     "replacement": Uniform(replace=True),
 }
-_NEED_CONSTANTS = {
-    "scir": "sgmcmc.dynamics.SCIR(alpha=...)",
-    "sgrld": "sgmcmc.dynamics.SGRLD(alpha=...)",
-    "control_variate": "sgmcmc.gradients.ControlVariate(opt_stepsize=...)",
-}
-"""Names of parts with constants that have no default, and the objects to give in their place."""
-
 _Part = TypeVar("_Part")
 
 
@@ -50,17 +44,20 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
     if not isinstance(value, str):
         hint = f" Did you mean {value.__name__}(...)?" if isinstance(value, type) else ""
         raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.{hint}")
-    if value in _NEED_CONSTANTS:
-        raise ValueError(
-            f"`{argument}`: {value!r} has a constant that must be given; write "
-            f"{_NEED_CONSTANTS[value]}."
-        )
     if value not in names:
         raise ValueError(
             f"`{argument}` must be {wanted}; it is {value!r}.{did_you_mean(value, names)}"
         )
     chosen = names[value]
-    return chosen() if isinstance(chosen, type) else chosen
+    if not isinstance(chosen, type):
+        return chosen
+    try:
+        return chosen()
+    except TypeError as error:
+        raise ValueError(
+            f"`{argument}`: {value!r} has a constant that must be given; write "
+            f"sgmcmc.{argument}.{chosen.__name__}(...) with it. {error}"
+        ) from None
 
 
 def read_dynamics(value: Any) -> Dynamics:
