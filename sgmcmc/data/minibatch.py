@@ -18,6 +18,11 @@ class Minibatch(NamedTuple):
         weights: what each term counts: one number for all (N/n), or a vector of n (1/(n pᵢ)).
         rows: the row numbers, (n,), for those who asked for them; else nothing. Where a row is
             in twice, its places are neighbours.
+
+    Example:
+        >>> minibatch = Minibatch({"x": tf.constant([1.0, 2.0])}, weights=50.0)
+        >>> float(minibatch.weights * tf.reduce_sum(minibatch.columns["x"]))
+        150.0
     """
 
     columns: Tensors

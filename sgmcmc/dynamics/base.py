@@ -26,6 +26,7 @@ class Dynamics(ABC):
     Attributes:
         name: what a user may write for it, with its default constants; empty for a class that goes
             by no name.
+        needs: names of constants that have no default.
         steps: gradients, each from a minibatch of its own, that one iteration takes.
         start_normals: vectors of standard normals that ``init`` takes.
         refresh_normals: vectors of standard normals that ``refresh`` takes, once an iteration.
@@ -51,6 +52,7 @@ class Dynamics(ABC):
     """
 
     name: str = ""
+    needs: tuple[str, ...] = ()
     steps: int = 1
     start_normals: int = 0
     refresh_normals: int = 0

@@ -28,7 +28,7 @@ class SGHMCState(NamedTuple):
 
 @dataclass(frozen=True)
 class SGHMC(Dynamics):
-    """An iteration draws ν ~ N(0, ε), then takes L steps of a symmetric splitting:
+    """An iteration draws ν ~ N(0, ε), then takes L steps of a symmetric splitting.
 
     ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ).
 

@@ -51,6 +51,8 @@ class SimplexDynamics(Dynamics):
         default_factory=dict, repr=False, metadata={"constant": False}
     )
 
+    needs = ("alpha",)
+
     def bind(self: _Own, space: Space) -> _Own:
         """Return these dynamics, knowing which coordinates are on simplices."""
         flag("store_unnormalised", self.store_unnormalised)

@@ -21,6 +21,11 @@ class Search:
     Attributes:
         stepsize: the user's: a number, a dict, or a schedule.
         n_iters: its iterations; with none the chain starts at ``params``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.gradients.ControlVariate(1e-4).search()
+        Search(stepsize=0.0001, n_iters=10000)
     """
 
     stepsize: Any
@@ -36,6 +41,7 @@ class Gradient(ABC):
     Attributes:
         name: what a user may write for it, with its default constants; empty for a class that goes
             by no name.
+        needs: names of constants that have no default.
         whole_dataset: every gradient sees the whole dataset, so that n = N.
         needs_rows: ``estimate`` wants the row numbers of the minibatch.
         centred: ``estimate`` takes a second gradient, at the ``centre`` of its state, where latent
@@ -57,6 +63,7 @@ class Gradient(ABC):
     """
 
     name: str = ""
+    needs: tuple[str, ...] = ()
     whole_dataset: bool = False
     needs_rows: bool = False
     centred: bool = False

@@ -84,6 +84,7 @@ class ControlVariate(Centred):
     centre_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
 
     name = "control_variate"
+    needs = ("opt_stepsize",)
 
     def search(self) -> Search | None:
         """Return the ascent that finds the mode, unless the centre is given."""

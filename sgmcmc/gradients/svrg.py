@@ -35,11 +35,17 @@ class SVRG(Centred):
 
     name = "svrg"
 
+    def bind(self, whole: WholeData) -> SVRG:
+        """Return this estimator with its constant checked."""
+        if self.every is not None:
+            whole_number("every", self.every, 1)
+        return self
+
     def refresh_every(self, whole: WholeData) -> int:
         """Return m."""
         if self.every is None:
             return max(1, round(whole.size / whole.minibatch_size))
-        return whole_number("every", self.every, 1)
+        return int(self.every)
 
     def refresh(
         self, whole: WholeData, state: CentredState, position: np.ndarray, visit: int

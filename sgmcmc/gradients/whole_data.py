@@ -33,6 +33,20 @@ class WholeData:
         seed: for them.
         chain: number of the chain.
         chains: how many there are.
+
+    Example:
+        >>> import sgmcmc
+        >>> class Counted(sgmcmc.gradients.SVRG):
+        ...     def init(self, whole, position):  # what an estimator is handed
+        ...         print(whole.size, whole.minibatch_size)
+        ...         return super().init(whole, position)
+        >>> sampler = sgmcmc.setup(
+        ...     lambda params, dataset: -((dataset["x"] - params["theta"]) ** 2),
+        ...     {"x": [0.0, 1.0, 2.0]}, {"theta": 1.0}, dynamics="sgld", gradient=Counted(),
+        ...     minibatches="uniform", minibatch_size=2, preconditioner="none", stepsize=0.1,
+        ...     n_chains=None, seed=1)
+        >>> sess = sgmcmc.init_sess(sampler)
+        3 2
     """
 
     target: Target

@@ -51,13 +51,13 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
     chosen = names[value]
     if not isinstance(chosen, type):
         return chosen
-    try:
-        return chosen()
-    except TypeError as error:
+    needed = [f"{name}=..." for name in getattr(chosen, "needs", ())]
+    if needed:
         raise ValueError(
             f"`{argument}`: {value!r} has a constant that must be given; write "
-            f"sgmcmc.{argument}.{chosen.__name__}(...) with it. {error}"
-        ) from None
+            f"{chosen.__module__.rpartition('.')[0]}.{chosen.__name__}({', '.join(needed)})."
+        )
+    return chosen()
 
 
 def read_dynamics(value: Any) -> Dynamics:

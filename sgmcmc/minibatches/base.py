@@ -16,6 +16,12 @@ class RowDraws(Protocol):
         weights: what each row of the dataset counts for where it is drawn, (N,), in the sum that
             stands for the one over all N; ``None`` where every row counts N/n.
         every_row: whether a minibatch is the whole dataset in its own order.
+
+    Example:
+        >>> import numpy as np, sgmcmc
+        >>> draws = sgmcmc.minibatches.Uniform().bind(rows=3, size=3)
+        >>> draws.every_row, draws.draw(np.random.default_rng(1), 1).tolist()
+        (True, [[0, 1, 2]])
     """
 
     size: int
