@@ -38,7 +38,7 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
     """Return the part that a user means."""
     if isinstance(value, kind):
         return value
-    wanted = f"{or_list(names)}, or a sgmcmc.{argument} object"
+    wanted = f"{or_list(names)}, or an object of {kind.__module__.rpartition('.')[0]}"
     if value is None:
         raise ValueError(f"`{argument}` must be given: {wanted}.")
     if not isinstance(value, str):
