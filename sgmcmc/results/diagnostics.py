@@ -58,14 +58,14 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
     Args:
         draws: arrays of shape (chains, draws, *shape), by parameter.
     """
-    arrays = [np.asarray(a, np.float64) for a in draws.values()]
-    chains, count = arrays[0].shape[:2]
-    flat = np.concatenate([a.reshape(chains, count, -1) for a in arrays], 2)
+    chains, count = next(iter(draws.values())).shape[:2]
+    found: list[tuple[float, ...]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = az.convert_to_dataset({"x": flat})
-        bulk, tail, rhat = (
-            np.asarray(found["x"], float).tolist()
-            for found in (az.ess(data), az.ess(data, method="tail"), az.rhat(data))
-        )
+        for a in draws.values():
+            # One by one: what is made of them on the way takes many times their memory.
+            for coordinate in np.moveaxis(np.reshape(a, (chains, count, -1)), 2, 0):
+                x = np.asarray(coordinate, np.float64)
+                found.append((az.ess(x), az.ess(x, method="tail"), az.rhat(x)))
+    bulk, tail, rhat = np.asarray(found, float).T.tolist()
     return Diagnostics(count, bulk, tail, rhat)

@@ -36,6 +36,12 @@ _SPREAD = 1.5
 _ROUNDS = 4
 """How often a chain may start anew, whitened by what it has shown."""
 
+_SLOWEST = 1e5
+"""Iterations for an independent draw beyond which it is of no use to start anew."""
+
+_ROWS = 20_000
+"""Draws that the covariance is taken of."""
+
 
 def _refuse(request: Request, options: Options, d: int) -> None:
     """Raise an error where constants cannot be chosen."""
@@ -105,10 +111,14 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             continue
         spread = _spread(samples, plan, target.space)
         values = np.linalg.eigvalsh(spread)
-        if lengths.reached or (values[-1] <= WIDE and values[0] >= 1 / WIDE):
+        normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
+        if lengths.reached or normal or lengths.left <= 0 or rounds == _ROUNDS - 1:
             break
         root = plan.whitening.root @ np.linalg.cholesky(spread)
-        plan = plan.rewhitened(target, data, root @ root.T, wishes.tolerance, seed)
+        other = plan.rewhitened(target, data, root @ root.T, wishes.tolerance, seed)
+        if other.autocorrelation > _SLOWEST:
+            break
+        plan = other
     return samples.with_report(report_on(samples, plan, lengths, wishes, values, began))
 
 
@@ -152,25 +162,14 @@ def _user_params(space: Space, u: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _coordinates(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return draws in whitened coordinates, (chains, draws, d)."""
-    names = list(samples)
-    draws = {name: np.asarray(samples[name]) for name in names}
-    chains, count = next(iter(draws.values())).shape[:2]
+    """Return draws in whitened coordinates, (k, d), evenly from all chains."""
     parts_ = []
-    for name in names:
-        flat = draws[name].reshape(chains * count, *draws[name].shape[2:])
-        geometry = space.geometries[name]
-        u = (
-            flat
-            if geometry.in_place
-            else np.stack(
-                [geometry.start(one, tf.float64) for one in flat[:: max(1, len(flat) // 2000)]]
-            )
-        )
-        parts_.append(np.asarray(u, np.float64).reshape(len(u), -1))
-    shortest = min(len(part) for part in parts_)
-    stacked = np.concatenate([part[:: len(part) // shortest][:shortest] for part in parts_], 1)
-    return np.stack([plan.whitening.into(one) for one in stacked])
+    for name, array in samples.items():
+        draws = np.reshape(array, (-1, *array.shape[2:]))
+        draws = draws[:: max(1, len(draws) // _ROWS)]
+        u = np.asarray(space.geometries[name].start(draws, tf.float64), np.float64)
+        parts_.append(u.reshape(len(u), -1))
+    return np.stack([plan.whitening.into(one) for one in np.concatenate(parts_, 1)])
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:

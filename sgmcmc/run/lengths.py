@@ -15,8 +15,12 @@ from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
 from sgmcmc.tuning.plan import Plan
 
-_MOST_BYTES = 2 * 2**30
-"""Memory that draws may take where nothing says how many are to be kept."""
+_MOST_BYTES, _MOST_DRAWS = 2**29, 2_000_000
+"""Memory that draws may take where nothing says how many are to be kept, and how many there may be
+of each chain."""
+
+_TRIAL = 1000
+"""Iterations after which a chain that has only so many seconds is looked at first."""
 
 
 class Lengths(ABC):
@@ -86,10 +90,11 @@ class UntilEffective(Lengths):
         self.burn_in = wishes.burn_in
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
+            self.burn_in = min(self.burn_in, _MOST_DRAWS)
         first = int(np.ceil(max(250, 2.0 * wishes.ess * time_of / wishes.n_chains)))
-        most = max(first, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
-        self.first = wishes.n_iters or first
+        most = min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
         self.cap = wishes.n_iters or min(most, 200 * first)
+        self.first = min(wishes.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
 
     @property
@@ -97,19 +102,25 @@ class UntilEffective(Lengths):
         """Whether the draws are what was asked for."""
         return self.diagnostics is not None and self.diagnostics.enough(self._wishes.ess)
 
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        most = self._wishes.max_seconds
+        return np.inf if most is None else self._began + most - time.monotonic()
+
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""
-        goal = self.first
+        started = time.monotonic()
+        goal = self.first if self._wishes.max_seconds is None else min(self.first, _TRIAL)
         while True:
             yield goal
-            late = self._wishes.max_seconds is not None and (
-                time.monotonic() - self._began > self._wishes.max_seconds
-            )
-            if self.reached or late or goal >= self.cap:
+            if self.reached or self.left <= 0 or goal >= self.cap:
                 return
             assert self.diagnostics is not None
             short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
-            goal = min(self.cap, int(np.ceil(goal * min(4.0, max(1.3, 1.2 * short)))))
+            more = goal * (min(4.0, max(1.3, 1.2 * short)) - 1.0)
+            in_time = self.left * goal / (time.monotonic() - started)
+            goal = min(self.cap, goal + int(np.ceil(min(more, max(_TRIAL, in_time)))))
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""

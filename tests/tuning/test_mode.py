@@ -24,7 +24,7 @@ from tests.tuning.models import (
 
 SCALES = np.array([1e-3, 0.05, 1.0, 30.0, 1e4])
 FINE, COARSE = 1e-3, 0.1
-"""How many posterior sds the mode may be off; coarse where a part of the rows or a kink comes in."""
+"""How many posterior sds the mode may be off; coarse with a part of the rows, or with a kink."""
 
 
 def raw_columns(N: int, seed: int = 1) -> Array:
