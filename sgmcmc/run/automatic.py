@@ -100,7 +100,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     apart = _SPREAD
     for rounds in range(_ROUNDS):
         asked = _planned(request, plan, target.space, wishes, seed, dynamics, apart)
-        lengths = UntilEffective(wishes, plan, target.size, began)
+        lengths = UntilEffective(wishes, plan, target.size, options.thin, began)
         try:
             samples = run_lengths(asked, lengths, verbose)
         except DivergenceError:

@@ -22,6 +22,9 @@ of each chain."""
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""
 
+_FEWEST = 25
+"""Draws that a chain has to have kept to be looked at."""
+
 
 class Lengths(ABC):
     """How long a chain is to run, decided on the way.
@@ -81,9 +84,26 @@ class Wishes:
 
 
 class UntilEffective(Lengths):
-    """Runs until every coordinate has its effective sample size, or time is up."""
+    """Runs until every coordinate has its effective sample size, or time is up.
 
-    def __init__(self, wishes: Wishes, plan: Plan, d: int, began: float) -> None:
+    Args:
+        wishes: what the user wants of the draws.
+        plan: what was chosen.
+        d: the number of coordinates.
+        thin: of how many iterations one is kept.
+        began: when the clock of ``max_seconds`` was started.
+
+    Raises:
+        ValueError: too few draws would be kept to judge them.
+    """
+
+    def __init__(self, wishes: Wishes, plan: Plan, d: int, thin: int, began: float) -> None:
+        if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
+            raise ValueError(
+                f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
+                f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes "
+                f"{_FEWEST}."
+            )
         self._wishes = wishes
         self._began = began
         time_of = plan.autocorrelation
@@ -91,9 +111,11 @@ class UntilEffective(Lengths):
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        first = int(np.ceil(max(250, 2.0 * wishes.ess * time_of / wishes.n_chains)))
-        most = min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
+        draws = max(_FEWEST * thin, 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains)
+        first = int(np.ceil(max(250, draws)))
+        most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
         self.cap = wishes.n_iters or min(most, 200 * first)
+        self._trial = max(_TRIAL, _FEWEST * thin)
         self.first = min(wishes.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
 
@@ -111,7 +133,7 @@ class UntilEffective(Lengths):
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""
         started = time.monotonic()
-        goal = self.first if self._wishes.max_seconds is None else min(self.first, _TRIAL)
+        goal = self.first if self._wishes.max_seconds is None else min(self.first, self._trial)
         while True:
             yield goal
             if self.reached or self.left <= 0 or goal >= self.cap:
@@ -120,7 +142,7 @@ class UntilEffective(Lengths):
             short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
             more = goal * (min(4.0, max(1.3, 1.2 * short)) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
-            goal = min(self.cap, goal + int(np.ceil(min(more, max(_TRIAL, in_time)))))
+            goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
