@@ -1,0 +1,96 @@
+"""The report as a mapping and as a page, and the diagnostics that it holds."""
+
+from __future__ import annotations
+
+import json
+
+import arviz as az
+import numpy as np
+import pytest
+
+from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+
+FACTS = {
+    "method": "underdamped",
+    "Mode": {"found": True, "distance": 0.0213456},
+    "Chain": {"rows": "all", "noise": [0.5, 2.0, 1.0], "none": [], "by name": {"a": 1.5, "b": 2}},
+    "warnings": [],
+}
+
+
+def test_a_mapping_of_plain_facts() -> None:
+    report = Report(FACTS)
+    assert dict(report) == FACTS and len(report) == 4
+    assert Report(json.loads(json.dumps(dict(report)))) == report
+    with pytest.raises(TypeError):
+        report["method"] = "sgld"  # type: ignore[index]
+
+
+def test_a_page() -> None:
+    lines = [" ".join(line.split()) for line in str(Report(FACTS)).splitlines()]
+    assert lines[0] == "Report on underdamped"
+    for line in ("found yes", "distance 0.02135", "rows all", "noise 0.5 to 2", "none none"):
+        assert line in lines
+    assert "by name a 1.5, b 2" in lines
+    assert lines[-2:] == ["Warnings", "none"]
+    assert repr(Report(FACTS)) == str(Report(FACTS))
+
+
+def test_nothing_known() -> None:
+    assert Report({}).warnings == []
+    assert "a chain" in str(Report({}))
+
+
+def test_warnings_are_shown_and_are_not_shared() -> None:
+    report = Report({**FACTS, "warnings": ["It is wrong."]})
+    assert str(report).endswith("Warnings\n  ! It is wrong.")
+    report.warnings.append("Another.")
+    assert report.warnings == ["It is wrong."]
+    samples = Samples({"theta": np.zeros((4, 10))}).with_report(report)
+    assert repr(samples).endswith("  ! It is wrong.")
+    assert Samples({"theta": np.zeros(3)}).report is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_diagnostics_are_those_of_arviz(dtype: type) -> None:
+    """Of every coordinate, in the order of the parameters."""
+    rng = np.random.default_rng(1)
+    draws = {
+        "scalar": rng.normal(size=(4, 300)).astype(dtype),
+        "matrix": rng.normal(size=(4, 300, 2, 3)).cumsum(1).astype(dtype),
+    }
+    found = diagnose(draws)
+    assert found.draws == 300
+    data = az.convert_to_dataset({k: v.astype(np.float64) for k, v in draws.items()})
+    for mine, theirs in [
+        (found.bulk, az.ess(data)),
+        (found.tail, az.ess(data, method="tail")),
+        (found.rhat, az.rhat(data)),
+    ]:
+        expected = np.concatenate([np.ravel(theirs[name]) for name in draws])
+        np.testing.assert_allclose(mine, expected)
+        assert all(type(value) is float for value in mine)
+    assert found.smallest == min(found.bulk + found.tail)
+
+
+def test_enough() -> None:
+    rng = np.random.default_rng(2)
+    good = diagnose({"x": rng.normal(size=(4, 2000))})
+    assert good.enough(1000) and good.warnings(1000) == []
+    assert not good.enough(1e5)
+    assert good.warnings(1e5)[0].startswith("The smallest effective sample size is")
+    apart = diagnose({"x": rng.normal(size=(4, 2000)) + np.arange(4)[:, np.newaxis]})
+    assert not apart.enough(1)
+    assert "The chains do not agree: the largest R-hat is" in apart.warnings(1)[0]
+
+
+def test_constant_entries_do_not_hinder() -> None:
+    """Such as the zeros of a triangular matrix; ArviZ has no R-hat for them."""
+    rng = np.random.default_rng(3)
+    matrix = np.zeros((4, 500, 2, 2))
+    matrix[..., 1, 0] = rng.normal(size=(4, 500))
+    found = diagnose({"matrix": matrix})
+    assert np.isnan(found.rhat).sum() == 3
+    assert found.enough(100) and found.warnings(100) == []
