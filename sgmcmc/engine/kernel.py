@@ -155,6 +155,7 @@ class Kernel:
         span: tf.Tensor,
     ) -> BlockResult:
         start, stop, iteration = tf.unstack(span)
+        inputs = inputs._replace(stepsizes=carry.stepsize_factor * inputs.stepsizes)
         last = stop * self.dynamics.steps - 1
         recorder = self.recorder
         slots = recorder.slots(self.length)
@@ -241,7 +242,7 @@ class Kernel:
     ) -> Carry:
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
-        stepsize = carry.stepsize_factor * self._layout.spread(tf.gather(inputs.stepsizes, row))
+        stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 

@@ -27,6 +27,7 @@ from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request, make_target
 from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Plan, make_plan
 
@@ -99,7 +100,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         progress.advance(1)
     apart = _SPREAD
     for rounds in range(_ROUNDS):
-        asked = _planned(request, plan, target.space, wishes, seed, dynamics, apart)
+        asked = _planned(request, plan, target, wishes, seed, dynamics, apart)
         lengths = UntilEffective(wishes, plan, target.size, options.thin, began)
         try:
             samples = run_lengths(asked, lengths, verbose)
@@ -125,18 +126,19 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
 def _planned(
     request: Request,
     plan: Plan,
-    space: Space,
+    target: Target,
     wishes: Wishes,
     seed: int,
     dynamics: Any,
     apart: float,
 ) -> Request:
     """Return the request with everything given that the plan has chosen."""
+    space, dtype = target.space, target.dtype
     rng = np.random.default_rng([seed, 1])
-    centre = _user_params(space, plan.mode.position)
+    centre = _user_params(space, plan.mode.position, dtype)
     d = space.layout.size
     moves = rng.standard_normal((wishes.n_chains, d)) @ plan.whitening.root.T
-    starts = [_user_params(space, plan.whitening.origin + apart * move) for move in moves]
+    starts = [_user_params(space, plan.whitening.origin + apart * move, dtype) for move in moves]
     whole = plan.minibatches is None
     return replace(
         request,
@@ -155,9 +157,10 @@ def _planned(
     )
 
 
-def _user_params(space: Space, u: np.ndarray) -> dict[str, np.ndarray]:
+def _user_params(space: Space, u: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
     """Return the user's parameters at unconstrained coordinates."""
-    found = space.constrain(tf.constant(u))
+    # Some bijectors are bound to the dtype of the chain.
+    found = space.constrain(tf.constant(u, dtype))
     return {name: value.numpy() for name, value in found.items()}
 
 
@@ -167,7 +170,7 @@ def _coordinates(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     for name, array in samples.items():
         draws = np.reshape(array, (-1, *array.shape[2:]))
         draws = draws[:: max(1, len(draws) // _ROWS)]
-        u = np.asarray(space.geometries[name].start(draws, tf.float64), np.float64)
+        u = np.asarray(space.geometries[name].start(draws, draws.dtype), np.float64)
         parts_.append(u.reshape(len(u), -1))
     return np.stack([plan.whitening.into(one) for one in np.concatenate(parts_, 1)])
 

@@ -15,6 +15,9 @@ WIDE = 8.0
 """A direction whose variance in whitened coordinates is more than this, or less than its inverse,
 was not known well at the mode."""
 
+_ROUNDING = 0.1
+"""How much of a posterior sd the rounding of a coordinate may be."""
+
 
 def report_on(
     samples: Samples,
@@ -37,6 +40,14 @@ def report_on(
         warnings.append(
             f"The predicted error of a posterior sd is {plan.error.max():.1%}, above the tolerance "
             f"of {wishes.tolerance:.1%}."
+        )
+    dtype = np.dtype(samples.settings["dtype"])
+    sds = np.linalg.norm(np.atleast_2d(plan.whitening.root), axis=1)
+    rounding = float((np.finfo(dtype).eps * np.abs(plan.mode.position) / sds).max())
+    if rounding > _ROUNDING:
+        warnings.append(
+            f"A posterior sd is only {1 / rounding:.2g} times the rounding of {dtype.name}. Use "
+            "dtype=tf.float64, or centre the data."
         )
     warnings += diagnostics.warnings(wishes.ess)
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:

@@ -268,6 +268,40 @@ def test_one_observation_and_one_term() -> None:
     check_moments(samples, normal_mean(1), TOLERANCE)
 
 
+def test_bijectors_of_vectors_and_matrices() -> None:
+    """One is bound to float32; the other has fewer coordinates than components."""
+    rng = np.random.default_rng(4)
+    x = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 2]], 800)
+    labels = rng.choice(3, 800, p=[0.1, 0.2, 0.7])
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        L = params["L"]
+        z = tf.linalg.triangular_solve(L, tf.transpose(dataset["x"]))
+        normal = -0.5 * tf.reduce_sum(z**2, 0) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)))
+        return normal + tf.reduce_sum(dataset["label"] * tf.math.log(params["w"]), -1)
+
+    samples = sgmcmc.sample(
+        log_lik,
+        {"x": x, "label": np.eye(3)[labels]},
+        {"L": np.eye(2), "w": np.ones(3) / 3},
+        bijectors={
+            "L": tfp.bijectors.FillScaleTriL(),
+            "w": tfp.bijectors.SoftmaxCentered(),
+        },
+        seed=1,
+        verbose=False,
+    )
+    assert samples.report.warnings == []
+    # A flat prior of the weights: Dirichlet(counts + 1).
+    alpha = np.bincount(labels) + 1.0
+    mean = alpha / alpha.sum()
+    sd = np.sqrt(mean * (1 - mean) / (alpha.sum() + 1))
+    assert (np.abs(samples["w"].mean((0, 1)) - mean) < bound(3) * sd / np.sqrt(400)).all()
+    L = samples["L"].astype(float)
+    covariance = (L @ np.swapaxes(L, -1, -2)).mean((0, 1))
+    np.testing.assert_allclose(covariance, x.T @ x / 800, rtol=0.05, atol=0.05)
+
+
 class TestShown:
     """What is printed, shown and saved."""
 
@@ -342,6 +376,19 @@ class TestNotTrusted:
         samples = with_one_row(lambda params: 50.0 * params["t"], {"t": 0.0})
         assert not samples.report["Mode"]["found"]
         assert "The mode was not found" in repr(samples)
+
+    def test_sds_that_float32_cannot_hold(self) -> None:
+        x = np.random.default_rng(1).normal(1e4, 0.01, 500)
+
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            return -0.5 * ((dataset["x"] - params["theta"]) / 0.01) ** 2
+
+        given = {"n_iters": 1000, "seed": 1, "verbose": False}
+        rounded = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, **given)
+        assert any("the rounding of float32" in w for w in rounded.report.warnings)
+        exact = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, dtype=tf.float64, **given)
+        assert not any("rounding" in w for w in exact.report.warnings)
+        assert exact["theta"].std() == pytest.approx(0.01 / np.sqrt(500), rel=0.1)
 
     def test_labels_that_a_feature_separates(self) -> None:
         """Without a prior there is no posterior; the chains wander off, and do not agree."""
