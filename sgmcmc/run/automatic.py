@@ -28,6 +28,7 @@ from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request, make_target
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Plan, make_plan
 
@@ -55,6 +56,12 @@ def _refuse(request: Request, options: Options, d: int) -> None:
         reason = f"there are {d} coordinates, more than {DENSE_UP_TO}"
     if reason is not None:
         raise ValueError(f"`stepsize` must be given, with all parts: {reason}.")
+    try:
+        LinearLaw(request.dynamics, 0.1)
+    except ValueError as error:
+        raise ValueError(
+            f"`dynamics`: {error} Give a `stepsize`, and all parts, or take 'underdamped'."
+        ) from None
     if options.store is not None:
         raise ValueError(
             "`store`: a chain on disk has a length fixed beforehand. Give a `stepsize`, all "
@@ -83,7 +90,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     params = read_params(request.params, options.n_chains, options.dtype)
     dynamics = Underdamped() if request.dynamics is None else parts.read_dynamics(request.dynamics)
     target, starts = make_target(request, options, dynamics, params)
-    _refuse(replace(request, dynamics=dynamics), options, target.size)
+    _refuse(replace(request, dynamics=dynamics.bind(target.space)), options, target.size)
     data = read_dataset(request.dataset, options.dtype)
     seed = checks.seed_number("seed", request.seed)
     dry_run(target, data, min(500, data.size), starts, None, with_terms=data.size > WHOLE_UP_TO)

@@ -8,15 +8,13 @@ dynamics' own code, by feeding it unit vectors.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from scipy import linalg
 
 from sgmcmc.dynamics import Dynamics
-
-
-def _pack(state: object, gradient: tf.Tensor) -> np.ndarray:
-    return np.concatenate([np.ravel(part) for part in tf.nest.flatten((state, gradient))])
 
 
 class LinearLaw:
@@ -33,29 +31,43 @@ class LinearLaw:
     def __init__(self, dynamics: Dynamics, stepsize: float) -> None:
         self._dynamics = dynamics
         self._stepsize = tf.constant(stepsize, tf.float64)
-        zero = tf.zeros([1], tf.float64)
-        normals = tf.zeros([dynamics.start_normals, 1], tf.float64)
-        self._shape = dynamics.init(zero, zero, self._stepsize, normals)
-        size = len(_pack(self._shape, zero))
-        noises = dynamics.normals + dynamics.steps
-        origin = self._iterate(np.zeros(size), np.zeros(noises))
-        columns = [self._iterate(unit, np.zeros(noises)) - origin for unit in np.eye(size)]
-        kicks = [self._iterate(np.zeros(size), unit) - origin for unit in np.eye(noises)]
-        self._A, B = np.array(columns).T, np.array(kicks).T
-        check = np.random.default_rng(1).normal(size=size)
-        linear = self._iterate(check, np.zeros(noises))
-        if np.abs(origin).max() > 1e-9 or not np.allclose(linear, self._A @ check, atol=1e-9):
-            raise ValueError(f"{type(dynamics).__name__} does not move linearly.")
-        self._injected = B[:, : dynamics.normals] @ B[:, : dynamics.normals].T
-        self._estimated = B[:, dynamics.normals :] @ B[:, dynamics.normals :].T
+        try:
+            self._A, kicks, exact = self._read_off()
+        except tf.errors.InvalidArgumentError:
+            exact = False
+        if not exact:
+            raise ValueError(
+                f"{type(dynamics).__name__} does not move linearly, by the same law in every "
+                "direction."
+            )
+        injected, estimated = np.split(kicks, [dynamics.normals], 1)
+        self._injected, self._estimated = injected @ injected.T, estimated @ estimated.T
 
-    def _iterate(self, packed: np.ndarray, noises: np.ndarray) -> np.ndarray:
+    def _read_off(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Return A and B of x ← Ax + B(normals, noises), and whether the recursion is that.
+
+        Each coordinate of one long vector is an experiment: a unit vector, zero, or a check.
+        """
+        zero = tf.zeros([1], tf.float64)
+        normals = tf.zeros([self._dynamics.start_normals, 1], tf.float64)
+        state = self._dynamics.init(zero, zero, self._stepsize, normals)
+        size = len(tf.nest.flatten(state)) + 1
+        inputs = size + self._dynamics.normals + self._dynamics.steps
+        check = np.random.default_rng(1).normal(size=(inputs, 1))
+        tried = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
+        found = self._iterate(state, tried[:size], tried[size:])
+        matrix = found[:, :inputs]
+        exact = np.abs(found[:, inputs]).max() < 1e-9 and np.allclose(
+            found[:, -1:], matrix @ check, atol=1e-9
+        )
+        return matrix[:, :size], matrix[:, size:], exact
+
+    def _iterate(self, like: Any, packed: np.ndarray, noises: np.ndarray) -> np.ndarray:
         """Return the state and the gradient after an iteration; the gradient is −ζ + noise."""
         dynamics, epsilon = self._dynamics, self._stepsize
-        parts = [tf.constant([value], tf.float64) for value in packed]
-        *leaves, gradient = parts
-        state = tf.nest.pack_sequence_as(self._shape, leaves)
-        normals = tf.constant(noises[: dynamics.normals, np.newaxis], tf.float64)
+        *leaves, gradient = tf.unstack(tf.constant(packed))
+        state = tf.nest.pack_sequence_as(like, leaves)
+        normals = tf.constant(noises[: dynamics.normals])
         refresh, each = dynamics.refresh_normals, dynamics.step_normals
         state = dynamics.refresh(state, epsilon, normals[:refresh])
         for step in range(dynamics.steps):
@@ -63,7 +75,7 @@ class LinearLaw:
             state = dynamics.step(state, gradient, epsilon, normals[first : first + each])
             gradient = -state.position + noises[dynamics.normals + step]
             state = dynamics.finish_step(state, gradient, epsilon)
-        return _pack(state, gradient)
+        return np.stack([part.numpy() for part in [*tf.nest.flatten(state), gradient]])
 
     @property
     def stable(self) -> bool:
