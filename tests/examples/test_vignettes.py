@@ -117,6 +117,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "gaussian_mixture",
         "logistic_regression",
         "neural_network",
+        "own_parts",  # by tests/samplers/test_own_parts.py
         "simplex",
         "step_by_step",
         "topic_model",

@@ -153,7 +153,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("dense", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("gradient", list(GRADIENTS))
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", "sgnht", "underdamped"])
 def test_every_dynamics_with_every_gradient(dynamics: str, gradient: str, dense: bool) -> None:
