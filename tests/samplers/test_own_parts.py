@@ -400,5 +400,5 @@ def test_what_is_no_part_is_refused(argument: str) -> None:
         "minibatches": Runs,
     }
     for wrong in (classes[argument], object(), 3):
-        with pytest.raises(TypeError, match=f"`{argument}` must be .*sgmcmc.{argument} object"):
+        with pytest.raises(TypeError, match=f"`{argument}` must be .*, or an object of"):
             run(**{argument: wrong}, n_iters=3)
