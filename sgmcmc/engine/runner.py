@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.engine.block import BlockInputs, BlockResult
+from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
 from sgmcmc.engine.buffers import Buffer
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher
@@ -169,14 +169,15 @@ class Runner:
         block, offset = divmod(self.iteration, length)
         left = self.total - self.iteration if most is None else most
         stop = min(length, offset + left)
+        carry = self._carry
         if self._refresh_every is not None:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
-                self._refresh(visit)
+                carry = self._refreshed(visit)
             stop = min(stop, offset + self._refresh_every - past)
         inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
-        result = self._kernel.run(self._carry, inputs, self._span.tensor())
+        result = self._kernel.run(carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset
         self._keep(result, end)
         if stop == length or end == self.total:
@@ -187,13 +188,13 @@ class Runner:
             self._checkpoint(self)
         return stop - offset
 
-    def _refresh(self, visit: int) -> None:
+    def _refreshed(self, visit: int) -> Carry:
+        """Return the carry with what the gradient estimator renews between blocks."""
         gradient, estimator = self._kernel.gradient.refresh(
             self._whole, self._carry.estimator, self.position(), visit
         )
-        self._carry = self._carry._replace(estimator=estimator)
-        if gradient is not None:
-            self._carry = self._carry._replace(gradient=tf.constant(gradient))
+        carry = self._carry._replace(estimator=estimator)
+        return carry if gradient is None else carry._replace(gradient=tf.constant(gradient))
 
     def _keep(self, result: BlockResult, end: int) -> None:
         recorder = self.recorder

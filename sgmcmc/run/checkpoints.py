@@ -75,7 +75,12 @@ class Checkpoints:
         began = time.monotonic()
         results = Results(runner.reductions()).flat()
         state = runner.snapshot() | {REDUCTION + name: value for name, value in results.items()}
-        large = {name: array for name, array in state.items() if array.nbytes >= LARGE_BYTES}
+        # Results of reductions are read from the small file, by those who open the store.
+        large = {
+            name: array
+            for name, array in state.items()
+            if array.nbytes >= LARGE_BYTES and not name.startswith(REDUCTION)
+        }
         small: Mapping[str, np.ndarray] = {n: a for n, a in state.items() if n not in large}
         with explained(folder):
             if large:

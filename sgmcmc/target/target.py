@@ -62,6 +62,13 @@ class Target:
             minibatch: the observations and their weights.
             with_prior: ``False`` leaves out the prior and the Jacobian.
         """
+        columns, weights = minibatch.columns, minibatch.weights
+        if not isinstance(weights, float) and self._gives_sum(position, columns):
+            # A gradient taken through the rows one by one would make XLA treat the data as
+            # constants, and compile the chain anew for each block.
+            terms = self.term_gradients(position, columns)
+            slope = tf.linalg.matvec(terms, weights, transpose_a=True)
+            return slope + self.prior_gradient(position) if with_prior else slope
 
         def value(params: Tensors, u: Tensors) -> tf.Tensor:
             data_part = self._data_part(params, minibatch)
@@ -95,6 +102,11 @@ class Target:
             return self.log_lik(dict(params), _as_minibatch(row))
 
         return tf.vectorized_map(one, columns)
+
+    def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
+        """Tell whether ``log_lik`` gives the sum of its terms."""
+        value = self.log_lik(self.space.constrain(position), dict(columns))
+        return getattr(value, "shape", tf.TensorShape([])).rank == 0
 
     def missing_gradients(self, position: tf.Tensor, columns: Tensors) -> list[str]:
         """Return the parameters on which the log posterior does not depend differentiably."""
