@@ -88,12 +88,12 @@ class ControlVariate(Centred):
 
     def search(self) -> Search | None:
         """Return the ascent that finds the mode, unless the centre is given."""
-        if (self.opt_stepsize is None) == (self.centre_at is None):
-            raise ValueError(
-                "`gradient`: ControlVariate takes an `opt_stepsize`, to find its centre, or "
-                "`centre_at`, to be told it."
-            )
         if self.centre_at is not None:
+            if self.opt_stepsize is not None:
+                raise ValueError(
+                    "`gradient`: ControlVariate finds its centre by `opt_stepsize` or is told it by "
+                    "`centre_at`; it was given both."
+                )
             return None
         return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
 
