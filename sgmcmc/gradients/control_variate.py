@@ -91,7 +91,7 @@ class ControlVariate(Centred):
         if self.centre_at is not None:
             if self.opt_stepsize is not None:
                 raise ValueError(
-                    "`gradient`: ControlVariate finds its centre by `opt_stepsize` or is told it by "
+                    "`gradient`: ControlVariate finds its centre by `opt_stepsize`, or is told by "
                     "`centre_at`; it was given both."
                 )
             return None
