@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -66,11 +67,14 @@ class SGHMC(Dynamics):
 
     def bind(self, space: Space) -> SGHMC:
         """Return this dynamics with its constants checked."""
+        integrator = choice("integrator", self.integrator, ["symmetric", "euler"])
+        # Above 1 the factor 1 − α of Euler's step would turn the momentum round.
+        most = 1.0 if integrator == "euler" else math.inf
         return replace(
             self,
             L=whole_number("L", self.L, 1),
-            integrator=choice("integrator", self.integrator, ["symmetric", "euler"]),
-            alpha=positive_constant("alpha", self.alpha, space.layout),
+            integrator=integrator,
+            alpha=positive_constant("alpha", self.alpha, space.layout, most),
         )
 
     def init(

@@ -50,6 +50,9 @@ class Compiled:
 
     Args:
         graph: the function, on flat lists.
+
+    Raises:
+        MemoryError: when called: the memory was not enough.
     """
 
     def __init__(self, graph: FlatGraph) -> None:
@@ -57,7 +60,11 @@ class Compiled:
         self._pack = _packer(graph.result)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._pack(iter(self._graph(tf.nest.flatten(arguments))))
+        try:
+            results = self._graph(tf.nest.flatten(arguments))
+        except tf.errors.ResourceExhaustedError as error:
+            raise _no_memory(error) from error
+        return self._pack(iter(results))
 
 
 class Compiler:
@@ -87,10 +94,7 @@ class Compiler:
             with without_chatter():
                 graph(tf.nest.flatten(arguments))
         except tf.errors.ResourceExhaustedError as error:
-            raise MemoryError(
-                "There was not enough memory for the compiled chain. Take a smaller "
-                f"`minibatch_size`, or fewer parameters. {_first_line(error)}"
-            ) from error
+            raise _no_memory(error) from error
         except (tf.errors.OpError, ValueError, NotImplementedError) as error:
             self._fall_back(error)
             return None
@@ -108,6 +112,13 @@ class Compiler:
             "plain graph, which is slower. `jit_compile=False` silences this.",
             stacklevel=2,
         )
+
+
+def _no_memory(error: tf.errors.ResourceExhaustedError) -> MemoryError:
+    return MemoryError(
+        "There was not enough memory for the compiled chain. Take a smaller "
+        f"`minibatch_size`, or fewer parameters. {_first_line(error)}"
+    )
 
 
 Pack = Callable[[Iterator[tf.Tensor]], Any]

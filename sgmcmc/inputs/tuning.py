@@ -41,8 +41,8 @@ def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:
     if callable(value):
         return value
     if isinstance(value, list | tuple) or np.ndim(value) > 0:
-        array = np.asarray(value)
-        if array.dtype.kind in "iuf" and array.size:
+        array = _as_array(value)
+        if array is not None and array.dtype.kind in "iuf" and array.size:
             if not (np.isfinite(array).all() and (array > 0).all()):
                 raise ValueError(f"`{label}` must hold positive and finite numbers.")
             return array.astype(np.float64)
@@ -54,6 +54,13 @@ def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:
             "with one for each parameter, or a schedule (a function of the iteration); it is "
             f"{describe(value)}."
         ) from None
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    try:
+        return np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        return None
 
 
 def _need_shape(label: str, entry: Any, shape: tuple[int, ...]) -> None:
