@@ -15,6 +15,7 @@ import numpy as np
 from sgmcmc.atomic_files import write_arrays
 from sgmcmc.results.arrays import Arrays, LogPost, Results
 from sgmcmc.results.inference_data import to_inference_data
+from sgmcmc.results.origin import Origin
 from sgmcmc.results.report import Report
 from sgmcmc.results.store import read_store
 
@@ -41,8 +42,7 @@ class Samples(Arrays):
             arrays; ``None`` if there were none.
         unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if it was not
             asked for.
-        report: how the constants were chosen and how good the draws are, where
-            :func:`sgmcmc.sample` chose them; ``None`` elsewhere.
+        report: how the constants were chosen and how good the draws are, if that is known.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -76,20 +76,46 @@ class Samples(Arrays):
         self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
         self.reductions = None if reductions is None else Results(reductions)
         self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
-        self.report = None if report is None else Report(report)
+        self._report = None if report is None else Report(report)
+        self._origin: Origin | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """The sampler that made the draws, as long as they are in its process; else ``None``."""
+        return self._origin
+
+    @property
+    def report(self) -> Report | None:
+        """How the constants were chosen and how good the draws are; made when first asked for.
+
+        ``None`` where the draws came from a file that has none.
+        """
+        if self._report is None and self._origin is not None:
+            self._report = self._origin.report(self)
+        return self._report
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The sampler holds the user's functions and data, which stay in this process.
+        return {**self.__dict__, "_origin": None}
+
+    def made_by(self, origin: Origin) -> Samples:
+        """Return the same draws, as made by this sampler."""
+        found = copy.copy(self)
+        found._origin = origin
+        return found
 
     def __repr__(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
         if self.settings.get("n_chains") is not None:
             head += f", {self.settings['n_chains']} chains"
         rows = _rows("", self) + _rows("test function ", self.test_functions)
-        warnings = [] if self.report is None else [f"  ! {w}" for w in self.report.warnings]
+        warnings = [] if self._report is None else [f"  ! {w}" for w in self._report.warnings]
         return "\n".join([head + ":", *(rows or ["  no draws kept"]), *warnings])
 
     def with_report(self, report: Report) -> Samples:
         """Return the same draws with this report."""
         found = copy.copy(self)
-        found.report = report
+        found._report = report
         return found
 
     def _groups(self) -> dict[str, Mapping[str, np.ndarray] | None]:
@@ -132,7 +158,7 @@ class Samples(Arrays):
         about = {
             "format": _FORMAT,
             "settings": self.settings,
-            "report": None if self.report is None else dict(self.report),
+            "report": None if self._report is None else dict(self._report),
             "names": {group: list(arrays) for group, arrays in groups.items()},
         }
         contents: dict[str, Any] = {

@@ -25,6 +25,7 @@ from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
+from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
 from sgmcmc.target.geometry import Space
 
@@ -156,7 +157,7 @@ class _Run:
         """Return what all chains have kept so far."""
         if self.folder is not None:
             checkpoints.save_now(runners)
-            return Samples(**read_store(self.folder))
+            return Samples(**read_store(self.folder)).made_by(SamplerOrigin(self.sampler))
         found = modes(runners)
         fields = self.schema.fields(
             self.arrays,
@@ -165,7 +166,7 @@ class _Run:
             (found["modes"], found["gradients"]) if found else None,
             [runner.reductions() for runner in runners],
         )
-        return Samples(**fields)
+        return Samples(**fields).made_by(SamplerOrigin(self.sampler))
 
 
 def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:
