@@ -12,7 +12,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.inputs.user_functions import as_tensor, call, first_lines
+from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 from sgmcmc.words import describe

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.simplex import points_of_simplex
-from sgmcmc.inputs.user_functions import first_lines
 from sgmcmc.target.geometry import Bijected, Geometry
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.inputs.user_functions import as_tensor, call, explain, first_lines
+from sgmcmc.graphs.user_functions import as_tensor, call, explain, first_lines
 from sgmcmc.target.target import Target
 from sgmcmc.words import describe
 
