@@ -32,6 +32,9 @@ class Arrays(Mapping[str, np.ndarray]):
         except KeyError:
             raise KeyError(f"no {name!r} here; there is {', '.join(self._arrays)}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._arrays
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.results.report import Report
 from sgmcmc.target.target import Target
-
-if TYPE_CHECKING:
-    from sgmcmc.results.samples import Samples
 
 
 class Origin(Protocol):
@@ -28,5 +25,5 @@ class Origin(Protocol):
     def data(self) -> Data:
         """The dataset."""
 
-    def report(self, samples: Samples) -> Report | None:
+    def report(self, samples: Any) -> Report | None:
         """Return the report on these draws."""

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, overload
 
 import numpy as np
 
-from sgmcmc.atomic_files import write_arrays
+from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results
+from sgmcmc.results.frames import to_dataframe
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.origin import Origin
+from sgmcmc.results.predictions import Predictions
 from sgmcmc.results.report import Report
+from sgmcmc.results.slices import need_slice, sliced
 from sgmcmc.results.store import read_store
 
-_FORMAT = 2
 
-
-class Samples(Arrays):
+class Samples(Predictions):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 
     An array has shape ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)`` if
-    ``n_chains`` was given.
+    ``n_chains`` was given. ``samples[100:]`` and ``samples[::10]`` are slices along the draws, of
+    all chains and of all that is kept with each draw; ``settings["slice"]`` says which. They keep
+    ``log_post`` as it is, and lose reductions and report, which are about all draws.
 
     Args:
         draws: the kept draws, by parameter.
@@ -67,9 +68,8 @@ class Samples(Arrays):
         unnormalised: Mapping[str, np.ndarray] | None = None,
         report: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(draws)
+        super().__init__(draws, settings or {})
         self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
-        self.settings = dict(settings or {})
         self.gradients = None if gradients is None else Arrays(gradients)
         self.test_functions = None if test_functions is None else Arrays(test_functions)
         self.mode = None if mode is None else Arrays(mode)
@@ -77,7 +77,26 @@ class Samples(Arrays):
         self.reductions = None if reductions is None else Results(reductions)
         self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
         self._report = None if report is None else Report(report)
-        self._origin: Origin | None = None
+
+    @overload
+    def __getitem__(self, name: str) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, name: slice) -> Samples: ...
+    def __getitem__(self, name: str | slice) -> Any:
+        if isinstance(name, str):
+            return super().__getitem__(name)
+        with_draws = ("draws", "gradients", "test_functions", "unnormalised")
+        groups = {group: self._groups()[group] for group in with_draws}
+        settings, found = sliced(self.settings, groups, need_slice(name))
+        part = Samples(
+            **found,
+            log_post=self.log_post,
+            settings=settings,
+            mode=self.mode,
+            mode_gradient=self.mode_gradient,
+        )
+        part._origin = self._origin
+        return part
 
     @property
     def origin(self) -> Origin | None:
@@ -149,26 +168,23 @@ class Samples(Arrays):
             array([0., 1., 2.])
         """
         groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
-        for group, arrays in groups.items():
-            for name, array in arrays.items():
-                if array.dtype.hasobject:
-                    raise TypeError(
-                        f"{group}: {name!r} holds Python objects; only numbers can be saved."
-                    )
-        about = {
-            "format": _FORMAT,
-            "settings": self.settings,
-            "report": None if self._report is None else dict(self._report),
-            "names": {group: list(arrays) for group, arrays in groups.items()},
-        }
-        contents: dict[str, Any] = {
-            f"{group}/{place}": array
-            for group, arrays in groups.items()
-            for place, array in enumerate(arrays.values())
-        }
-        contents["log_post/iterations"], contents["log_post/values"] = self.log_post
-        contents["about"] = np.array(json.dumps(about))
-        write_arrays(Path(path), contents)
+        write_archive(Path(path), groups, self.log_post, self.settings, self._report)
+
+    def to_dataframe(self) -> Any:
+        """Return the draws as a pandas data frame, a row for each, a column for each component.
+
+        Returns:
+            A ``pandas.DataFrame``, with columns such as ``theta`` and ``beta[0, 1]``, indexed by
+            ``chain`` and ``draw``.
+
+        Example:
+            >>> Samples({"theta": np.array([[0.0, 1.0], [2.0, 3.0]])}).to_dataframe()
+                        theta[0]  theta[1]
+            chain draw
+            0     0          0.0       1.0
+                  1          2.0       3.0
+        """
+        return to_dataframe(self.settings, self)
 
     def to_arviz(
         self,
@@ -218,14 +234,7 @@ class Samples(Arrays):
             ValueError: the file is not one that :meth:`save` wrote, or not whole.
             OSError: the file cannot be opened.
         """
-        with open(path, "rb") as file:
-            try:
-                return cls._read(file)
-            except Exception as error:
-                raise ValueError(
-                    f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or not "
-                    f"whole: {error}"
-                ) from error
+        return cls(**read_archive(path))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Samples:
@@ -256,32 +265,6 @@ class Samples(Arrays):
             (500,)
         """
         return cls(**read_store(Path(path)))
-
-    @classmethod
-    def _read(cls, file: BinaryIO) -> Samples:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is not in NumPy's npz format")
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as arrays:
-            if "about" not in arrays:
-                raise ValueError("it does not say what it holds")
-            about = json.loads(str(arrays["about"]))
-            if about["format"] != _FORMAT:
-                raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
-            groups = {
-                group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
-                for group, names in about["names"].items()
-            }
-            log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
-        folded = groups.pop("reductions", None)
-        return cls(
-            groups.pop("draws"),
-            log_post=log_post,
-            settings=about["settings"],
-            report=about["report"],
-            reductions=None if folded is None else Results.nested(folded),
-            **groups,
-        )
 
 
 def _rows(label: str, arrays: Mapping[str, np.ndarray] | None) -> list[str]:

@@ -94,14 +94,7 @@ class Target:
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""
-        value = self.log_lik(dict(params), dict(columns))
-        if value.shape.rank == 1:
-            return value
-
-        def one(row: Tensors) -> tf.Tensor:
-            return self.log_lik(dict(params), _as_minibatch(row))
-
-        return tf.vectorized_map(one, columns)
+        return terms(self.log_lik, params, columns)
 
     def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
         """Tell whether ``log_lik`` gives the sum of its terms."""
@@ -151,6 +144,18 @@ class Target:
         )
         named = dict(zip(points, map(tf.convert_to_tensor, gradients), strict=True))
         return self.space.slope(points, named)
+
+
+def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:
+    """Return a log-likelihood's terms, (n,), row by row where it gives their sum."""
+    value = log_lik(dict(params), dict(columns))
+    if value.shape.rank == 1:
+        return value
+
+    def one(row: Tensors) -> tf.Tensor:
+        return log_lik(dict(params), _as_minibatch(row))
+
+    return tf.vectorized_map(one, columns)
 
 
 def _as_minibatch(row: Tensors) -> Tensors:

@@ -1,0 +1,97 @@
+"""Samples in one file, in NumPy's npz format."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sgmcmc.atomic_files import write_arrays
+from sgmcmc.results.arrays import LogPost, Results
+
+_FORMAT = 2
+
+
+def write_archive(
+    path: Path,
+    groups: Mapping[str, Mapping[str, np.ndarray]],
+    log_post: LogPost,
+    settings: Mapping[str, Any],
+    report: Mapping[str, Any] | None,
+) -> None:
+    """Write samples to a file, which appears under its name only once it is whole.
+
+    Args:
+        path: the file.
+        groups: their arrays, by the names of the arguments of ``Samples``; reductions flat.
+        log_post: the log posterior estimates.
+        settings: the settings.
+        report: the report, or ``None``.
+    """
+    for group, arrays in groups.items():
+        for name, array in arrays.items():
+            if array.dtype.hasobject:
+                raise TypeError(
+                    f"{group}: {name!r} holds Python objects; only numbers can be saved."
+                )
+    about = {
+        "format": _FORMAT,
+        "settings": settings,
+        "report": None if report is None else dict(report),
+        "names": {group: list(arrays) for group, arrays in groups.items()},
+    }
+    contents: dict[str, Any] = {
+        f"{group}/{place}": array
+        for group, arrays in groups.items()
+        for place, array in enumerate(arrays.values())
+    }
+    contents["log_post/iterations"], contents["log_post/values"] = log_post
+    contents["about"] = np.array(json.dumps(about))
+    write_arrays(path, contents)
+
+
+def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what ``write_archive`` wrote, by the names of the arguments of ``Samples``.
+
+    Raises:
+        ValueError: the file is not one that ``write_archive`` wrote, or not whole.
+        OSError: the file cannot be opened.
+    """
+    with open(path, "rb") as file:
+        try:
+            return _read(file)
+        except Exception as error:
+            raise ValueError(
+                f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or not "
+                f"whole: {error}"
+            ) from error
+
+
+def _read(file: BinaryIO) -> dict[str, Any]:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is not in NumPy's npz format")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        if "about" not in arrays:
+            raise ValueError("it does not say what it holds")
+        about = json.loads(str(arrays["about"]))
+        if about["format"] != _FORMAT:
+            raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+        groups: dict[str, Any] = {
+            group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
+            for group, names in about["names"].items()
+        }
+        log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
+    if "reductions" in groups:
+        groups["reductions"] = Results.nested(groups["reductions"])
+    return {
+        **groups,
+        "log_post": log_post,
+        "settings": about["settings"],
+        "report": about["report"],
+    }

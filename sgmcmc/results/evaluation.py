@@ -1,0 +1,191 @@
+"""A function of parameters and data evaluated at all draws, in pieces over rows and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+
+OfRows = Callable[[Tensors, Tensors], tf.Tensor]
+"""A function of parameters and columns that returns an entry for each row."""
+
+_NUMBERS = 2**24
+"""How many numbers there may be on the way to the values of one piece."""
+
+_DRAWS = 128
+"""How many draws a piece has, where rows and memory allow."""
+
+_TRIED = 11
+"""Rows that a function is tried on first."""
+
+
+class Span(NamedTuple):
+    """One of several spans of equal length, of which the last may begin among those before.
+
+    Attributes:
+        start: first place.
+        stop: place after the last.
+        new: first place that no span before has covered.
+    """
+
+    start: int
+    stop: int
+    new: int
+
+
+def spans(total: int, length: int) -> Iterator[Span]:
+    """Yield spans that cover ``total`` places: of one length, so that one graph serves all."""
+    for new in range(0, total, length):
+        stop = min(new + length, total)
+        yield Span(max(0, stop - length), stop, new)
+
+
+class Evaluation:
+    """A function of parameters and data, to be evaluated at all draws and rows.
+
+    Args:
+        label: what the user calls the function.
+        function: the function of one draw.
+        draws: the draws, of shape (chains, draws, *shape), by parameter.
+        data: the dataset.
+        dtype: of the chain.
+
+    Attributes:
+        chains: how many chains there are.
+        draws: how many draws each has.
+        rows: how many rows.
+        shape: of the entry of one row.
+        dtype: of the entries.
+
+    Raises:
+        TypeError, ValueError: the function does not return an entry for each row.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        function: OfRows,
+        draws: Mapping[str, np.ndarray],
+        data: Data,
+        dtype: tf.DType,
+    ) -> None:
+        self._label = label
+        self._function = function
+        self._arrays = draws
+        self._data = data
+        self._chain_dtype = dtype
+        self._graphs: dict[tuple[int, int], Callable[..., tf.Tensor]] = {}
+        self.chains, self.draws = next(iter(draws.values())).shape[:2]
+        self.rows = data.size
+        tried = self.piece(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
+        self.shape, self.dtype = tried.shape[2:], tried.dtype
+
+    def pieces(self, most_rows: int | None = None) -> tuple[int, int]:
+        """Return how many rows and draws a piece has.
+
+        Args:
+            most_rows: it has no more rows than that.
+        """
+        of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
+        most = max(1, _NUMBERS // max(1, of_row))
+        of_draw = sum(a.itemsize * int(np.prod(a.shape[2:])) for a in self._arrays.values())
+        draws = min(self.draws, max(1, PIECE_BYTES // max(1, of_draw)))
+        rows = max(1, min(self.rows, most_rows or self.rows, most // min(draws, _DRAWS)))
+        return rows, max(1, min(draws, most // rows))
+
+    def columns(self, rows: Span) -> Tensors:
+        """Return these rows of the dataset."""
+        return {
+            name: tf.convert_to_tensor(column.slice(rows.start, rows.stop))
+            for name, column in self._data.columns.items()
+        }
+
+    def piece(self, chain: int, draws: Span, columns: Tensors) -> np.ndarray:
+        """Return the values at these draws, (draws, rows, *shape)."""
+        params = {
+            name: tf.constant(np.ascontiguousarray(array[chain, draws.start : draws.stop]))
+            for name, array in self._arrays.items()
+        }
+        size = next(iter(columns.values())).shape[0]
+        place = draws.stop - draws.start, size
+        if place not in self._graphs:
+            self._graphs[place] = trace(self._of_all, params, columns)
+        try:
+            return np.asarray(self._graphs[place](params, columns))
+        except tf.errors.ResourceExhaustedError as error:
+            raise MemoryError(f"`{self._label}` needs too much memory. {error}") from error
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"`{self._label}` failed when it was run. {first_lines(error)}"
+            ) from error
+
+    def _of_all(self, params: Tensors, columns: Tensors) -> tf.Tensor:
+        return tf.vectorized_map(lambda one: self._of_one(one, columns), params)
+
+    def _of_one(self, params: Tensors, columns: Tensors) -> tf.Tensor:
+        size = next(iter(columns.values())).shape[0]
+        rows = ", ".join(f"{name!r} {tuple(v.shape)}" for name, v in columns.items())
+        shapes = ", ".join(f"{name!r} {tuple(v.shape)}" for name, v in params.items())
+        given = f"params {shapes}; dataset {rows}"
+        returned = call(
+            self._label, self._chain_dtype, self._function, given, params=params, dataset=columns
+        )
+        found = as_tensor(self._label, returned, "a tensor with an entry for each row of `dataset`")
+        if found.shape.rank is None or found.shape.rank == 0 or found.shape[0] != size:
+            raise ValueError(
+                f"`{self._label}` must return an entry for each of the {size} rows that it is "
+                f"handed, a tensor of shape ({size},) or ({size}, ...); it returned one of shape "
+                f"{found.shape}. It was called with {given}."
+            )
+        return found
+
+
+def values_of_rows(
+    evaluation: Evaluation, most_rows: int | None = None
+) -> Iterator[tuple[Span, Iterator[tuple[int, Span, np.ndarray]]]]:
+    """Yield spans of rows, each with its chains, spans of draws, and values.
+
+    Only what is new in both spans is among the values, of shape (draws, rows, *shape).
+    """
+    length, draws = evaluation.pieces(most_rows)
+    for rows in spans(evaluation.rows, length):
+        yield rows, _values_of_draws(evaluation, rows, draws)
+
+
+def _values_of_draws(
+    evaluation: Evaluation, rows: Span, length: int
+) -> Iterator[tuple[int, Span, np.ndarray]]:
+    columns = evaluation.columns(rows)
+    for chain in range(evaluation.chains):
+        for draws in spans(evaluation.draws, length):
+            values = evaluation.piece(chain, draws, columns)
+            yield chain, draws, values[draws.new - draws.start :, rows.new - rows.start :]
+
+
+def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
+    """Return means or quantiles over all draws of all chains, in float64.
+
+    Args:
+        evaluation: what is evaluated.
+        quantiles: which; ``None`` for means, of shape (rows, *shape).
+    """
+    count, shape = evaluation.chains * evaluation.draws, evaluation.shape
+    if quantiles is None:
+        means = np.zeros((evaluation.rows, *shape))
+        for rows, parts in values_of_rows(evaluation):
+            for _, _, values in parts:
+                means[rows.new : rows.stop] += values.sum(axis=0, dtype=np.float64)
+        return means / count
+    found = np.empty((len(quantiles), evaluation.rows, *shape))
+    most = 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape))))
+    for rows, parts in values_of_rows(evaluation, max(1, most)):
+        held = [np.asarray(values, np.float64) for _, _, values in parts]
+        found[:, rows.new : rows.stop] = np.quantile(np.concatenate(held), quantiles, axis=0)
+    return found

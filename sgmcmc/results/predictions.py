@@ -1,0 +1,207 @@
+"""What draws say of data: predictions, and the terms of the log-likelihood."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.results.arrays import Arrays
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.evaluation import Evaluation, OfRows, Span, reduced
+from sgmcmc.results.origin import Origin
+from sgmcmc.results.values import all_values, read_path
+from sgmcmc.target.target import LogLik, terms
+
+_ROUNDING = 1e-3
+"""How far the sum of the terms may be from the log-likelihood of the rows together, as a part of
+the sum of their sizes."""
+
+
+class Predictions(Arrays):
+    """Draws of parameters, at which functions of parameters and data can be evaluated.
+
+    Args:
+        draws: the draws, by parameter.
+        settings: how they were made.
+    """
+
+    def __init__(self, draws: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> None:
+        super().__init__(draws)
+        self.settings = dict(settings)
+        self._origin: Origin | None = None
+
+    def predict(
+        self,
+        f: OfRows,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        reduce: str | None = "mean",
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        store: str | os.PathLike[str] | None = None,
+    ) -> np.ndarray:
+        """Return a function of parameters and data over all draws: mean, quantiles, or all values.
+
+        The function is compiled, and runs over pieces of rows and draws, so that memory is bounded;
+        what it gives for a row must depend on that row alone. It may draw random numbers, with the
+        operations of ``tf.random``: then these are draws of the posterior predictive.
+
+        Args:
+            f: function of ``params``, the dict of one draw, and ``dataset``, some rows of it, that
+                returns a tensor with one entry, a number or an array, for each row.
+            dataset: a dict of arrays, of which ``f`` may use any; those on disk are read in
+                pieces. ``None`` takes the chain's own.
+            reduce: ``"mean"``, over all draws of all chains; ``"quantiles"``; or ``None``, no
+                reduction.
+            quantiles: which, each between 0 and 1.
+            store: without a reduction, an npy file to write to, in place of memory.
+
+        Returns:
+            An array: (N, ...) in float64; for quantiles (len(quantiles), N, ...); without a
+            reduction (chains, draws, N, ...), in the dtype of ``f``, mapped from disk if it is in
+            a file.
+
+        Raises:
+            ValueError, TypeError: ``f`` does not return an entry for each row; ``dataset`` is
+                needed, since the draws come from a file.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> data = {"x": np.array([1.0, 10.0])}
+            >>> samples.predict(lambda params, dataset: params["theta"] * dataset["x"], data)
+            array([ 2., 20.])
+        """
+        checks.function("f", f, "of `params` and `dataset`")
+        if reduce not in ("mean", "quantiles", None):
+            raise ValueError(f"`reduce` must be 'mean', 'quantiles' or None; it is {reduce!r}.")
+        path = read_path(store)
+        if reduce is not None and path is not None:
+            raise ValueError("`store`: reduced values stay in memory. Write reduce=None with it.")
+        for q in quantiles if reduce == "quantiles" else ():
+            if not (checks.is_number(q) and 0 <= q <= 1):
+                raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+        evaluation = self._evaluation("f", f, self._data(dataset))
+        if reduce is None:
+            return all_values(evaluation, path)
+        return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
+
+    def log_lik(
+        self,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        log_lik: LogLik | None = None,
+        store: str | os.PathLike[str] | None = None,
+    ) -> np.ndarray:
+        """Return the terms of the log-likelihood, log p(x_i | θ), of all rows at all draws.
+
+        Where ``log_lik`` returns the sum over its rows, the terms are its values on each of them
+        alone. They take chains × draws × N numbers: thin first, ``samples[::10].log_lik()``, or
+        write them to disk.
+
+        Args:
+            dataset: a dict of arrays; ``None`` takes the chain's own.
+            log_lik: the log-likelihood; ``None`` takes the chain's own. Draws from a file have
+                none, and a chain with ``gibbs`` has one of completed data only.
+            store: an npy file to write to, in place of memory; one that was there is replaced.
+
+        Returns:
+            An array (chains, draws, N) in the dtype of the chain, with the axis of chains even
+            where there is one chain; mapped from disk if it is in a file.
+
+        Raises:
+            ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
+                a file; the log-likelihood is no sum over rows.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
+            >>> samples.log_lik({"x": np.array([1.0, 2.0])}, log_lik=log_lik)
+            array([[[-0. , -0.5],
+                    [-0.5, -0. ],
+                    [-2. , -0.5]]])
+        """
+        function, path = self._log_lik(log_lik), read_path(store)
+        data = self._data(dataset)
+
+        def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
+            found = terms(function, params, columns)
+            if found.shape.rank != 1:
+                raise ValueError(f"it must return one number for each row, not {found.shape}")
+            return found
+
+        evaluation = self._evaluation("log_lik", of_rows, data)
+        _need_sum(function, by_chain(self.settings, self), evaluation)
+        return all_values(evaluation, path)
+
+    def _evaluation(self, label: str, function: OfRows, data: Data) -> Evaluation:
+        if not len(self):
+            raise ValueError("`samples` holds no draws of parameters.")
+        draws = by_chain(self.settings, self)
+        if not next(iter(draws.values())).shape[1]:
+            raise ValueError("`samples` holds no draws.")
+        return Evaluation(label, function, draws, data, self._dtype)
+
+    @property
+    def _dtype(self) -> tf.DType:
+        """The floating point type of the chain."""
+        if "dtype" in self.settings:
+            return tf.as_dtype(self.settings["dtype"])
+        found = np.result_type(*self.values()) if len(self) else np.dtype(np.float32)
+        return tf.as_dtype(found if found == np.float32 else np.float64)
+
+    def _data(self, dataset: Mapping[str, Any] | None) -> Data:
+        if dataset is not None:
+            return read_dataset(dataset, self._dtype)
+        if self._origin is None:
+            raise ValueError(
+                "`dataset` must be given: these draws are not in the process of the chain that "
+                "made them, and do not hold its data."
+            )
+        return self._origin.data
+
+    def _log_lik(self, log_lik: LogLik | None) -> LogLik:
+        if log_lik is not None:
+            checks.function("log_lik", log_lik, "of `params` and `dataset`")
+            return log_lik
+        if self._origin is None:
+            raise ValueError(
+                "`log_lik` must be given: these draws are not in the process of the chain that "
+                "made them, and files do not hold functions."
+            )
+        if self.settings.get("gibbs"):
+            raise ValueError(
+                "`log_lik` must be given: that of the chain is one of data which `gibbs` has "
+                "completed. Write one of `params` and `dataset` alone."
+            )
+        target = self._origin.target
+        for name in target.space.layout.names:
+            if name not in self:
+                raise ValueError(
+                    f"`samples` lacks the draws of {name!r}, which `log_lik` may need. Run the "
+                    "sampler with `store_params=True`."
+                )
+        return target.log_lik
+
+
+def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation) -> None:
+    """Raise an error where a log-likelihood is not the sum of what it is of single rows."""
+    rows = Span(0, min(evaluation.rows, 11), 0)
+    columns = evaluation.columns(rows)
+    params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}
+    together = float(np.sum(function(params, dict(columns)), dtype=np.float64))
+    alone = evaluation.piece(0, Span(0, 1, 0), columns)[0].astype(np.float64)
+    if abs(alone.sum() - together) > _ROUNDING * max(float(np.abs(alone).sum()), 1e-30):
+        raise ValueError(
+            f"`log_lik` must be a sum over the observations. On {rows.stop} of them it is "
+            f"{together:g}, and the sum of its values on each of them alone is {alone.sum():g}."
+        )
