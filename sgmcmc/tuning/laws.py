@@ -1,9 +1,9 @@
-"""How wrong a chain's sds are, from the closed law of its linear recursion.
+"""The law of a chain on a Gaussian posterior, from the closed law of its linear recursion.
 
-In whitened coordinates the posterior is near N(0, I), and the gradient estimate is −ζ with noise of
-variance σ² on top. What a dynamics makes of that in one coordinate is a linear recursion, of which
-the stationary variance and the autocorrelation follow exactly. The recursion is read off the
-dynamics' own code, by feeding it unit vectors.
+In the direction of an eigenvector of the information, with curvature λ, the gradient estimate is
+−λθ with noise on top. What a dynamics makes of that is a linear recursion, of which the stationary
+variance and the autocorrelation follow exactly. The recursion is read off the dynamics' own code,
+by feeding it unit vectors.
 """
 
 from __future__ import annotations
@@ -12,25 +12,33 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from scipy import linalg
 
 from sgmcmc.dynamics import Dynamics
 
+_PAIRS_UP_TO = 256
+"""Directions up to which their covariances are computed too; beyond, variances alone."""
+
+_ROUNDING = 1e-9
+
 
 class LinearLaw:
-    """The law of a dynamics in one whitened coordinate.
+    """The law of a dynamics in directions of given curvature.
 
     Args:
         dynamics: one whose state moves linearly, such as SGLD, SGHMC or underdamped Langevin.
-        stepsize: ε, in whitened coordinates.
+        stepsize: ε.
+        curvatures: λ of each direction, (m,); whitened ones have 1.
 
     Raises:
         ValueError: the dynamics is not linear in its state.
     """
 
-    def __init__(self, dynamics: Dynamics, stepsize: float) -> None:
+    def __init__(
+        self, dynamics: Dynamics, stepsize: float, curvatures: np.ndarray | None = None
+    ) -> None:
         self._dynamics = dynamics
         self._stepsize = tf.constant(stepsize, tf.float64)
+        self._curvatures = np.ones(1) if curvatures is None else np.asarray(curvatures, float)
         try:
             self._A, kicks, exact = self._read_off()
         except tf.errors.InvalidArgumentError:
@@ -40,31 +48,36 @@ class LinearLaw:
                 f"{type(dynamics).__name__} does not move linearly, by the same law in every "
                 "direction."
             )
-        injected, estimated = np.split(kicks, [dynamics.normals], 1)
-        self._injected, self._estimated = injected @ injected.T, estimated @ estimated.T
+        # Noise comes with a gradient in the curvature's own units, (m, size, ...).
+        self._injected, self._estimated = np.split(kicks, [dynamics.normals], 2)
 
     def _read_off(self) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return A and B of x ← Ax + B(normals, noises), and whether the recursion is that.
+        """Return A and B of x ← Ax + B(normals, noises), (m, …), and whether they are all.
 
-        Each coordinate of one long vector is an experiment: a unit vector, zero, or a check.
+        Each coordinate of one long vector is an experiment in one direction: a unit vector, zero,
+        or a check.
         """
         zero = tf.zeros([1], tf.float64)
         normals = tf.zeros([self._dynamics.start_normals, 1], tf.float64)
         state = self._dynamics.init(zero, zero, self._stepsize, normals)
         size = len(tf.nest.flatten(state)) + 1
+        numbered = [tf.constant([float(leaf)]) for leaf in range(size - 1)]
+        self._place = int(tf.nest.pack_sequence_as(state, numbered).position[0])
         inputs = size + self._dynamics.normals + self._dynamics.steps
         check = np.random.default_rng(1).normal(size=(inputs, 1))
         tried = np.hstack([np.eye(inputs), np.zeros((inputs, 1)), check])
-        found = self._iterate(state, tried[:size], tried[size:])
-        matrix = found[:, :inputs]
-        exact = np.abs(found[:, inputs]).max() < 1e-9 and np.allclose(
-            found[:, -1:], matrix @ check, atol=1e-9
-        )
-        return matrix[:, :size], matrix[:, size:], exact
+        found = self._iterate(state, tried, size)
+        matrix = found[:, :, :inputs]
+        size_of = np.abs(matrix).max((1, 2), keepdims=True)
+        off = np.abs(found[:, :, inputs:] - matrix @ tried[:, inputs:]) / np.maximum(1.0, size_of)
+        return matrix[:, :, :size], matrix[:, :, size:], bool(off.max() < _ROUNDING)
 
-    def _iterate(self, like: Any, packed: np.ndarray, noises: np.ndarray) -> np.ndarray:
-        """Return the state and the gradient after an iteration; the gradient is −ζ + noise."""
+    def _iterate(self, like: Any, tried: np.ndarray, size: int) -> np.ndarray:
+        """Return state and gradient, (m, size, experiments), one iteration on."""
         dynamics, epsilon = self._dynamics, self._stepsize
+        m, experiments = len(self._curvatures), tried.shape[1]
+        packed, noises = np.split(np.tile(tried, (1, m)), [size])
+        curvature = np.repeat(self._curvatures, experiments)
         *leaves, gradient = tf.unstack(tf.constant(packed))
         state = tf.nest.pack_sequence_as(like, leaves)
         normals = tf.constant(noises[: dynamics.normals])
@@ -73,46 +86,65 @@ class LinearLaw:
         for step in range(dynamics.steps):
             first = refresh + step * each
             state = dynamics.step(state, gradient, epsilon, normals[first : first + each])
-            gradient = -state.position + noises[dynamics.normals + step]
+            gradient = -curvature * state.position + noises[dynamics.normals + step]
             state = dynamics.finish_step(state, gradient, epsilon)
-        return np.stack([part.numpy() for part in [*tf.nest.flatten(state), gradient]])
+        ends = np.stack([part.numpy() for part in [*tf.nest.flatten(state), gradient]])
+        return ends.reshape(size, m, experiments).transpose(1, 0, 2)
 
     @property
     def stable(self) -> bool:
         """Whether the chain has a stationary law."""
-        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - 1e-9)
+        return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _ROUNDING)
 
     def variance(self, noise: float) -> float:
-        """Return the stationary variance of ζ, with gradient noise of this variance; 1 is right."""
-        return float(self._stationary(noise)[0, 0])
-
-    def _stationary(self, noise: float) -> np.ndarray:
-        return linalg.solve_discrete_lyapunov(self._A, self._injected + noise * self._estimated)
+        """Return the stationary variance in the first direction, with noise of this variance."""
+        return float(self.covariance(np.full((1, 1), noise))[0][0, 0])
 
     def autocorrelation_time(self, noise: float) -> float:
-        """Return the iterations that one independent draw of ζ takes."""
-        covariance = self._stationary(noise)
-        sums = np.linalg.solve(np.eye(len(self._A)) - self._A, covariance)
-        return max(1.0, float(2 * sums[0, 0] / covariance[0, 0] - 1))
+        """Return the iterations that one independent draw in the first direction takes."""
+        variance, sums = self.covariance(np.full((1, 1), noise))
+        return max(1.0, float(2 * sums[0, 0] / variance[0, 0] - 1))
 
+    def covariance(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the stationary covariance of positions, and the sum of its autocovariances.
 
-def largest_stepsize(dynamics: Dynamics, noise: float, tolerance: float) -> float:
-    """Return the largest ε, up to 1, at which the sd is off by at most ``tolerance``.
+        Args:
+            noise: covariance of the gradient noise between the directions, (m, m).
 
-    Args:
-        dynamics: the dynamics, with their constants.
-        noise: variance of the gradient noise in the worst whitened direction.
-        tolerance: relative error of the sd.
-    """
+        Returns:
+            Two arrays of shape (m, m); the second is Σ Cov(θ₀, θ_k) over k ≥ 0. Of very many
+            directions only the diagonals are computed.
+        """
+        m = len(noise)
+        first, second = np.triu_indices(m) if m <= _PAIRS_UP_TO else (np.arange(m), np.arange(m))
+        blocks = self._stationary(noise[first, second], first, second)
+        size = self._A.shape[1]
+        summed = np.linalg.solve(np.eye(size) - self._A[first], blocks)
+        back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
+        covariance, sums = np.zeros((m, m)), np.zeros((m, m))
+        covariance[second, first] = covariance[first, second] = blocks[:, self._place, self._place]
+        sums[first, second] = summed[:, self._place, self._place]
+        sums[second, first] = back[:, self._place, self._place]
+        return covariance, sums
 
-    def good(stepsize: float) -> bool:
-        law = LinearLaw(dynamics, stepsize)
-        return law.stable and abs(np.sqrt(law.variance(noise)) - 1) <= tolerance
+    def mean_square(self, leaf: int, noise: np.ndarray) -> float:
+        """Return the stationary variance of a leaf of the state, averaged over the directions.
 
-    low, high = 1e-6, 1.0
-    if good(high):
-        return high
-    for _ in range(30):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
+        Args:
+            leaf: its number.
+            noise: variance of the gradient noise in each direction, (m,).
+        """
+        every = np.arange(len(noise))
+        return float(self._stationary(noise, every, every)[:, leaf, leaf].mean())
+
+    def _stationary(self, noise: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Return Σ of each pair of directions, from Σ = A₁ Σ A₂ᵀ + Q."""
+        size = self._A.shape[1]
+        own = (first == second)[:, np.newaxis, np.newaxis]
+        added = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        kicks = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
+        added = added + noise[:, np.newaxis, np.newaxis] * kicks
+        products = np.einsum("pij,pkl->pikjl", self._A[first], self._A[second])
+        products = products.reshape(len(first), size**2, size**2)
+        flat = np.linalg.solve(np.eye(size**2) - products, added.reshape(len(first), -1, 1))
+        return flat.reshape(-1, size, size)

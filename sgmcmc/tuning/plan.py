@@ -16,11 +16,11 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.minibatches import Minibatches, Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.laws import LinearLaw, largest_stepsize
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.noise import estimate_noise
 from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
 
 PART_ROWS = 20_000
 """Rows that a mode is first looked for on."""
@@ -149,16 +149,18 @@ def choose(
     seed: int,
 ) -> Plan:
     """Return the plan with the minibatch size and stepsize of the least time per effective draw."""
-    rows = np.atleast_2d(whitening.root)
-    directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    information = whitening.root.T @ mode.information.matrix @ whitening.root
+    nothing = np.zeros_like(information)
     if minibatches is None:
-        return _with_noise(
-            mode, whitening, None, data.size, dynamics, tolerance, np.zeros(target.size)
-        )
+        around = Surroundings(information, nothing, whitening.root)
+        return _planned(mode, whitening, None, data.size, dynamics, tolerance, around)
     reference = min(500, data.size)
-    noise = _noise(target, data, whitening, minibatches, reference, directions, seed)
+    noise = _noise(target, data, whitening, minibatches, reference, seed)
+    around = Surroundings(information, noise, whitening.root)
     plans = [
-        _with_noise(mode, whitening, minibatches, n, dynamics, tolerance, noise * reference / n)
+        _planned(
+            mode, whitening, minibatches, n, dynamics, tolerance, around.with_noise(reference / n)
+        )
         for n in _SIZES
         if n <= data.size
     ]
@@ -176,10 +178,9 @@ def _noise(
     whitening: Preconditioner,
     minibatches: Minibatches,
     n: int,
-    directions: np.ndarray,
     seed: int,
 ) -> np.ndarray:
-    """Return the noise in the direction of each coordinate, at draws of N(θ̂, M)."""
+    """Return the covariance of the gradient noise, at draws of N(θ̂, M)."""
     whitened = Target(
         target.log_lik, target.log_prior, target.space.preconditioned(whitening), target.dtype
     )
@@ -193,25 +194,29 @@ def _noise(
     positions = rng.standard_normal((_POSITIONS, target.size))
     draws = minibatches.bind(data.size, n)
     found = estimate_noise(estimate, data, draws, positions, target.dtype, seed)
-    return ((found @ directions.T) ** 2).mean(0)
+    return found.T @ found / len(found)
 
 
-def _with_noise(
+def _planned(
     mode: Mode,
     whitening: Preconditioner,
     minibatches: Minibatches | None,
     n: int,
     dynamics: Dynamics,
     tolerance: float,
-    noise: np.ndarray,
+    around: Surroundings,
 ) -> Plan:
     """Return the plan with the largest stepsize that keeps all sds within the tolerance."""
-    # One where the whitening is the information's own; more where a chain has widened it.
-    curvature = np.linalg.eigvalsh(whitening.root.T @ mode.information.matrix @ whitening.root)
-    largest = LARGEST / max(1.0, float(curvature[-1]))
-    stepsize = min(largest, largest_stepsize(dynamics, float(noise.max()), tolerance))
-    law = LinearLaw(dynamics, stepsize)
-    without = law.variance(0.0)
-    error = np.sqrt(without + (law.variance(1.0) - without) * noise) - 1.0
-    time_of = law.autocorrelation_time(0.0)
-    return Plan(mode, whitening, minibatches, n, dynamics, stepsize, noise, error, time_of)
+    stepsize = largest_stepsize(dynamics, around, tolerance, LARGEST)
+    found = around.predict(dynamics, stepsize)
+    return Plan(
+        mode,
+        whitening,
+        minibatches,
+        n,
+        dynamics,
+        stepsize,
+        around.noise_by_coordinate,
+        found.error,
+        float(found.times.max()),
+    )

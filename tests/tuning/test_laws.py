@@ -7,10 +7,16 @@ import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
 from sgmcmc.target.geometry import Space
-from sgmcmc.tuning.laws import LinearLaw, largest_stepsize
+from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
 
 EXACT = 1e-9
 NOISES = [0.0, 0.3, 7.0]
+
+
+def whitened(noise: float) -> Surroundings:
+    """Return one whitened coordinate, with noise of this variance."""
+    return Surroundings(np.eye(1), np.full((1, 1), noise), np.ones(1))
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -124,14 +130,14 @@ def test_largest_stepsize_of_underdamped(tolerance: float, noise: float) -> None
     excess = (1 + tolerance) ** 2 - 1
     factor = noise / 4 / np.tanh(0.25)
     expected = min(1.0, excess / (factor + excess / 4))
-    found = largest_stepsize(Underdamped(0.5), noise, tolerance)
+    found = largest_stepsize(Underdamped(0.5), whitened(noise), tolerance)
     assert found == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("dynamics", [SGLD(), SGHMC(0.3, 3, "symmetric")], ids=["sgld", "sghmc"])
 @pytest.mark.parametrize("noise", NOISES)
 def test_largest_stepsize_hits_the_tolerance(dynamics: Dynamics, noise: float) -> None:
-    found = largest_stepsize(dynamics, noise, 0.05)
+    found = largest_stepsize(dynamics, whitened(noise), 0.05)
     error = np.sqrt(LinearLaw(dynamics, found).variance(noise)) - 1
     if found < 1.0:
         assert error == pytest.approx(0.05, rel=1e-6)
@@ -141,5 +147,5 @@ def test_largest_stepsize_hits_the_tolerance(dynamics: Dynamics, noise: float) -
 
 def test_noise_that_no_stepsize_makes_up_for() -> None:
     """The least stepsize is returned: nothing that is tried keeps to the tolerance."""
-    found = largest_stepsize(SGLD(), 1e12, 0.05)
+    found = largest_stepsize(SGLD(), whitened(1e12), 0.05)
     assert found == pytest.approx(1e-6, rel=1e-3)

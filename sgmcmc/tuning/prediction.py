@@ -1,0 +1,152 @@
+"""What a chain's sds and its speed will be, from curvature and gradient noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sgmcmc.dynamics import SGNHT, Dynamics
+from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.thermostat import at_rest
+
+_LEAST_CURVATURE = 1e-12
+"""Of a direction, as a part of the largest."""
+
+_LEAST, _MOST, _HALVINGS = 1e-6, 1.0, 30
+"""Between what stepsizes, times the largest curvature, one is looked for."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the closed law says of a chain.
+
+    Attributes:
+        ratio: sd of the chain over that of the posterior, of each coordinate, (d,).
+        times: iterations for an independent draw of each coordinate, (d,).
+        stable: whether the chain has a stationary law; without, the others are infinite.
+    """
+
+    ratio: np.ndarray
+    times: np.ndarray
+    stable: bool
+
+    @property
+    def error(self) -> np.ndarray:
+        """Relative error of the sd of each coordinate, (d,)."""
+        return self.ratio - 1.0
+
+    @property
+    def worst(self) -> float:
+        """The largest error, up or down."""
+        return float(np.abs(self.error).max())
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a chain meets: the posterior's curvature and the gradient's noise.
+
+    Args:
+        information: J, the negative Hessian in the chain's coordinates, (d, d).
+        noise: V, the covariance of the gradient noise in them, (d, d).
+        root: C, that leads from them to the unconstrained coordinates: (d, d), or (d,) if diagonal.
+    """
+
+    information: np.ndarray
+    noise: np.ndarray
+    root: np.ndarray
+
+    @cached_property
+    def axes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues and eigenvectors of the information, with no curvature below zero."""
+        values, vectors = np.linalg.eigh(self.information)
+        return np.maximum(values, _LEAST_CURVATURE * max(values[-1], 1e-300)), vectors
+
+    @cached_property
+    def noise_along_axes(self) -> np.ndarray:
+        """V in the coordinates of the eigenvectors."""
+        vectors = self.axes[1]
+        return vectors.T @ self.noise @ vectors
+
+    def with_noise(self, factor: float) -> Surroundings:
+        """Return the same with the noise so many times as large."""
+        return Surroundings(self.information, factor * self.noise, self.root)
+
+    def scaled(self, scale: np.ndarray) -> Surroundings:
+        """Return what a chain in other units meets, ζ = scale · φ."""
+        return Surroundings(
+            scale[:, np.newaxis] * self.information * scale,
+            scale[:, np.newaxis] * self.noise * scale,
+            self.root * scale,
+        )
+
+    @property
+    def noise_by_coordinate(self) -> np.ndarray:
+        """Variance of the noise in the direction of each unconstrained coordinate, in its sds."""
+        values, vectors = self.axes
+        shares = self._shares() * np.sqrt(values)
+        sizes = np.linalg.norm(self._shares() / np.sqrt(values), axis=1, keepdims=True)
+        directions = (shares / values) / np.where(sizes > 0, sizes, 1.0)
+        whitened = self.noise_along_axes / np.sqrt(np.outer(values, values))
+        return np.einsum("ij,jk,ik->i", directions, whitened, directions)
+
+    def _shares(self) -> np.ndarray:
+        """Return the rows that make each unconstrained coordinate of those of the eigenvectors."""
+        vectors = self.axes[1]
+        return self.root @ vectors if self.root.ndim == 2 else self.root[:, np.newaxis] * vectors
+
+    def predict(self, dynamics: Dynamics, stepsize: float | np.ndarray) -> Prediction:
+        """Return what the law of a dynamics says.
+
+        Args:
+            dynamics: bound to its constants.
+            stepsize: ε; an array has one for each coordinate of the chain.
+
+        Raises:
+            ValueError: there is no closed law for it.
+        """
+        steps = np.asarray(stepsize, float)
+        if steps.ndim and (steps != steps.flat[0]).any():
+            # θ with a stepsize of its own is θ in other units with ε = 1.
+            return self.scaled(np.sqrt(steps)).predict(dynamics, 1.0)
+        epsilon, (values, _) = float(steps.flat[0]), self.axes
+        noise = self.noise_along_axes
+        if isinstance(dynamics, SGNHT):
+            dynamics = at_rest(dynamics, epsilon, values, np.diag(noise))
+        law = LinearLaw(dynamics, epsilon, values)
+        d = len(self.root)
+        if not law.stable:
+            return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
+        covariance, sums = law.covariance(noise)
+        shares = self._shares()
+        right = (shares**2 / values).sum(1)
+        variance = np.einsum("ij,jk,ik->i", shares, covariance, shares)
+        summed = np.einsum("ij,jk,ik->i", shares, sums, shares)
+        times = np.maximum(1.0, 2 * summed / variance - 1)
+        return Prediction(np.sqrt(np.maximum(variance, 0.0) / right), times, True)
+
+
+def largest_stepsize(
+    dynamics: Dynamics, surroundings: Surroundings, tolerance: float, most: float = _MOST
+) -> float:
+    """Return the largest ε at which every sd is off by at most ``tolerance``.
+
+    Args:
+        dynamics: bound to its constants.
+        surroundings: curvature and noise.
+        tolerance: relative error of an sd.
+        most: the largest ε times the largest curvature.
+    """
+    unit = 1.0 / surroundings.axes[0][-1]
+
+    def good(stepsize: float) -> bool:
+        return surroundings.predict(dynamics, stepsize).worst <= tolerance
+
+    low, high = _LEAST * unit, most * unit
+    if good(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if good(middle) else (low, middle)
+    return low
