@@ -44,7 +44,7 @@ test_that("wrong arguments are named, in R's words", {
         }),
         "mixes dtypes.*tf\\$constant"
     )
-    expect_error(getDataset("minst"), "did you mean 'mnist'")
+    expect_error(getDataset("minst"), "Did you mean 'mnist'")
     expect_error(polynomialDecay(-1, 1, 1), "`h` must be positive")
 })
 
