@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc import checks
 from sgmcmc.results.chains import by_chain
 
 with warnings.catch_warnings():
@@ -18,15 +19,29 @@ with warnings.catch_warnings():
 
 __all__ = ["az", "to_inference_data"]
 
+LOG_LIK = "log_lik"
+"""What the terms of the log-likelihood are called in their group."""
+
+_MOST_BYTES = 2**28
+"""What the terms may take. ArviZ, which works on all of them at once, takes several times that."""
+
 
 def to_inference_data(
     samples: Any,
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Sequence[Any]] | None = None,
     observed_data: Mapping[str, Any] | None = None,
+    log_likelihood: Any = None,
+    log_likelihood_draws: int | None = None,
 ) -> az.InferenceData:
     """Return ``Samples`` as ``InferenceData``; the arguments are those of its ``to_arviz``."""
     groups: dict[str, Any] = {}
+    if isinstance(log_likelihood, np.ndarray):
+        groups["log_likelihood"] = {LOG_LIK: _fitting(samples, log_likelihood)}
+    elif log_likelihood is not None and log_likelihood is not False:
+        dataset = None if log_likelihood is True else log_likelihood
+        samples = _thinned(samples, samples.rows_of(dataset), log_likelihood_draws)
+        groups["log_likelihood"] = {LOG_LIK: samples.log_lik(dataset)}
     if len(samples):
         groups["posterior"] = by_chain(samples.settings, samples)
     if observed_data is not None:
@@ -51,6 +66,42 @@ def to_inference_data(
             )
         )
     return data
+
+
+def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
+    """Return terms that the user has taken, if they belong to these draws."""
+    arrays = by_chain(samples.settings, samples)
+    places = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
+    if terms.ndim != 3 or terms.shape[:2] != places:
+        raise ValueError(
+            f"`log_likelihood` must have the shape (chains, draws, N), that is {places} and the "
+            f"number of rows; it has {terms.shape}."
+        )
+    return terms
+
+
+def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
+    """Return as many draws, evenly spaced, as the terms of so many rows are to be taken at.
+
+    All groups get the same draws: ArviZ divides the effective sample size of the posterior by the
+    number of draws of the log-likelihood.
+    """
+    if not len(samples):
+        return samples
+    arrays = by_chain(samples.settings, samples)
+    chains, count = next(iter(arrays.values())).shape[:2]
+    if draws is None:
+        most = _MOST_BYTES // (4 * rows * chains)
+    else:
+        most = checks.whole_number("log_likelihood_draws", draws, chains) // chains
+    step = -(-count // max(1, most))
+    if step > 1 and draws is None:
+        warnings.warn(
+            f"`log_likelihood`: the terms of {rows} rows are taken at one draw in {step}, and all "
+            "groups hold only these. `log_likelihood_draws` says how many, of all chains together.",
+            stacklevel=4,
+        )
+    return samples if step == 1 else samples[step - 1 :: step]
 
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:

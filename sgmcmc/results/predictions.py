@@ -159,6 +159,10 @@ class Predictions(Arrays):
         found = np.result_type(*self.values()) if len(self) else np.dtype(np.float32)
         return tf.as_dtype(found if found == np.float32 else np.float64)
 
+    def rows_of(self, dataset: Mapping[str, Any] | None) -> int:
+        """Return how many rows a dataset has, or the chain's own."""
+        return self._data(dataset).size
+
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:
             return read_dataset(dataset, self._dtype)

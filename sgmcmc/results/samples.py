@@ -192,6 +192,8 @@ class Samples(Predictions):
         dims: Mapping[str, Sequence[str]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
         observed_data: Mapping[str, Any] | None = None,
+        log_likelihood: Mapping[str, Any] | np.ndarray | bool | None = None,
+        log_likelihood_draws: int | None = None,
     ) -> Any:
         """Return the draws as an ArviZ ``InferenceData``.
 
@@ -204,6 +206,12 @@ class Samples(Predictions):
             coords: labels along dimensions, by dimension.
             observed_data: arrays for the group ``observed_data``; the dataset is not kept with
                 the draws.
+            log_likelihood: the dataset whose terms of the log-likelihood, as of :meth:`log_lik`,
+                are to be the group ``log_likelihood``; ``True`` takes the chain's own data; or an
+                array of such terms. Then ``az.loo``, ``az.waic`` and ``az.compare`` work.
+            log_likelihood_draws: at how many draws, of all chains together, evenly spaced; all
+                groups hold only these, since ArviZ takes them for the same. ``None`` takes all of
+                them, or, with a warning, as many as make 256 MB; ArviZ takes several times that.
 
         Returns:
             An ``arviz.InferenceData``, which can be written to NetCDF.
@@ -218,7 +226,9 @@ class Samples(Predictions):
         Source:
             The InferenceData schema, ArviZ documentation.
         """
-        return to_inference_data(self, dims, coords, observed_data)
+        return to_inference_data(
+            self, dims, coords, observed_data, log_likelihood, log_likelihood_draws
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Samples:
