@@ -117,6 +117,11 @@ class Samples(Predictions):
         # The sampler holds the user's functions and data, which stay in this process.
         return {**self.__dict__, "_origin": None}
 
+    def __copy__(self) -> Samples:
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        return found
+
     def made_by(self, origin: Origin) -> Samples:
         """Return the same draws, as made by this sampler."""
         found = copy.copy(self)

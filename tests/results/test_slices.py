@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sgmcmc import Samples
+from sgmcmc.results.report import Report
 from tests.conftest import short_call
 from tests.results.test_samples import made_by_hand
 
@@ -32,6 +35,13 @@ def test_slices_are_those_of_the_arrays(n_chains: int | None, place: slice) -> N
     assert part.reductions is None and part.report is None
     assert part.origin is chain.origin
     assert part.settings == {**chain.settings, "slice": list(place.indices(20))}
+
+
+def test_copies_know_the_sampler_and_pickles_do_not() -> None:
+    chain = short_call()
+    assert copy.copy(chain).origin is chain.origin is not None
+    assert chain.with_report(Report({"warnings": []})).origin is chain.origin
+    assert pickle.loads(pickle.dumps(chain)).origin is None
 
 
 def test_slices_of_slices_tell_of_the_whole() -> None:
