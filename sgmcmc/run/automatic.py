@@ -23,6 +23,7 @@ from sgmcmc.inputs.options import Options, read_options
 from sgmcmc.minibatches import Uniform
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request, make_target
@@ -45,15 +46,13 @@ _ROWS = 20_000
 """Draws that the covariance is taken of."""
 
 
-def _refuse(request: Request, options: Options, d: int) -> None:
+def _refuse(request: Request, options: Options) -> None:
     """Raise an error where constants cannot be chosen."""
     reason = None
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(request.dynamics, SimplexDynamics):
         reason = f"{type(request.dynamics).__name__} moves points of the simplex"
-    elif d > DENSE_UP_TO:
-        reason = f"there are {d} coordinates, more than {DENSE_UP_TO}"
     if reason is not None:
         raise ValueError(f"`stepsize` must be given, with all parts: {reason}.")
     try:
@@ -90,10 +89,15 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     params = read_params(request.params, options.n_chains, options.dtype)
     dynamics = Underdamped() if request.dynamics is None else parts.read_dynamics(request.dynamics)
     target, starts = make_target(request, options, dynamics, params)
-    _refuse(replace(request, dynamics=dynamics.bind(target.space)), options, target.size)
+    bound = dynamics.bind(target.space)
+    _refuse(replace(request, dynamics=bound), options)
     data = read_dataset(request.dataset, options.dtype)
     seed = checks.seed_number("seed", request.seed)
     dry_run(target, data, min(500, data.size), starts, None, with_terms=data.size > WHOLE_UP_TO)
+    if target.size > DENSE_UP_TO:
+        return run_large(
+            request, target, data, starts, bound, options.thin, wishes, seed, verbose, began
+        )
     with Progress("sample", 1, verbose) as progress:
         plan = make_plan(
             target,

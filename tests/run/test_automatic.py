@@ -429,11 +429,6 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ValueError,
         "`stepsize` must be given, with all parts: SCIR moves points of the simplex",
     ),
-    "coordinates": (
-        {"params": {"theta": np.zeros(2001)}},
-        ValueError,
-        "`stepsize` must be given, with all parts: there are 2001 coordinates",
-    ),
     "store": ({"store": "anywhere"}, ValueError, "`store`: a chain on disk"),
     "store_params": ({"store_params": False}, ValueError, "`store_params"),
     "thermostat": ({"dynamics": "sgnht"}, ValueError, "`dynamics`: SGNHT does not move linearly"),

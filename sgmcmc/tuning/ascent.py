@@ -1,0 +1,113 @@
+"""The way up to where the posterior is, for models too large for Newton steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.gradients import Gradient, WholeData
+from sgmcmc.target.target import Target
+
+
+class AscentState(NamedTuple):
+    """The state of an ascent.
+
+    Attributes:
+        position: ζ.
+        first: running mean of the gradient.
+        second: running mean of its squares.
+        count: iterations so far.
+    """
+
+    position: tf.Tensor
+    first: tf.Tensor
+    second: tf.Tensor
+    count: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Ascent(Dynamics):
+    """ζ' = ζ + ε m / (√v + 1), with m and v the running means of the gradient and its squares.
+
+    In coordinates whose posterior sds are near one. A gradient of one, that of the log posterior
+    one sd away, is not blown up to a whole step, so that coordinates of which the data say nothing
+    stay where they are.
+
+    Args:
+        first: β₁, the rate of forgetting of m.
+        second: β₂, that of v.
+
+    Source:
+        Kingma & Ba, ICLR 2015, algorithm 1, with their ε = 1.
+    """
+
+    first: float = 0.9
+    second: float = 0.99
+
+    step_normals = 0
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> AscentState:
+        """Return the state at the start."""
+        nothing = tf.zeros_like(position)
+        return AscentState(position, nothing, nothing, tf.zeros([], position.dtype))
+
+    def step(
+        self, state: AscentState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> AscentState:
+        """Return the state one step up."""
+        count = state.count + 1.0
+        first = self.first * state.first + (1.0 - self.first) * gradient
+        second = self.second * state.second + (1.0 - self.second) * gradient**2
+        mean = first / (1.0 - self.first**count)
+        square = second / (1.0 - self.second**count)
+        move = stepsize * mean / (tf.sqrt(square) + 1.0)
+        return AscentState(state.position + move, first, second, count)
+
+
+class ShareState(NamedTuple):
+    """What the estimate carries along.
+
+    Attributes:
+        share: of the prior's gradient that counts, by coordinate.
+    """
+
+    share: tf.Tensor
+
+
+class InformedGradient(Gradient):
+    """The minibatch gradient of the likelihood, and of the prior where the likelihood has a say.
+
+    The density of a large hierarchical model is highest where all weights are zero and their
+    precision is huge, far from its posterior. So the prior's gradient counts by the part that the
+    data have in the information on a coordinate: the weights go up the likelihood, within their
+    prior, and the scales of priors stay where they are.
+
+    Args:
+        share: that part, (d,).
+    """
+
+    def __init__(self, share: np.ndarray) -> None:
+        self._share = share
+
+    def init(self, whole: WholeData, position: np.ndarray) -> ShareState:
+        """Return the state at the start of an ascent."""
+        return ShareState(tf.constant(self._share, whole.target.dtype))
+
+    def estimate(
+        self,
+        target: Target,
+        state: ShareState,
+        position: tf.Tensor,
+        minibatch: Minibatch,
+        at_centre: Minibatch,
+    ) -> tuple[tf.Tensor, ShareState]:
+        """Return the estimate, and the state as it was."""
+        of_data = target.gradient(position, minibatch, with_prior=False)
+        return of_data + state.share * target.prior_gradient(position), state

@@ -1,0 +1,232 @@
+"""What can be known of a posterior around a few positions where d is too large for matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.probe import Probe
+
+PAIRS = 128
+"""Pairs of minibatches whose gradients' differences measure the noise, over all positions."""
+
+_PROBES, _POWERS, _SETTLED = 4, 20, 10
+"""Probes of the prior's curvature by parameter; power iterations; those of them that count."""
+
+_FEW = 16
+"""Observations below which gradients over rows say little of the curvature; it is probed."""
+
+_FLOOR = 1e-4
+"""The least information on a coordinate, as a part of the mean over all."""
+
+WHOLE_UP_TO = 2000
+"""Observations up to which every gradient takes them all."""
+
+_LARGEST = 0.25
+"""The largest stepsize, times the largest curvature."""
+
+_SIZES = (125, 250, 500, 1000, 2000, 4000)
+_LEAST, _HALVINGS = 1e-6, 30
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Scales, curvature and noise around some positions, in coordinates scaled by information.
+
+    Attributes:
+        whitening: √M, with M the reciprocal of each coordinate's information, and its origin.
+        share: the likelihood's part of that information, (d,).
+        curvature: the largest curvature in the scaled coordinates.
+        noise: variance of the gradient noise of one minibatch in each scaled coordinate, (d,).
+        stiff_noise: the same in the direction of the largest curvature.
+        rows: n of those minibatches.
+        size: N.
+    """
+
+    whitening: Preconditioner
+    share: np.ndarray
+    curvature: float
+    noise: np.ndarray
+    stiff_noise: float
+    rows: int
+    size: int
+
+    def noise_factor(self, n: int) -> float:
+        """Return by what the noise is to be multiplied for minibatches of n rows."""
+        if n >= self.size:
+            return 0.0
+        return (1 / n - 1 / self.size) / (1 / self.rows - 1 / self.size)
+
+
+def look_around(
+    target: Target, data: Data, positions: list[np.ndarray], seed: int
+) -> Neighbourhood:
+    """Return scales, curvature and noise around some positions.
+
+    The information on a coordinate is N times the variance of its score over the observations,
+    which in a model that fits is its curvature, and the prior's own. M, the reciprocal, is the
+    variance that the coordinate would have with all others held.
+
+    Args:
+        target: the log posterior, without a preconditioner.
+        data: the dataset.
+        positions: where chains are, flat and unconstrained; the first becomes the origin.
+        seed: for rows and directions.
+    """
+    probe = Probe(target, data, seed)
+    draws = [probe.noise(u) for u in positions for _ in range(-(-PAIRS // len(positions)))]
+    square = np.mean([draw**2 for draw in draws], 0)
+    prior = np.mean([prior_information(probe, target, u) for u in positions], 0)
+    likelihood = _likelihood_information(probe, positions, square, prior, data.size)
+    total = likelihood + prior
+    total = np.maximum(total, _FLOOR * total.mean() if total.any() else 1.0)
+    root = 1.0 / np.sqrt(total)
+    curvature, stiff = 0.0, np.zeros(0)
+    for u in positions:
+        found, direction = largest_curvature(probe, u, root)
+        if found > curvature or not stiff.size:
+            curvature, stiff = found, direction
+    along = float(np.mean([(draw @ (root * stiff)) ** 2 for draw in draws]))
+    return Neighbourhood(
+        Preconditioner(root, positions[0]),
+        likelihood / total,
+        curvature,
+        square * root**2,
+        along,
+        probe.rows,
+        data.size,
+    )
+
+
+def _likelihood_information(
+    probe: Probe, positions: list[np.ndarray], square: np.ndarray, prior: np.ndarray, N: int
+) -> np.ndarray:
+    """Return the information of the data on each coordinate, (d,)."""
+    if N >= _FEW:
+        # The noise's variance is N²(1/n − 1/N) times that of a term's gradient.
+        return square / (N / probe.rows - 1.0)
+    signs = [(u, probe.signs()) for u in positions for _ in range(_POWERS)]
+    diagonal = np.mean([z * probe.times_hessian(u, z) for u, z in signs], 0)
+    return np.maximum(np.abs(diagonal) - prior, 0.0)
+
+
+def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray:
+    """Return the curvature of the prior in each coordinate, (d,).
+
+    Exact where the components of a parameter are independent given all others. Where it is not
+    positive, as with a prior that has a kink, the mean square of the parameter's gradient stands
+    in for it.
+    """
+    found, gradient = np.zeros(target.size), probe.prior_gradient(u)
+    for place in target.space.layout.slices.values():
+        for _ in range(_PROBES):
+            z = np.zeros(target.size)
+            z[place] = probe.signs()[place]
+            found[place] += (z * probe.times_prior_hessian(u, z))[place] / _PROBES
+        found[place] = np.where(found[place] > 0, found[place], (gradient[place] ** 2).mean())
+    return found
+
+
+def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the largest curvature in scaled coordinates and its direction, by power iteration.
+
+    Each product takes a minibatch of its own; the largest of the last ten quotients counts.
+    """
+    vector, quotients = probe.rng.standard_normal(len(u)), []
+    for _ in range(_POWERS):
+        vector /= max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
+        product = root * probe.times_hessian(u, root * vector)
+        quotients.append(abs(float(vector @ product)))
+        if not product.any() or not np.isfinite(product).all():
+            break
+        vector = product
+    size = max(float(np.linalg.norm(vector)), np.finfo(float).tiny)
+    return float(np.nanmax(quotients[-_SETTLED:])), vector / size
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """What was chosen for a large model, and what holds around the positions it was chosen at.
+
+    Attributes:
+        around: scales, curvature and noise there.
+        minibatch_size: n; N where every gradient takes all rows.
+        dynamics: how the state moves.
+        stepsize: ε, in scaled coordinates.
+        noise: variance of the gradient noise in each scaled coordinate, (d,).
+        error: predicted relative error of the sd of each coordinate with all others held, (d,).
+        stiff_error: the same in the direction of the largest curvature.
+        autocorrelation: iterations for an independent draw of a single coordinate.
+    """
+
+    around: Neighbourhood
+    minibatch_size: int
+    dynamics: Dynamics
+    stepsize: float
+    noise: np.ndarray
+    error: np.ndarray
+    stiff_error: float
+    autocorrelation: float
+
+
+def choose_locally(around: Neighbourhood, dynamics: Dynamics, tolerance: float) -> LocalPlan:
+    """Return the plan with the fewest rows that let curvature, not noise, limit the stepsize.
+
+    The stepsize is a quarter of the reciprocal of the largest curvature, or less, so that the sd of
+    every single coordinate, with all others held, is within the tolerance. In directions across
+    the coordinates curvature and noise may be larger, and the error too; it is predicted for the
+    direction of the largest curvature.
+
+    Args:
+        around: scales, curvature and noise.
+        dynamics: how the state is to move, linearly.
+        tolerance: the largest relative error of a sd.
+    """
+    most = _LARGEST / max(1.0, around.curvature)
+    whole = around.size <= WHOLE_UP_TO
+    sizes = [around.size] if whole else [n for n in _SIZES if n <= around.size]
+    noisiest = float(around.noise.max())
+    for n in sizes:
+        factor = around.noise_factor(n)
+        stepsize = _within(dynamics, noisiest * factor, tolerance, most)
+        if stepsize >= most:
+            break
+    law, noise = LinearLaw(dynamics, stepsize), factor * around.noise
+    without = law.variance(0.0)
+    error = np.sqrt(without + (law.variance(1.0) - without) * noise) - 1.0
+    # A direction of curvature λ is one of curvature 1 in coordinates √λ times as long.
+    curvature = max(1.0, around.curvature)
+    stiff = LinearLaw(dynamics, stepsize * curvature)
+    variance = stiff.variance(factor * around.stiff_noise / curvature)
+    return LocalPlan(
+        around,
+        n,
+        dynamics,
+        stepsize,
+        noise,
+        error,
+        float(np.sqrt(variance)) - 1.0 if stiff.stable else np.inf,
+        law.autocorrelation_time(0.0),
+    )
+
+
+def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> float:
+    """Return the largest ε, up to ``most``, at which an sd is off by at most the tolerance."""
+
+    def good(stepsize: float) -> bool:
+        law = LinearLaw(dynamics, stepsize)
+        return law.stable and abs(np.sqrt(law.variance(noise)) - 1) <= tolerance
+
+    low, high = _LEAST * most, most
+    if good(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if good(middle) else (low, middle)
+    return low
