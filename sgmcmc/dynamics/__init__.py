@@ -5,6 +5,9 @@ None of them knows about data, likelihoods, loops or storage.
 """
 
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.exact import ExactDynamics
+from sgmcmc.dynamics.hmc import HMC
+from sgmcmc.dynamics.nuts import NUTS
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.sgd import SGD
 from sgmcmc.dynamics.sghmc import SGHMC
@@ -13,4 +16,16 @@ from sgmcmc.dynamics.sgnht import SGNHT
 from sgmcmc.dynamics.sgrld import SGRLD
 from sgmcmc.dynamics.underdamped import Underdamped
 
-__all__ = ["SCIR", "SGD", "SGHMC", "SGLD", "SGNHT", "SGRLD", "Dynamics", "Underdamped"]
+__all__ = [
+    "HMC",
+    "NUTS",
+    "SCIR",
+    "SGD",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "SGRLD",
+    "Dynamics",
+    "ExactDynamics",
+    "Underdamped",
+]

@@ -106,3 +106,7 @@ class Dynamics(ABC):
         By default the step ended with ``step``.
         """
         return state
+
+    def facts(self, state: Any) -> dict[str, float]:
+        """Return what there is to tell of the moves so far, by name; by default nothing."""
+        return {}

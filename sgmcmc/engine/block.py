@@ -11,13 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.minibatches.streams import Stream
 from sgmcmc.target.target import Target
 
 BLOCK_BYTES = 64 * 2**20
 LONGEST_BLOCK = 4096
+LONGEST_EXACT = 128
+"""The same of dynamics whose every iteration takes many gradients over the whole dataset."""
 
 
 class Carry(NamedTuple):
@@ -86,4 +88,5 @@ def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
     """
     vectors = dynamics.normals + 2
     weight = dynamics.steps * stream.bytes_per_step + vectors * target.size * target.dtype.size
-    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, LONGEST_BLOCK))
+    longest = LONGEST_EXACT if isinstance(dynamics, ExactDynamics) else LONGEST_BLOCK
+    return int(np.clip(BLOCK_BYTES // max(1, weight), 1, longest))

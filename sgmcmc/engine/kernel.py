@@ -3,6 +3,7 @@
 Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
 gradient estimate of the present position and then estimates the gradient at the new one. So the
 chain always carries the estimate that belongs to its position, and no gradient is taken twice.
+Exact dynamics make one transition instead, with the log posterior over the whole dataset at hand.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient
@@ -21,6 +22,7 @@ from sgmcmc.gradients.latents import Latents, LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches.streams import Stream
+from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 
 
@@ -136,6 +138,10 @@ class Kernel:
                 latents,
                 tf.ones([], position.dtype),
             )
+            if isinstance(self.dynamics, ExactDynamics):
+                whole = WholePosterior(self.target, minibatch.columns)
+                state = self.dynamics.start(whole, position)
+                return carry._replace(state=state, gradient=state.gradient)
             wanted = tf.constant(True)
             carry = self._estimate(carry, position, minibatch, seeds, wanted)
             stepsize = self._layout.spread(stepsizes)
@@ -203,6 +209,8 @@ class Kernel:
             return tf.constant(float("nan"), self.target.dtype)
         if isinstance(carry.latents, LatentState):
             return carry.latents.log_post
+        if isinstance(self.dynamics, ExactDynamics):
+            return carry.state.log_post
         last = self.stream.minibatch(fixed, inputs.minibatches, step)
         return self.target.log_post(carry.state.position, last)
 
@@ -243,6 +251,11 @@ class Kernel:
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
         stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
+        if isinstance(dynamics, ExactDynamics):
+            columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
+            whole, seed = WholePosterior(self.target, columns), tf.gather(inputs.seeds, i)[0]
+            state = dynamics.transition(whole, carry.state, stepsize, seed)
+            return carry._replace(state=state, gradient=state.gradient)
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 

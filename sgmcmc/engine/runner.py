@@ -112,6 +112,14 @@ class Runner:
         factor_now = tf.constant(factor, self._carry.stepsize_factor.dtype)
         self._carry = self._carry._replace(stepsize_factor=factor_now)
 
+    def change_state(self, change: Callable[[Any], Any]) -> None:
+        """Let a phase change the state of the dynamics between two blocks."""
+        self._carry = self._carry._replace(state=change(self._carry.state))
+
+    def facts(self) -> dict[str, float]:
+        """Return what the dynamics have to tell of the moves so far, by name."""
+        return self._kernel.dynamics.facts(self._carry.state)
+
     def reductions(self) -> dict[str, Any]:
         """Return the results of the running reductions."""
         return self.recorder.results(self._carry.reductions)

@@ -10,9 +10,9 @@ import numpy as np
 from sgmcmc import dynamics as dynamics_room
 from sgmcmc import gradients as gradients_room
 from sgmcmc.checks import is_number, minibatch_rows
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.gradients import SAGA, Gradient
+from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
 from sgmcmc.words import describe, did_you_mean, or_list
 
@@ -68,6 +68,12 @@ def read_dynamics(value: Any) -> Dynamics:
 def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     """Return the gradient estimator that a user means, known to suit the dynamics."""
     gradient = _part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
+    if isinstance(dynamics, ExactDynamics) and not isinstance(gradient, FullGradient):
+        raise ValueError(
+            f"`gradient`: {type(gradient).__name__} does not go with {type(dynamics).__name__}, "
+            "which accepts or rejects by the log posterior over the whole dataset; an estimate of "
+            "its gradient does not tell that. Use 'full'."
+        )
     differences = gradient.centred or isinstance(gradient, SAGA)
     if isinstance(dynamics, SimplexDynamics) and differences:
         raise ValueError(
@@ -75,6 +81,16 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
             "which takes expected counts; differences of counts can be negative. Use 'minibatch'."
         )
     return gradient
+
+
+def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
+    """Raise an error where latent variables are drawn beside dynamics that need log p(θ | x)."""
+    if gibbs is not None and isinstance(dynamics, ExactDynamics):
+        raise ValueError(
+            f"`gibbs`: {type(dynamics).__name__} needs the log posterior of the parameters alone, "
+            "and with latent variables drawn at each step there is none. Sum or integrate them out "
+            "in `log_lik`."
+        )
 
 
 def read_minibatches(value: Any, replace: bool) -> Minibatches:

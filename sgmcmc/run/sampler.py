@@ -126,6 +126,7 @@ def make_sampler(request: Request) -> Sampler:
     check_names(options, list(params[0]))
     dynamics = parts.read_dynamics(request.dynamics)
     gradient = parts.read_gradient(request.gradient, dynamics)
+    parts.need_no_latents(dynamics, options.gibbs)
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)

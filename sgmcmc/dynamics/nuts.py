@@ -1,0 +1,67 @@
+"""The No-U-Turn Sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from sgmcmc.checks import whole_number
+from sgmcmc.dynamics.hamiltonian import Hamiltonian, Moves, acceptance_of
+from sgmcmc.target.geometry import Space
+
+
+@dataclass(frozen=True)
+class NUTS(Hamiltonian):
+    """Hamiltonian Monte Carlo whose trajectories are doubled until they turn back.
+
+    Of the points of a trajectory one is drawn with probability in proportion to e^(−H). The
+    posterior is the stationary law, whatever ε is.
+
+    Args:
+        max_tree_depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.NUTS(max_tree_depth=8)
+        NUTS(max_tree_depth=8)
+
+    Source:
+        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014; with the multinomial
+        sampling of Betancourt, *A Conceptual Introduction to Hamiltonian Monte Carlo*, 2017,
+        appendix A.
+    """
+
+    max_tree_depth: int = 10
+
+    name = "nuts"
+    acceptance = 0.85
+
+    def bind(self, space: Space) -> NUTS:
+        """Return this dynamics with its constant checked."""
+        return replace(self, max_tree_depth=whole_number("max_tree_depth", self.max_tree_depth, 1))
+
+    def move(
+        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
+        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
+        """Return the point drawn from one trajectory."""
+        results = self._kernel(known, stepsize).bootstrap_results(origin)
+        end, results = self._kernel(log_prob, stepsize).one_step(origin, results, seed=seed)
+        moved = Moves(
+            1.0,
+            acceptance_of(results.log_accept_ratio),
+            results.has_divergence,
+            results.leapfrogs_taken,
+            results.reach_max_depth,
+        )
+        return end, results.target_log_prob, results.grads_target_log_prob[0], moved
+
+    def _kernel(
+        self, log_prob: Callable[..., tf.Tensor], stepsize: tf.Tensor
+    ) -> tfp.mcmc.TransitionKernel:
+        return tfp.mcmc.NoUTurnSampler(
+            log_prob, step_size=stepsize, max_tree_depth=self.max_tree_depth, parallel_iterations=1
+        )

@@ -1,0 +1,114 @@
+"""The log posterior over the whole dataset and its gradient, added up piece by piece."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.target.target import Target
+
+PIECE_NUMBERS, MOST_ROWS = 2**18, 8192
+"""Numbers of the dataset, and rows, in a piece: it stays in the cache of a core between the forward
+and the backward pass, and its sum in float32 is right to about 10⁻³."""
+
+
+class WholePosterior:
+    """log p(θ | x) and its gradient over all observations, for use inside a compiled chain.
+
+    Terms are computed in the dtype of the chain and their sums over pieces of rows are added up in
+    float64: a log posterior of 10⁶ has a resolution of 0.06 in float32, and differences of less
+    decide whether a move is accepted.
+
+    Args:
+        target: the log posterior.
+        columns: the whole dataset.
+        rows: observations in a piece; ``None`` to choose.
+    """
+
+    def __init__(self, target: Target, columns: Tensors, rows: int | None = None) -> None:
+        self._target = target
+        self._columns = columns
+        self._size = next(iter(columns.values())).shape[0]
+        self.rows = min(self._size, rows or piece_rows(columns))
+
+    def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
+
+        Where the log posterior is not a number it is minus infinity, and where its gradient has
+        entries that are not finite these are zero.
+        """
+        target, space = self._target, self._target.space
+        u, points = space.differentiated(tf.cast(position, target.dtype))
+        value, parts = self._sum(points)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(points.values()))
+            prior = target.prior_value(space.of_points(points), u)
+        parts = [
+            a + tf.cast(b, tf.float64)
+            for a, b in zip(parts, _gradients(tape, prior, points), strict=True)
+        ]
+        value += tf.cast(prior, tf.float64)
+        named = {
+            name: tf.cast(part, target.dtype) for name, part in zip(points, parts, strict=True)
+        }
+        gradient = tf.cast(space.slope(points, named), tf.float64)
+        return (
+            tf.where(tf.math.is_finite(value), value, -math.inf),
+            tf.where(tf.math.is_finite(gradient), gradient, 0.0),
+        )
+
+    def _sum(self, points: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the log-likelihood and its gradients at the points, over all pieces."""
+        pieces, rest = divmod(self._size, self.rows)
+        total = self._piece(points, self._slice(pieces * self.rows if rest else 0, rest))
+        if pieces == 0 or (pieces == 1 and not rest):
+            return total
+
+        def add(i: tf.Tensor, value: tf.Tensor, parts: list[tf.Tensor]) -> tuple:
+            more, others = self._piece(points, self._slice(i * self.rows, self.rows))
+            return i + 1, value + more, [a + b for a, b in zip(parts, others, strict=True)]
+
+        first = tf.constant(0 if rest else 1)
+        _, value, parts = tf.while_loop(
+            lambda i, *_: i < pieces, add, (first, *total), parallel_iterations=1
+        )
+        return value, parts
+
+    def _slice(self, start: int | tf.Tensor, length: int) -> Tensors:
+        """Return some rows of each column; a length of zero means a whole piece."""
+        length = length or self.rows
+        if length == self._size:
+            return self._columns
+        return {
+            name: tf.slice(
+                column,
+                [start, *[0] * (len(column.shape) - 1)],
+                [length, *[-1] * (len(column.shape) - 1)],
+            )
+            for name, column in self._columns.items()
+        }
+
+    def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Return the log-likelihood of a piece and its gradients at the points, in float64."""
+        target = self._target
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(points.values()))
+            found = target.log_lik(dict(target.space.of_points(points)), dict(columns))
+            value = tf.reduce_sum(tf.cast(found, tf.float64))
+        gradients = _gradients(tape, value, points)
+        return value, [tf.cast(gradient, tf.float64) for gradient in gradients]
+
+
+def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:
+    found = tape.gradient(
+        value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+def piece_rows(columns: Tensors) -> int:
+    """Return how many rows of these columns make a piece."""
+    numbers = sum(math.prod(column.shape[1:]) for column in columns.values())
+    return int(min(MOST_ROWS, max(1, PIECE_NUMBERS // max(1, numbers))))
