@@ -66,7 +66,8 @@ class ControlVariate(Centred):
     It stays where it is; G = ∇log p(θ̂ | x) over the whole dataset.
 
     Args:
-        opt_stepsize: stepsize of the ascent: a number, a dict, or a schedule.
+        opt_stepsize: stepsize of the ascent: a number, a dict, or a schedule; or ``"auto"`` for
+            no ascent: the mode is found by Newton steps on the whole dataset.
         n_iters_opt: its iterations; 0 centres the control variate at ``params``.
         centre_at: dict of parameters, in place of an ascent: θ̂. Chains then start at ``params``.
 
@@ -89,7 +90,7 @@ class ControlVariate(Centred):
     def search(self) -> Search | None:
         """Return the ascent that finds the mode, unless the centre is given."""
         if self.centre_at is not None:
-            if self.opt_stepsize is not None:
+            if self.opt_stepsize not in (None, "auto"):
                 raise ValueError(
                     "`gradient`: ControlVariate finds its centre by `opt_stepsize`, or is told by "
                     "`centre_at`; it was given both."

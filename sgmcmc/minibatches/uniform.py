@@ -65,8 +65,8 @@ class UniformDraws:
     def __init__(self, rows: int, size: int, replace: bool) -> None:
         self.size = size
         self.every_row = size == rows and not replace
-        self._rows, self._replace = rows, replace
+        self._rows, self.replace = rows, replace
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return the rows of ``count`` independent minibatches, (count, n)."""
-        return draw_rows(rng, self._rows, self.size, count, self._replace)
+        return draw_rows(rng, self._rows, self.size, count, self.replace)

@@ -23,6 +23,7 @@ from sgmcmc.results.schema import Schema
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
+from sgmcmc.run.choices import complete
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import SamplerOrigin
@@ -46,7 +47,7 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
         DivergenceError: a chain became NaN or infinite.
     """
     verbose = flag("verbose", verbose)
-    sampler = make_sampler(request)
+    sampler = make_sampler(complete(request, verbose))
     n_iters = read_length(n_iters, sampler.options.thin)
     with contextlib.ExitStack() as stack:
         store = None
@@ -116,6 +117,8 @@ class _Run:
                 runner.total = self.sampler.options.burn_in + goal
             samples = self._advance(runners, checkpoints, verbose)
             lengths.see(samples)
+            if not all(runner.finished for runner in runners):
+                break  # Ctrl-C
         return samples
 
     def finish(self, verbose: bool) -> Samples:
@@ -157,7 +160,7 @@ class _Run:
         """Return what all chains have kept so far."""
         if self.folder is not None:
             checkpoints.save_now(runners)
-            return Samples(**read_store(self.folder)).made_by(SamplerOrigin(self.sampler))
+            return Samples(**read_store(self.folder)).made_by(self._origin(runners))
         found = modes(runners)
         fields = self.schema.fields(
             self.arrays,
@@ -166,7 +169,10 @@ class _Run:
             (found["modes"], found["gradients"]) if found else None,
             [runner.reductions() for runner in runners],
         )
-        return Samples(**fields).made_by(SamplerOrigin(self.sampler))
+        return Samples(**fields).made_by(self._origin(runners))
+
+    def _origin(self, runners: list[Runner]) -> SamplerOrigin:
+        return SamplerOrigin(self.sampler, tuple(runner.facts() for runner in runners))
 
 
 def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:

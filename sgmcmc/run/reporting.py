@@ -36,13 +36,13 @@ def report_on(
             f"The mode was not found: a Newton step would still go {plan.mode.distance:.2g} "
             "posterior sds. Gradient noise may be larger than it need be."
         )
-    if plan.error.max() > 1.001 * wishes.tolerance:
+    if plan.prediction.worst > 1.001 * wishes.tolerance:
         warnings.append(
-            f"The predicted error of a posterior sd is {plan.error.max():.1%}, above the tolerance "
-            f"of {wishes.tolerance:.1%}."
+            f"The predicted error of a posterior sd is {plan.prediction.worst:.1%}, above the "
+            f"tolerance of {wishes.tolerance:.1%}."
         )
     dtype = np.dtype(samples.settings["dtype"])
-    sds = np.linalg.norm(np.atleast_2d(plan.whitening.root), axis=1)
+    sds = np.sqrt(np.diag(plan.mode.information.covariance))
     rounding = float((np.finfo(dtype).eps * np.abs(plan.mode.position) / sds).max())
     if rounding > _ROUNDING:
         warnings.append(
@@ -55,7 +55,7 @@ def report_on(
             "The posterior is far from normal: in whitened coordinates variances range from "
             f"{spread[0]:.2g} to {spread[-1]:.2g}."
         )
-    whole = plan.minibatches is None
+    whole = plan.given.takes_all(samples.settings["N"])
     return Report(
         {
             "method": samples.settings["method"],
@@ -66,7 +66,7 @@ def report_on(
                 "condition number of the information": plan.mode.information.condition,
             },
             "Chain": {
-                "dynamics": repr(plan.dynamics),
+                "dynamics": repr(plan.given.dynamics),
                 "gradient": samples.settings["gradient"]["name"],
                 "minibatch size": f"{plan.minibatch_size} of {samples.settings['N']}",
                 "rows": "all" if whole else "in proportion to leverage",
@@ -75,8 +75,8 @@ def report_on(
                 "variances in whitened coordinates": spread.tolist(),
             },
             "Predicted": {
-                "gradient noise, whitened, by coordinate": plan.noise.tolist(),
-                "relative error of the posterior sds": plan.error.tolist(),
+                "gradient noise, whitened, by coordinate": plan.around.noise_by_coordinate.tolist(),
+                "relative error of the posterior sds": plan.prediction.error.tolist(),
                 "iterations for an independent draw": plan.autocorrelation,
             },
             "Draws": {

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from sgmcmc.dynamics import Underdamped
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
+from sgmcmc.run.choices import AUTO, open_arguments
 from sgmcmc.run.driver import run
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
@@ -40,17 +43,17 @@ def sample(
 ) -> Samples:
     """Sample a posterior without tuning constants, or by any parts that are given.
 
-    Without a ``stepsize`` everything that is not given is chosen: the mode is found by Newton steps
-    on the whole dataset, the chain moves in coordinates whitened by the observed information there,
-    rows are drawn in proportion to their leverage, gradients are control variates centred at the
-    mode (or exact, for up to 2000 observations), the stepsize is the largest at which the
-    predicted error of every posterior sd is at most ``tolerance``, and four chains run from
-    over-dispersed starts until every coordinate has the effective sample size ``ess`` and an R-hat
-    of at most 1.01. ``samples.report`` says what was chosen and what was reached; it holds for
-    posteriors with one mode and up to 2000 coordinates.
+    What is not given is chosen: the mode is found by Newton steps on the whole dataset, the chain
+    moves in coordinates whitened by the observed information there, rows are drawn in proportion to
+    their leverage, gradients are control variates centred at the mode (or exact, for up to 2000
+    observations), the stepsize is the largest at which the predicted error of every posterior sd
+    is at most ``tolerance``, and four chains run from over-dispersed starts until every coordinate
+    has the effective sample size ``ess`` and an R-hat of at most 1.01. ``samples.report`` says
+    what was chosen and what was reached.
 
-    With a ``stepsize`` all parts must be given. They are independent; every combination that has a
-    meaning runs. The named functions are faces of this one, and give the same bits.
+    All parts are independent; every combination that has a meaning runs, whatever of it is given.
+    With everything given, ``n_iters`` and ``burn_in`` too, nothing is looked for before the chain:
+    the named functions are faces of that, and give the same bits.
 
     {arguments}
 
@@ -74,36 +77,6 @@ def sample(
         chapters 3 and 4, for dynamics and gradients as separate parts, and lemma 3.3.3 for the
         best probabilities of rows.
     """
-    if stepsize is None:
-        chosen = {
-            "gradient": gradient,
-            "minibatches": minibatches,
-            "minibatch_size": minibatch_size,
-            "preconditioner": preconditioner,
-        }
-        for name, value in chosen.items():
-            if value is not None:
-                raise ValueError(
-                    f"`{name}` is chosen together with `stepsize`: leave it out, or give a "
-                    "`stepsize` too."
-                )
-        request = Request(
-            "sample",
-            "underdamped" if dynamics is None else _method(dynamics),
-            log_lik,
-            dataset,
-            params,
-            log_prior,
-            dynamics,
-            None,
-            None,
-            None,
-            seed,
-            keywords,
-        )
-        wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
-        return run_automatically(request, wishes, verbose)
-    need = {"n_iters": n_iters, "burn_in": burn_in}
     request = _request(
         "sample",
         log_lik,
@@ -117,10 +90,14 @@ def sample(
         preconditioner,
         stepsize,
         seed,
-        need,
-        {**keywords, "n_chains": n_chains, "burn_in": burn_in},
+        {**keywords, "n_chains": n_chains},
     )
-    return run(request, n_iters, verbose)
+    if open_arguments(request) or n_iters is None or burn_in is None:
+        wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
+        return run_automatically(request, wishes, verbose)
+    return run(
+        replace(request, keywords={**request.keywords, "burn_in": burn_in}), n_iters, verbose
+    )
 
 
 @documented_parts(stepwise=True)
@@ -179,7 +156,6 @@ def setup(
         preconditioner,
         stepsize,
         seed,
-        {},
         {**keywords, "n_chains": n_chains},
         stepwise=True,
     )
@@ -199,21 +175,16 @@ def _request(
     preconditioner: Any,
     stepsize: Any,
     seed: int | None,
-    need: Mapping[str, Any],
     keywords: Mapping[str, Any],
     stepwise: bool = False,
 ) -> Request:
-    """Return what the user asks for, once everything that has to be given was."""
-    for name, value in {
-        "dynamics": dynamics,
-        "gradient": gradient,
-        "minibatches": minibatches,
-        "preconditioner": preconditioner,
-        "stepsize": stepsize,
-        **need,
-    }.items():
-        if value is None:
-            raise ValueError(f"`{name}` must be given to {function}(). {_ADVICE[name]}")
+    """Return what the user asks for; what was not given is to be chosen."""
+    dynamics, gradient, minibatches, preconditioner, stepsize = (
+        AUTO if part is None else part
+        for part in (dynamics, gradient, minibatches, preconditioner, stepsize)
+    )
+    if minibatch_size is None and not _takes_all(gradient):
+        minibatch_size = AUTO
     return Request(
         function,
         _method(dynamics),
@@ -231,17 +202,13 @@ def _request(
     )
 
 
+def _takes_all(gradient: Any) -> bool:
+    """Tell whether a gradient, by name or as an object, takes the whole dataset."""
+    return gradient == "full" or getattr(gradient, "whole_dataset", False)
+
+
 def _method(dynamics: Any) -> str:
     """Return what the sampler is called: by its dynamics."""
+    if dynamics == AUTO:
+        return Underdamped.name
     return dynamics if isinstance(dynamics, str) else type(dynamics).__name__.lower()
-
-
-_ADVICE = {
-    "dynamics": "Write, say, dynamics='sgld' or 'underdamped'.",
-    "gradient": "Write, say, gradient='minibatch'.",
-    "minibatches": "Write, say, minibatches='uniform'.",
-    "preconditioner": "Write preconditioner='none', or give variances or a covariance matrix.",
-    "stepsize": "It should be small against the reciprocal of the log posterior's curvature.",
-    "n_iters": "It is the number of iterations after `burn_in`.",
-    "burn_in": "It is the number of iterations that are dropped first, and may be 0.",
-}

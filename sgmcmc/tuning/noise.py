@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
+from sgmcmc.target.target import Target
 
 _ROUND = 64
 """Pairs of minibatches that are gathered at once."""
@@ -19,59 +22,102 @@ _ROUND = 64
 Estimate = Callable[[tf.Tensor, Minibatch], tf.Tensor]
 
 
-def estimate_noise(
-    estimate: Estimate,
-    data: Data,
-    draws: RowDraws,
-    positions: np.ndarray,
-    dtype: tf.DType,
-    seed: int,
-) -> np.ndarray:
-    """Return the gradient's noise at each position: half the difference of two estimates, ×√2.
+class NoiseMeter:
+    """Measures the noise of a gradient estimator by pairs of independent minibatches.
 
     Args:
-        estimate: the gradient estimate at a position from a minibatch.
+        target: the log posterior, in the coordinates of the chain.
         data: the dataset.
         draws: how rows are drawn.
-        positions: where, (k, d).
-        dtype: of the chain.
-        seed: for the rows.
-
-    Returns:
-        (k, d), with the covariance of the noise.
+        gradient: the estimator; ``None`` for control variates. One with a state is measured as it
+            starts at the centre.
     """
-    rng = generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
-    weights = None if draws.weights is None else draws.weights.astype(dtype.as_numpy_dtype)
-    scale = data.size / draws.size
 
-    def difference(arguments: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        position, columns, each = arguments
-        first, second = (
-            estimate(
-                position,
-                Minibatch(
-                    {n: c[k] for n, c in columns.items()}, scale if weights is None else each[k]
-                ),
+    def __init__(
+        self, target: Target, data: Data, draws: RowDraws, gradient: Gradient | None = None
+    ) -> None:
+        self._target, self._data, self._draws = target, data, draws
+        self._gradient = gradient or ControlVariate()
+        dtype = target.dtype.as_numpy_dtype
+        self._weights = None if draws.weights is None else draws.weights.astype(dtype)
+        self._graphs: dict[int, Any] = {}
+
+    def factor(self, n: int) -> float:
+        """Return by what the noise is multiplied with minibatches of n rows."""
+        N, size = self._data.size, self._draws.size
+        drawn_once = self._weights is None and not getattr(self._draws, "replace", False)
+        return size / n * ((N - n) / (N - size) if drawn_once and N > size else 1.0)
+
+    def covariance(self, positions: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
+        """Return the mean covariance of the noise at these positions, (d, d)."""
+        found = self.at(positions, centre, seed)
+        return found.T @ found / len(found)
+
+    def at(self, positions: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
+        """Return the noise at each position: half the difference of two estimates, ×√2.
+
+        Args:
+            positions: where, (k, d).
+            centre: θ̂ of the control variates, (d,).
+            seed: for the rows.
+
+        Returns:
+            (k, d), with the covariance of the noise.
+        """
+        dtype, rng = self._target.dtype, generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
+        estimate, found = self._estimate(centre), []
+        middle = tf.constant(centre, dtype)
+        for start in range(0, len(positions), _ROUND):
+            at = positions[start : start + _ROUND]
+            rows = self._draws.draw(rng, 2 * _ROUND).reshape(_ROUND, 2, -1)[: len(at)]
+            columns = {name: tf.constant(a) for name, a in self._data.rows(rows).items()}
+            none = np.zeros((len(at), 2), dtype.as_numpy_dtype)
+            each = tf.constant(none if self._weights is None else self._weights[rows])
+            arguments = (tf.constant(at, dtype), columns, each, tf.constant(rows, tf.int32), middle)
+            if len(at) not in self._graphs:
+                self._graphs[len(at)] = trace(self._differences(estimate), *arguments)
+            found.append(self._graphs[len(at)](*arguments).numpy())
+        return np.concatenate(found).astype(np.float64)
+
+    def _estimate(self, centre: np.ndarray) -> Callable[..., tf.Tensor]:
+        """Return the estimator as a function of position, minibatch and centre."""
+        target, gradient = self._target, self._gradient
+        if type(gradient) is MinibatchGradient:
+            return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
+        if isinstance(gradient, ControlVariate):
+            return lambda position, minibatch, middle: (
+                target.gradient(position, minibatch, False)
+                - target.gradient(middle, minibatch, False)
             )
-            for k in (0, 1)
-        )
-        return (first - second) / np.sqrt(2.0)
+        whole = WholeData(target, self._data, self._draws.size)
+        bound = gradient.bind(whole)
+        state = bound.init(whole, centre.astype(target.dtype.as_numpy_dtype))
+        return lambda position, minibatch, middle: bound.estimate(
+            target, state, position, minibatch, minibatch
+        )[0]
 
-    def differences(
-        positions: tf.Tensor, columns: dict[str, tf.Tensor], each: tf.Tensor
-    ) -> tf.Tensor:
-        return tf.map_fn(
-            difference, (positions, columns, each), fn_output_signature=positions.dtype
-        )
+    def _differences(self, estimate: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        """Return the function of a round of positions and pairs of minibatches."""
+        scale = self._data.size / self._draws.size
 
-    graph, found = None, []
-    for start in range(0, len(positions), _ROUND):
-        at = positions[start : start + _ROUND]
-        rows = draws.draw(rng, 2 * _ROUND).reshape(_ROUND, 2, -1)[: len(at)]
-        columns = {name: tf.constant(a) for name, a in data.rows(rows).items()}
-        each = tf.zeros([len(at), 2], dtype) if weights is None else tf.constant(weights[rows])
-        arguments = (tf.constant(at, dtype), columns, each)
-        if graph is None or len(at) != _ROUND:
-            graph = trace(differences, *arguments)
-        found.append(graph(*arguments).numpy())
-    return np.concatenate(found).astype(np.float64)
+        def differences(
+            positions: tf.Tensor, columns: Tensors, each: tf.Tensor, rows: tf.Tensor, mid: tf.Tensor
+        ) -> tf.Tensor:
+            def difference(arguments: tuple[Any, ...]) -> tf.Tensor:
+                position, columns, each, rows = arguments
+                first, second = (
+                    Minibatch(
+                        {name: column[k] for name, column in columns.items()},
+                        scale if self._weights is None else each[k],
+                        rows[k],
+                    )
+                    for k in (0, 1)
+                )
+                gap = estimate(position, first, mid) - estimate(position, second, mid)
+                return gap / np.sqrt(2.0)
+
+            return tf.map_fn(
+                difference, (positions, columns, each, rows), fn_output_signature=positions.dtype
+            )
+
+        return differences

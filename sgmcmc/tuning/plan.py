@@ -1,4 +1,4 @@
-"""The plan of a chain without constants: what is chosen, from mode, information and noise."""
+"""The plan of a chain: what a user leaves open is chosen, from mode, information and noise."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
-from sgmcmc.minibatches import Minibatches, Weighted
+from sgmcmc.gradients import Gradient
+from sgmcmc.minibatches import Minibatches, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
 from sgmcmc.tuning.mode import Mode, find_mode
-from sgmcmc.tuning.noise import estimate_noise
+from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
+from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
+from sgmcmc.tuning.thermostat import has_thermostat
 
 PART_ROWS = 20_000
 """Rows that a mode is first looked for on."""
@@ -31,7 +31,13 @@ WHOLE_UP_TO = 2000
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
 
+LARGEST_WITH_THERMOSTAT = 0.01
+"""The same where a thermostat has to follow."""
+
 _SIZES = (125, 250, 500, 1000, 2000, 4000)
+_REFERENCE = 500
+"""Rows of the minibatches that noise is measured with."""
+
 _POSITIONS = 1024
 
 _ITERATION, _ROW_BYTE = 8.0, 1e-4
@@ -40,32 +46,71 @@ costs: only their ratio matters, in the choice of n."""
 
 
 @dataclass(frozen=True)
+class Given:
+    """What a user has fixed of a chain; ``None`` leaves it to be chosen.
+
+    Attributes:
+        dynamics: how the state moves, bound.
+        gradient: how the gradient is estimated; ``None`` for control variates centred at the mode,
+            or the whole dataset where that is small.
+        minibatches: how rows are drawn; ``None`` for leverage.
+        minibatch_size: n.
+        preconditioner: "dense", "diagonal", "none", or the user's own.
+        stepsize: ε: a number, or an array with one for each coordinate.
+        tolerance: the largest relative error of a posterior sd.
+    """
+
+    dynamics: Dynamics
+    gradient: Gradient | None = None
+    minibatches: Minibatches | None = None
+    minibatch_size: int | None = None
+    preconditioner: str | Preconditioner = "dense"
+    stepsize: float | np.ndarray | None = None
+    tolerance: float = 0.05
+
+    def takes_all(self, size: int) -> bool:
+        """Tell whether every gradient is to take the whole dataset, of this size."""
+        if self.gradient is not None:
+            return self.gradient.whole_dataset or self.minibatch_size == size
+        open_ = self.minibatches is None and self.minibatch_size is None
+        return self.minibatch_size == size or (open_ and size <= WHOLE_UP_TO)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What was chosen, and what it was chosen from.
 
     Attributes:
+        given: what the user has fixed.
         mode: θ̂ and the information there.
-        whitening: θ̂ and C, the preconditioner.
-        minibatches: how rows are drawn; ``None`` if every gradient takes all.
+        preconditioner: û and C, or ``None`` for none.
+        minibatches: how rows are drawn.
         minibatch_size: n.
-        dynamics: how the state moves.
-        stepsize: ε, in whitened coordinates.
-        noise: variance of the gradient noise in the direction of each coordinate, (d,).
-        error: predicted relative error of the sd of each coordinate, (d,).
-        autocorrelation: iterations for an independent draw, in the worst of the coordinates.
+        stepsize: ε, in the coordinates of the chain.
+        around: curvature there, and the gradient noise with n rows.
+        prediction: what the law of the dynamics makes of them.
         seconds: by what was done.
     """
 
+    given: Given
     mode: Mode
-    whitening: Preconditioner
-    minibatches: Minibatches | None
+    preconditioner: Preconditioner | None
+    minibatches: Minibatches
     minibatch_size: int
-    dynamics: Dynamics
-    stepsize: float
-    noise: np.ndarray
-    error: np.ndarray
-    autocorrelation: float
+    stepsize: float | np.ndarray
+    around: Surroundings
+    prediction: Prediction
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def whitening(self) -> Preconditioner:
+        """The preconditioner; the identity for none."""
+        return self.preconditioner or unchanged(len(self.mode.position))
+
+    @property
+    def autocorrelation(self) -> float:
+        """Iterations for an independent draw, of the worst of the coordinates."""
+        return float(self.prediction.times.max())
 
     @property
     def effective_rows(self) -> float:
@@ -74,13 +119,10 @@ class Plan:
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")
 
-    def rewhitened(
-        self, target: Target, data: Data, covariance: np.ndarray, tolerance: float, seed: int
-    ) -> Plan:
+    def rewhitened(self, target: Target, data: Data, covariance: np.ndarray, seed: int) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
-        dynamics, minibatches = self.dynamics, self.minibatches
-        plan = choose(target, data, self.mode, whitening, minibatches, dynamics, tolerance, seed)
+        plan = _choose(target, data, self.mode, whitening, self.minibatches, self.given, seed)
         return replace(plan, seconds=self.seconds)
 
 
@@ -88,8 +130,7 @@ def make_plan(
     target: Target,
     data: Data,
     start: np.ndarray,
-    dynamics: Dynamics,
-    tolerance: float,
+    given: Given,
     seed: int,
     stage: Callable[[str], None],
 ) -> Plan:
@@ -99,8 +140,7 @@ def make_plan(
         target: the log posterior, without a preconditioner.
         data: the dataset.
         start: where to look for the mode, flat and unconstrained.
-        dynamics: how the state is to move.
-        tolerance: the largest relative error of a posterior sd that is accepted.
+        given: what the user has fixed.
         seed: for rows, probes and positions.
         stage: is told what is done next.
     """
@@ -113,22 +153,47 @@ def make_plan(
         seconds[name], began = now - began, now
 
     stage("finding the mode")
+    mode = mode_from(target, data, start, seed)
+    done("mode and information")
+    preconditioner = make_preconditioner(given.preconditioner, mode)
+    minibatches = given.minibatches
+    if minibatches is None:
+        minibatches = Uniform()
+        if not given.takes_all(data.size):
+            stage("leverage of the observations")
+            dense = whitening_at(mode.position, mode.information.covariance)
+            minibatches = leverage_minibatches(leverage(target, data, dense, seed))
+            done("leverage")
+    stage("noise of the gradients")
+    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed)
+    done("noise and stepsize")
+    return replace(plan, seconds=seconds)
+
+
+def mode_from(target: Target, data: Data, start: np.ndarray, seed: int) -> Mode:
+    """Return the mode that is found from a position, of a large dataset first on a part."""
     part = None
     if data.size > 2 * PART_ROWS:
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
         part = Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
-    mode = find_mode(Objective(target, data), start, part)
-    done("mode and information")
-    whitening = whitening_at(mode.position, mode.information.covariance)
-    minibatches: Minibatches | None = None
-    if data.size > WHOLE_UP_TO:
-        stage("leverage of the observations")
-        minibatches = leverage_minibatches(leverage(target, data, whitening, seed))
-        done("leverage")
-        stage("noise of the gradients")
-    plan = choose(target, data, mode, whitening, minibatches, dynamics, tolerance, seed)
-    done("noise and stepsize")
-    return replace(plan, seconds=seconds)
+    return find_mode(Objective(target, data), start, part)
+
+
+def unchanged(d: int) -> Preconditioner:
+    """Return the preconditioner that changes nothing."""
+    return Preconditioner(np.ones(d), np.zeros(d))
+
+
+def make_preconditioner(wanted: str | Preconditioner, mode: Mode) -> Preconditioner | None:
+    """Return the preconditioner that goes by a name; the user's own is used as it is."""
+    if isinstance(wanted, Preconditioner):
+        return wanted
+    if wanted == "none":
+        return None
+    covariance = mode.information.covariance
+    if wanted == "diagonal":
+        return Preconditioner(np.sqrt(np.diag(covariance)), mode.position)
+    return whitening_at(mode.position, covariance)
 
 
 def whitening_at(position: np.ndarray, covariance: np.ndarray) -> Preconditioner:
@@ -138,32 +203,47 @@ def whitening_at(position: np.ndarray, covariance: np.ndarray) -> Preconditioner
     return Preconditioner(root, position)
 
 
-def choose(
+def information_in(whitening: Preconditioner, mode: Mode) -> np.ndarray:
+    """Return the information in the coordinates of a chain, CᵀJC."""
+    root = whitening.root if whitening.dense else np.diag(whitening.root)
+    return root.T @ mode.information.matrix @ root
+
+
+def _choose(
     target: Target,
     data: Data,
     mode: Mode,
-    whitening: Preconditioner,
-    minibatches: Minibatches | None,
-    dynamics: Dynamics,
-    tolerance: float,
+    preconditioner: Preconditioner | None,
+    minibatches: Minibatches,
+    given: Given,
     seed: int,
 ) -> Plan:
     """Return the plan with the minibatch size and stepsize of the least time per effective draw."""
-    information = whitening.root.T @ mode.information.matrix @ whitening.root
-    nothing = np.zeros_like(information)
-    if minibatches is None:
-        around = Surroundings(information, nothing, whitening.root)
-        return _planned(mode, whitening, None, data.size, dynamics, tolerance, around)
-    reference = min(500, data.size)
-    noise = _noise(target, data, whitening, minibatches, reference, seed)
-    around = Surroundings(information, noise, whitening.root)
+    whitening = preconditioner or unchanged(target.size)
+    information = information_in(whitening, mode)
+    around = Surroundings(information, np.zeros_like(information), whitening.root)
+    if given.takes_all(data.size):
+        return _with_stepsize(mode, preconditioner, minibatches, data.size, given, around)
+    sizes = [n for n in _SIZES if n <= data.size]
+    if given.minibatch_size is not None:
+        sizes = [given.minibatch_size]
+    reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]
+    whitened = Target(
+        target.log_lik, target.log_prior, target.space.preconditioned(preconditioner), target.dtype
+    )
+    centre = whitening.into(mode.position)
+    meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
+    moves = rng.standard_normal((_POSITIONS, target.size))
+    spread = np.linalg.solve(np.linalg.cholesky(information).T, moves.T).T
+    noise = meter.covariance(centre + spread, centre, seed)
     plans = [
-        _planned(
-            mode, whitening, minibatches, n, dynamics, tolerance, around.with_noise(reference / n)
+        _with_stepsize(
+            mode, preconditioner, minibatches, n, given,
+            replace(around, noise=noise * meter.factor(n)),
         )
-        for n in _SIZES
-        if n <= data.size
-    ]
+        for n in sizes
+    ]  # fmt: skip
     return min(plans, key=lambda plan: _cost(plan, data))
 
 
@@ -172,51 +252,23 @@ def _cost(plan: Plan, data: Data) -> float:
     return plan.autocorrelation * (_ITERATION + _ROW_BYTE * plan.minibatch_size * data.row_bytes)
 
 
-def _noise(
-    target: Target,
-    data: Data,
-    whitening: Preconditioner,
+def _with_stepsize(
+    mode: Mode,
+    preconditioner: Preconditioner | None,
     minibatches: Minibatches,
     n: int,
-    seed: int,
-) -> np.ndarray:
-    """Return the covariance of the gradient noise, at draws of N(θ̂, M)."""
-    whitened = Target(
-        target.log_lik, target.log_prior, target.space.preconditioned(whitening), target.dtype
-    )
-    centre = tf.zeros([target.size], target.dtype)
-
-    def estimate(position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
-        here = whitened.gradient(position, minibatch, with_prior=False)
-        return here - whitened.gradient(centre, minibatch, with_prior=False)
-
-    rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
-    positions = rng.standard_normal((_POSITIONS, target.size))
-    draws = minibatches.bind(data.size, n)
-    found = estimate_noise(estimate, data, draws, positions, target.dtype, seed)
-    return found.T @ found / len(found)
-
-
-def _planned(
-    mode: Mode,
-    whitening: Preconditioner,
-    minibatches: Minibatches | None,
-    n: int,
-    dynamics: Dynamics,
-    tolerance: float,
+    given: Given,
     around: Surroundings,
 ) -> Plan:
     """Return the plan with the largest stepsize that keeps all sds within the tolerance."""
-    stepsize = largest_stepsize(dynamics, around, tolerance, LARGEST)
-    found = around.predict(dynamics, stepsize)
-    return Plan(
-        mode,
-        whitening,
-        minibatches,
-        n,
-        dynamics,
-        stepsize,
-        around.noise_by_coordinate,
-        found.error,
-        float(found.times.max()),
-    )
+    stepsize = given.stepsize
+    if stepsize is None:
+        most = LARGEST_WITH_THERMOSTAT if has_thermostat(given.dynamics) else LARGEST
+        stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most)
+    try:
+        found = around.predict(given.dynamics, stepsize)
+    except ValueError:  # a stepsize of the user's, for dynamics without a closed law
+        if given.stepsize is None:
+            raise
+        found = Prediction.unknown(len(mode.position))
+    return Plan(given, mode, preconditioner, minibatches, n, stepsize, around, found)

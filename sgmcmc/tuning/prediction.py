@@ -14,6 +14,9 @@ from sgmcmc.tuning.thermostat import at_rest
 _LEAST_CURVATURE = 1e-12
 """Of a direction, as a part of the largest."""
 
+_USUAL_TIME = 50.0
+"""Iterations for an independent draw where nothing is known."""
+
 _LEAST, _MOST, _HALVINGS = 1e-6, 1.0, 30
 """Between what stepsizes, times the largest curvature, one is looked for."""
 
@@ -36,6 +39,16 @@ class Prediction:
     def error(self) -> np.ndarray:
         """Relative error of the sd of each coordinate, (d,)."""
         return self.ratio - 1.0
+
+    @classmethod
+    def unknown(cls, d: int) -> Prediction:
+        """Return what is said where there is no closed law: nothing, and a usual speed."""
+        return cls(np.full(d, np.nan), np.full(d, _USUAL_TIME), True)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a closed law."""
+        return not np.isnan(self.ratio).any()
 
     @property
     def worst(self) -> float:

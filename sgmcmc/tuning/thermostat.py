@@ -62,6 +62,11 @@ class Resting(Dynamics):
         return RestingState(moved.momentum, moved.position)
 
 
+def has_thermostat(dynamics: Dynamics) -> bool:
+    """Tell whether a dynamics moves linearly once its thermostats are held."""
+    return isinstance(dynamics, SGNHT)
+
+
 def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.ndarray) -> Resting:
     """Return the dynamics with the friction at which the mean kinetic energy is right.
 

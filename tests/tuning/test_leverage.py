@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import PROBES, leverage, leverage_minibatches
-from sgmcmc.tuning.noise import estimate_noise
+from sgmcmc.tuning.noise import NoiseMeter
 from tests.tuning.models import (
     Array,
     gaussian_prior,
@@ -104,14 +103,8 @@ class TestNoise:
 
     def measured(self, minibatches: Minibatches, positions: Array) -> Array:
         target, rows, _, _ = self.setting()
-        centre = tf.zeros(3, tf.float64)
-
-        def estimate(position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
-            here = target.gradient(position, minibatch, with_prior=False)
-            return here - target.gradient(centre, minibatch, with_prior=False)
-
         draws = minibatches.bind(self.N, self.n)
-        return estimate_noise(estimate, rows, draws, positions, tf.float64, 1)
+        return NoiseMeter(target, rows, draws).at(positions, np.zeros(3), 1)
 
     def changes(self, position: Array) -> Array:
         """Return δᵢ, how much each row's whitened gradient differs from that at the centre."""

@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc.checks import flag, whole_number
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.run.driver import divergence, search
+from sgmcmc.run.choices import complete
 from sgmcmc.run.sampler import Request, make_sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 from sgmcmc.run.stepwise.session import Session, restored
@@ -24,7 +25,8 @@ def set_up(request: Request, verbose: Any) -> StepwiseSampler:
         request: what the user asks for.
         verbose: show the progress of what ``init_sess`` runs first.
     """
-    return StepwiseSampler(make_sampler(request), flag("verbose", verbose))
+    verbose = flag("verbose", verbose)
+    return StepwiseSampler(make_sampler(complete(request, verbose)), verbose)
 
 
 def init_sess(

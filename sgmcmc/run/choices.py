@@ -1,0 +1,260 @@
+"""What a user leaves open is chosen here, before the sampler is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Dynamics, Underdamped
+from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.engine.progress import Progress
+from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
+from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.inputs.preconditioner import read_preconditioner
+from sgmcmc.inputs.tuning import read_stepsizes
+from sgmcmc.minibatches import Minibatches
+from sgmcmc.run.sampler import Request, make_target
+from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
+from sgmcmc.tuning.thermostat import has_thermostat
+
+AUTO = "auto"
+"""What a user writes for a constant that is to be chosen."""
+
+_PRECONDITIONERS = (AUTO, "dense", "diagonal")
+_MINIBATCHES = (AUTO, "leverage")
+
+
+def _is(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value in names
+
+
+def centre_is_open(gradient: Any) -> bool:
+    """Tell whether the centre of control variates is to be the mode that is found here."""
+    named = _is(gradient, (AUTO, ControlVariate.name))
+    return named or (isinstance(gradient, ControlVariate) and _is(gradient.opt_stepsize, (AUTO,)))
+
+
+def open_arguments(request: Request) -> list[str]:
+    """Return the names of the arguments that are to be chosen."""
+    found = {
+        "dynamics": _is(request.dynamics, (AUTO,)),
+        "stepsize": _is(request.stepsize, (AUTO,)),
+        "opt_stepsize": isinstance(request.gradient, Gradient) and centre_is_open(request.gradient),
+        "gradient": isinstance(request.gradient, str) and centre_is_open(request.gradient),
+        "minibatch_size": _is(request.minibatch_size, (AUTO,)),
+        "minibatches": _is(request.keywords.get("minibatches"), _MINIBATCHES),
+        "preconditioner": _is(request.keywords.get("preconditioner"), _PRECONDITIONERS),
+    }
+    return [name for name, is_open in found.items() if is_open]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A request with what was chosen for it.
+
+    Attributes:
+        request: with all arguments, though starts and centre may be open.
+        plan: what was chosen.
+        target: what is sampled, without a preconditioner.
+        data: the dataset.
+    """
+
+    request: Request
+    plan: Plan
+    target: Target
+    data: Data
+
+    def completed(self, plan: Plan | None = None, params: Any = None) -> Request:
+        """Return the request with every constant of the plan.
+
+        Args:
+            plan: another plan for it.
+            params: where the chains start; by default at the mode, where that is the centre of
+                control variates, else where the user says.
+        """
+        plan, request = plan or self.plan, self.request
+        gradient = request.gradient
+        centre = params_at(self.target.space, plan.mode.position, self.target.dtype)
+        if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size):
+            gradient = FullGradient()
+        elif centre_is_open(gradient):
+            own = gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
+            gradient = replace(own, centre_at=centre)
+            params = centre if params is None else params
+        whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
+        return replace(
+            request,
+            params=request.params if params is None else params,
+            dynamics=Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics,
+            gradient=gradient,
+            minibatch_size=None if whole else plan.minibatch_size,
+            stepsize=plan.stepsize if _is(request.stepsize, (AUTO,)) else request.stepsize,
+            keywords={
+                **request.keywords,
+                "minibatches": self._minibatches(plan),
+                "preconditioner": self._preconditioner(plan),
+            },
+        )
+
+    def _minibatches(self, plan: Plan) -> Any:
+        wanted = self.request.keywords.get("minibatches")
+        return plan.minibatches if _is(wanted, _MINIBATCHES) else wanted
+
+    def _preconditioner(self, plan: Plan) -> Any:
+        wanted = self.request.keywords.get("preconditioner")
+        return plan.preconditioner if _is(wanted, _PRECONDITIONERS) else wanted
+
+
+def params_at(space: Space, u: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
+    """Return the user's parameters at unconstrained coordinates."""
+    # Some bijectors are bound to the dtype of the chain.
+    found = space.constrain(tf.constant(u, dtype))
+    return {name: value.numpy() for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a user handed over, checked.
+
+    Attributes:
+        request: what the user asks for, with its seed.
+        options: the keyword arguments.
+        dynamics: how the state moves, bound.
+        target: what is sampled, without a preconditioner.
+        starts: starting positions, flat.
+        data: the dataset.
+    """
+
+    request: Request
+    options: Options
+    dynamics: Dynamics
+    target: Target
+    starts: list[np.ndarray]
+    data: Data
+
+
+def read(request: Request) -> Reading:
+    """Check what a user handed over, as far as nothing has been chosen.
+
+    Raises:
+        ValueError, TypeError: an argument is wrong, or cannot be chosen; the message names it.
+    """
+    quiet_start()
+    checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
+    if request.log_prior is not None:
+        checks.function("log_prior", request.log_prior, "of `params`, or None")
+    options = read_options(request.function, request.keywords, request.stepwise)
+    params = read_params(request.params, options.n_chains, options.dtype)
+    check_names(options, list(params[0]))
+    wanted = Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics
+    dynamics = parts.read_dynamics(wanted)
+    plain = replace(options, preconditioner=None)
+    target, starts = make_target(request, plain, dynamics, params)
+    dynamics = dynamics.bind(target.space)
+    _refuse(request, options, dynamics)
+    data = read_dataset(request.dataset, options.dtype)
+    request = replace(request, seed=checks.seed_number("seed", request.seed))
+    # Leverage takes the terms of single observations.
+    terms = _is(options.minibatches, _MINIBATCHES) and data.size > WHOLE_UP_TO
+    dry_run(target, data, min(500, data.size), starts, None, with_terms=terms)
+    return Reading(request, options, dynamics, target, starts, data)
+
+
+def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
+    """Choose what a request leaves open.
+
+    Args:
+        reading: what the user handed over.
+        tolerance: the largest relative error of a posterior sd.
+        verbose: show progress.
+    """
+    request, target, data = reading.request, reading.target, reading.data
+    if target.size > DENSE_UP_TO:
+        raise ValueError(
+            f"`{open_arguments(request)[0]}` must be given, and cannot be chosen here: there are "
+            f"{target.size} coordinates, more than {DENSE_UP_TO}. Only sample() without any "
+            "constant goes beyond."
+        )
+    given = _given(reading, tolerance)
+    with Progress(request.method, 1, verbose) as progress:
+        start = reading.starts[0].astype(np.float64)
+        plan = make_plan(target, data, start, given, request.seed or 0, progress.describe)
+        progress.advance(1)
+    return Chosen(request, plan, target, data)
+
+
+def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Request:
+    """Return a request with nothing left open."""
+    if not open_arguments(request):
+        return request
+    return choose(read(request), tolerance, verbose).completed()
+
+
+def _refuse(request: Request, options: Options, dynamics: Dynamics) -> None:
+    """Raise an error where constants cannot be chosen."""
+    name, reason = (open_arguments(request) or ["stepsize"])[0], None
+    if options.gibbs is not None:
+        reason = "latent variables are drawn by `gibbs`"
+    elif isinstance(dynamics, SimplexDynamics):
+        reason = f"{type(dynamics).__name__} moves points of the simplex"
+    if reason is not None:
+        raise ValueError(f"`{name}` must be given, and cannot be chosen here: {reason}.")
+    if "stepsize" in open_arguments(request) and not has_thermostat(dynamics):
+        try:
+            LinearLaw(dynamics, 0.1)
+        except ValueError as error:
+            raise ValueError(
+                f"`dynamics`: {error} Give a `stepsize`, or take 'underdamped'."
+            ) from None
+    if options.store is not None:
+        raise ValueError(
+            f"`store`: a chain on disk needs `{name}` as a number, so that the same call goes on "
+            "with it. Run without a store first: `settings` and `report` have what was chosen."
+        )
+
+
+def _given(reading: Reading, tolerance: float) -> Given:
+    """Return what the user has fixed, known to be right."""
+    request, options, data = reading.request, reading.options, reading.data
+    gradient = None
+    if not centre_is_open(request.gradient):
+        gradient = parts.read_gradient(request.gradient, reading.dynamics)
+    minibatches: Minibatches | None = None
+    if not _is(options.minibatches, _MINIBATCHES):
+        minibatches = parts.read_minibatches(options.minibatches, options.replace)
+    size = None
+    if not _is(request.minibatch_size, (AUTO,)) and request.minibatch_size is not None:
+        size = checks.minibatch_rows("minibatch_size", request.minibatch_size, data.size)
+    stepsize: Any = None
+    if not _is(request.stepsize, (AUTO,)):
+        stepsize = stepsizes_at_end(request.stepsize, reading.target)
+    space = reading.target.space
+    preconditioner = _preconditioner(options.preconditioner, space, reading.starts[0])
+    return Given(reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance)
+
+
+def stepsizes_at_end(value: Any, target: Target) -> float | np.ndarray:
+    """Return the stepsizes of the user's, one number or one for each coordinate."""
+    table = read_stepsizes("stepsize", value, target.space.layout).at(1, 1)[0]
+    if len(table) == 1:
+        return float(table[0])
+    return target.space.layout.spread(tf.constant(table, tf.float64)).numpy()
+
+
+def _preconditioner(value: Any, space: Space, start: np.ndarray) -> str | Preconditioner:
+    if _is(value, _PRECONDITIONERS):
+        return "dense" if value == AUTO else value
+    return read_preconditioner(value, space, start) or "none"
