@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.after.arguments import need_samples
-from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.after.draws import Source, TestFunctions
+from sgmcmc.after.forms import Fitted, Form, best, fitted
+from sgmcmc.after.regression import Moments
 from sgmcmc.checks import choice, flag, whole_number
 from sgmcmc.results.arrays import Arrays
 from sgmcmc.results.samples import Samples
-from sgmcmc.target.layout import Layout
 
 
 class ZeroVarianceSamples(Samples):
@@ -25,6 +26,8 @@ class ZeroVarianceSamples(Samples):
         coefficients: the coefficients of each quantity.
         variance_ratio: the variance of the draws over that of the corrected ones.
         settings: the settings of the chain, and the degree.
+        gain: how many times less the means of long batches of draws vary than before.
+        form: the form of the correction; ``None`` if there is none.
 
     Attributes:
         mean: the mean of the corrected draws of each quantity, in double precision.
@@ -33,6 +36,11 @@ class ZeroVarianceSamples(Samples):
             control variates come in the order that :func:`zero_variance` describes.
         variance_ratio: the variance of the draws over that of the corrected ones: how many times
             fewer independent draws would do.
+        gain: how many times less the means of long batches of draws vary than before: how many
+            times shorter the chain might have been. It can be believed where the coefficients
+            come from other draws than those that they correct.
+        form: the :class:`Form` of the correction, its ``degree``, ``fit`` and ``batches``; ``None``
+            where none lessens the variance of means, and the draws are as they were.
 
     Example:
         >>> import numpy as np
@@ -51,19 +59,35 @@ class ZeroVarianceSamples(Samples):
         coefficients: Mapping[str, np.ndarray],
         variance_ratio: Mapping[str, np.ndarray],
         settings: Mapping[str, Any],
+        gain: Mapping[str, np.ndarray] | None = None,
+        form: Form | None = None,
     ) -> None:
         super().__init__(draws, settings=settings)
         self.mean = Arrays(mean)
         self.coefficients = Arrays(coefficients)
         self.variance_ratio = Arrays(variance_ratio)
+        self.gain = Arrays(gain or {})
+        self.form = form
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n  zero variance: {self.sentence}"
+
+    @property
+    def sentence(self) -> str:
+        """What was done, and what it gained."""
+        if self.form is None:
+            return "no form lessens the variance of means out of sample; the draws are as they were"
+        gains = np.concatenate([np.ravel(gain) for gain in self.gain.values()])
+        span = f" ({gains.min():.3g} to {gains.max():.3g})" if gains.size > 1 else ""
+        return f"{self.form}: the variance of a mean falls {np.median(gains):.3g} times{span}"
 
 
 def zero_variance(
     samples: Samples,
-    degree: int = 1,
+    degree: int | None = None,
     test_functions: TestFunctions | None = None,
     *,
-    fit: str = "pooled",
+    fit: str | None = None,
     batches: int | None = None,
     keep_draws: bool = True,
     bijectors: Mapping[str, Any] | None = None,
@@ -72,7 +96,7 @@ def zero_variance(
 
     With z = −½ ĝ(θ), and P a polynomial in θ, −½ ΔP(θ) + ∇P(θ)·z has mean zero under the
     posterior. A draw h is replaced by h̃ = h + Σ_j a_j f_j, with the f_j of all P up to ``degree``
-    and a = −Var(f)⁻¹ Cov(f, h) estimated from the draws themselves:
+    and a = −Var(f)⁻¹ Cov(f, h) estimated from draws:
 
     - degree 1: f = z_i for each coordinate i;
     - degree 2: then (θ_i − θ̄_i) z_i − ½ for each i, then (θ_i − θ̄_i) z_j + (θ_j − θ̄_j) z_i for
@@ -83,17 +107,26 @@ def zero_variance(
     have mean zero, needs a density that vanishes at the borders, which that of a constrained
     parameter need not do.
 
+    With neither ``degree`` nor ``fit`` nor ``batches`` the form is chosen: coefficients are fitted
+    to draws, and to means of batches of several sizes, with degree 2 where the draws suffice for
+    it; each chain is corrected with the coefficients of the others (each half of a single chain
+    with those of the other half), and the form is taken by which the means of long batches vary
+    least, in the median over the quantities. A quantity that it does not help stays as it was.
+    ``.form``, ``.gain`` and ``.sentence`` say what was taken and what it gained.
+
     Args:
         samples: draws with their gradients (``store_gradients=True``), in memory, loaded, or
             opened from a store; they are passed over in pieces.
-        degree: 1 or 2. Degree 2 has d(d + 3)/2 control variates and needs many times as many draws.
+        degree: 1 or 2; 1 if only ``fit`` or ``batches`` is given. Degree 2 has d(d + 3)/2 control
+            variates and needs many times as many draws.
         test_functions: what to correct in place of the parameters: a list of names among
             ``samples.test_functions``, or a dict of functions of ``params``, evaluated here.
-        fit: where the coefficients come from: ``"pooled"``, all draws together; ``"own"``, each
-            chain by itself; ``"others"``, for each chain all the others, and with a single chain
-            for each half the other. Coefficients fitted to the draws that they correct reduce
-            the variance of those draws by more than that of the mean, and by far more where the
-            chain moves slowly; with ``"others"`` the variance ratio is honest.
+        fit: where the coefficients come from: ``"pooled"``, all draws together, as published, and
+            if only ``degree`` or ``batches`` is given; ``"own"``, each chain by itself;
+            ``"others"``, for each chain all the others, and with a single chain for each half the
+            other. Coefficients fitted to the draws that they correct reduce the variance of those
+            draws by more than that of the mean, and by far more where the chain moves slowly;
+            with ``"others"`` the variance ratio is honest.
         batches: fit the coefficients to the means of this many batches of each chain, in place
             of its draws. This is far better where minibatches make the gradients noisy. The noise
             makes coefficients that are fitted to draws too small; within a batch it averages out,
@@ -103,8 +136,8 @@ def zero_variance(
         bijectors: for degree 2, those that the chain was run with.
 
     Returns:
-        :class:`ZeroVarianceSamples`: the corrected draws, with ``.mean``, ``.coefficients`` and
-        ``.variance_ratio``.
+        :class:`ZeroVarianceSamples`: the corrected draws, with ``.mean``, ``.coefficients``,
+        ``.variance_ratio``, ``.form``, ``.gain`` and ``.sentence``.
 
     Raises:
         ValueError: there are no gradients, or fewer than two draws.
@@ -130,130 +163,65 @@ def zero_variance(
         Papamarkou, Mira & Girolami, Bayesian Analysis 9, 2014.
     """
     need_samples(samples)
-    if whole_number("degree", degree, 1) > 2:
-        raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
-    source = Source(samples, degree, test_functions, bijectors or {})
     flag("keep_draws", keep_draws)
-    plan = _plan(source, choice("fit", fit, ("pooled", "own", "others")))
-    length = 1 if batches is None else source.draws // whole_number("batches", batches, 2)
-    if length == 0:
-        raise ValueError(f"`batches` is {batches}, but there are only {source.draws} draws.")
-    fits, complaints = [], set()
-    for fitted, _ in plan:
-        coefficients, complaint = _fit(source, fitted, length)
-        fits.append(coefficients)
-        complaints.add(complaint)
-    for complaint in complaints - {""}:
-        warnings.warn(complaint, stacklevel=2)
-    out = np.empty((source.chains, source.draws, source.layout.size)) if keep_draws else None
-    before, after = _Moments(source.layout.size), _Moments(source.layout.size)
-    for (_, corrected_parts), coefficients in zip(plan, fits, strict=True):
-        for chain, start, values, features in source.pieces(corrected_parts):
-            corrected = values + features @ coefficients
+    chosen = degree is None and fit is None and batches is None
+    if chosen:
+        found = best(samples, test_functions, bijectors or {})
+    else:
+        form = Form(degree or 1, fit or "pooled", batches)
+        found = _as_given(samples, degree, form, test_functions, bijectors or {})
+    helped = found.gain > 1 if chosen else np.ones(found.gain.shape, bool)
+    if helped.any():
+        for complaint in found.complaints:
+            warnings.warn(complaint, stacklevel=2)
+    coefficients = [np.where(helped, each, 0.0) for each in found.coefficients]
+    return _corrected(samples, found, coefficients, helped, keep_draws)
+
+
+def _as_given(
+    samples: Samples,
+    degree: Any,
+    form: Form,
+    test_functions: TestFunctions | None,
+    bijectors: Mapping[str, Any],
+) -> Fitted:
+    """Return the correction in the form that the user asks for."""
+    if degree is not None and whole_number("degree", degree, 1) > 2:
+        raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
+    choice("fit", form.fit, ("pooled", "own", "others"))
+    source = Source(samples, form.degree, test_functions, bijectors)
+    if form.batches is not None and whole_number("batches", form.batches, 2) > source.draws:
+        raise ValueError(f"`batches` is {form.batches}, but there are only {source.draws} draws.")
+    return fitted(source, form)
+
+
+def _corrected(
+    samples: Samples,
+    found: Fitted,
+    coefficients: list[np.ndarray],
+    helped: np.ndarray,
+    keep_draws: bool,
+) -> ZeroVarianceSamples:
+    """Return the corrected draws."""
+    source, layout = found.source, found.source.layout
+    out = np.empty((source.chains, source.draws, layout.size)) if keep_draws else None
+    before, after = Moments(layout.size), Moments(layout.size)
+    for (_, parts), each in zip(found.plan, coefficients, strict=True):
+        for chain, start, values, features in source.pieces(parts):
+            corrected = values + features @ each
             before.add(values)
             after.add(corrected)
             if out is not None:
                 out[chain, start : start + len(values)] = corrected
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = before.variance / after.variance
-    layout = source.layout
+    stacked = coefficients[0] if len(coefficients) == 1 else np.stack(coefficients)
     return ZeroVarianceSamples(
         {} if out is None else layout.split(out if source.has_chains else out[0]),
         mean=layout.split(after.mean),
-        coefficients=_by_quantity(layout, fits),
+        coefficients=layout.split(stacked),
         variance_ratio=layout.split(ratio),
-        settings={**samples.settings, "zero_variance_degree": degree},
+        settings={**samples.settings, "zero_variance_degree": found.form.degree},
+        gain=layout.split(np.where(helped, found.gain, 1.0)),
+        form=found.form if helped.any() else None,
     )
-
-
-def _plan(source: Source, fit: str) -> list[tuple[list[Part], list[Part]]]:
-    """Return pairs: the draws to fit coefficients to, and the draws to correct with them."""
-    parts = [Part(chain, 0, source.draws) for chain in range(source.chains)]
-    if fit == "pooled":
-        return [(parts, parts)]
-    if fit == "own":
-        return [([part], [part]) for part in parts]
-    if len(parts) == 1:
-        middle = source.draws // 2
-        parts = [Part(0, 0, middle), Part(0, middle, source.draws)]
-    return [([other for other in parts if other != part], [part]) for part in parts]
-
-
-def _by_quantity(layout: Layout, fits: list[np.ndarray]) -> dict[str, np.ndarray]:
-    return layout.split(fits[0] if len(fits) == 1 else np.stack(fits))
-
-
-class _Moments:
-    """Mean and variance of rows that come in pieces."""
-
-    def __init__(self, size: int) -> None:
-        self._count = 0
-        self.mean = np.zeros(size)
-        self._squares = np.zeros(size)
-
-    @property
-    def variance(self) -> np.ndarray:
-        """The variance of each column."""
-        return self._squares / max(1, self._count - 1)
-
-    def add(self, rows: np.ndarray) -> None:
-        """Take in more rows."""
-        count, mean = len(rows), rows.mean(axis=0)
-        step, total = mean - self.mean, self._count + count
-        self._squares += ((rows - mean) ** 2).sum(axis=0) + step**2 * self._count * count / total
-        self.mean = self.mean + step * count / total
-        self._count = total
-
-
-def _fit(source: Source, parts: list[Part], length: int) -> tuple[np.ndarray, str]:
-    """Return a = −Var(f)⁻¹ Cov(f, h), and what to warn of, if anything.
-
-    Args:
-        source: the draws.
-        parts: those to fit to.
-        length: draws in a batch, whose means take the place of draws.
-    """
-    features, values = _Moments(source.features), _Moments(source.layout.size)
-    rows = 0
-    for h, f in source.batch_means(parts, length):
-        rows += len(h)
-        features.add(f)
-        values.add(h)
-    # Unit variances: the scale of a gradient has nothing to do with how well it is determined.
-    scale = np.sqrt(features.variance)
-    scale[scale == 0] = 1.0
-    gram = np.zeros((source.features, source.features))
-    cross = np.zeros((source.features, source.layout.size))
-    for h, f in source.batch_means(parts, length):
-        centred = (f - features.mean) / scale
-        gram += centred.T @ centred
-        cross += centred.T @ (h - values.mean)
-    solution, complaint = _solve(gram / rows, cross / rows, rows, source.gradient_dtype)
-    return -solution / scale[:, np.newaxis], complaint
-
-
-def _solve(
-    correlation: np.ndarray, cross: np.ndarray, rows: int, dtype: np.dtype
-) -> tuple[np.ndarray, str]:
-    """Return the least-squares solution, truncated where directions are not determined.
-
-    With too few draws (or batches) for the number of control variates any values can be fitted,
-    noise included; then the solution is shrunk, as in ridge regression.
-    """
-    k = len(correlation)
-    weights, directions = np.linalg.eigh(correlation)
-    known = weights > k * np.finfo(dtype).eps * max(weights[-1], np.finfo(np.float64).tiny)
-    complaint = ""
-    if 2 * k > rows:
-        complaint = (
-            f"{k} control variates are too many for {rows} draws or batches: their coefficients "
-            "are shrunk. Take more of them, or degree 1."
-        )
-        weights = weights + k / rows
-    elif not known.all():
-        complaint = (
-            f"The control variates are collinear: {np.count_nonzero(~known)} of {k} directions are "
-            "left out."
-        )
-    directions, weights = directions[:, known], weights[known]
-    return directions @ ((directions.T @ cross) / weights[:, np.newaxis]), complaint

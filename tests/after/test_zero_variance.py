@@ -50,7 +50,7 @@ COVARIANCE = ROOT @ ROOT.T / N
 
 
 def test_degree_one_makes_the_mean_of_a_gaussian_exact() -> None:
-    corrected = zero_variance(gaussian())
+    corrected = zero_variance(gaussian(), 1)
     np.testing.assert_allclose(corrected["a"], MEAN[0], rtol=1e-9)
     np.testing.assert_allclose(corrected["b"][:, 0], MEAN[1], rtol=1e-9)
     np.testing.assert_allclose(corrected.mean["b"], MEAN[1:], rtol=1e-9)
@@ -89,19 +89,26 @@ def test_the_mean_is_unbiased_with_coefficients_from_other_draws() -> None:
     assert abs(z.mean()) < 5 * error
 
 
-def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow chain whose gradients are noisy: draws give coefficients that are too small."""
+def slow_and_noisy() -> Samples:
+    """Return three slow autoregressions with stationary variance 1, and noisy gradients."""
     draws = np.zeros((3, 20_000))
     noise = np.random.default_rng(5).normal(size=(2, *draws.shape))
     for i in range(1, draws.shape[1]):
         draws[:, i] = 0.99 * draws[:, i - 1] + np.sqrt(1 - 0.99**2) * noise[0, :, i]
-    samples = Samples(
+    return Samples(
         {"theta": draws}, settings={"n_chains": 3}, gradients={"theta": -draws + 3.0 * noise[1]}
     )
 
-    def variance_of_the_mean(corrected: np.ndarray) -> float:
-        return corrected.reshape(3, 40, 500).mean(2).var()
 
+def variance_of_the_mean(draws: np.ndarray) -> float:
+    """Return the variance of means of 500 draws."""
+    return draws.reshape(3, 40, 500).mean(2).var()
+
+
+def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow chain whose gradients are noisy: draws give coefficients that are too small."""
+    samples = slow_and_noisy()
+    draws = samples["theta"]
     before = variance_of_the_mean(draws)
     by_draws = zero_variance(samples, fit="others")
     by_batches = zero_variance(samples, fit="others", batches=100)
@@ -116,6 +123,58 @@ def test_batches_see_through_the_noise_of_minibatches(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(again, by_batches.coefficients["theta"], rtol=1e-9)
 
 
+def test_the_form_that_is_best_out_of_sample_is_chosen() -> None:
+    """Batches where the gradients are noisy; what is returned is what the form says."""
+    samples = slow_and_noisy()
+    corrected = zero_variance(samples)
+    form = corrected.form
+    assert form.fit == "others" and form.batches is not None and form.batches < 5000
+    ratio = variance_of_the_mean(samples["theta"]) / variance_of_the_mean(corrected["theta"])
+    assert ratio > 10 and 0.5 < corrected.gain["theta"] / ratio < 2
+    again = zero_variance(samples, form.degree, fit=form.fit, batches=form.batches)
+    np.testing.assert_array_equal(again["theta"], corrected["theta"])
+    assert f"{form.batches} batches" in repr(corrected)
+    assert f"falls {corrected.gain['theta']:.3g} times" in corrected.sentence
+
+
+def test_draws_are_taken_where_gradients_are_exact_and_degree_two_where_it_helps() -> None:
+    chain = gaussian()
+    first = zero_variance(chain)
+    assert first.form.degree == 1 and first.gain["a"] > 1e9
+    np.testing.assert_allclose(first["a"], MEAN[0], rtol=1e-9)
+    second = zero_variance(chain, test_functions={"aa": lambda params: params["a"] ** 2})
+    assert second.form.degree == 2
+    np.testing.assert_allclose(second.mean["aa"], MEAN[0] ** 2 + COVARIANCE[0, 0], rtol=1e-8)
+
+
+def test_what_does_not_help_is_left_alone() -> None:
+    rng = np.random.default_rng(2)
+    draws = {"a": rng.normal(size=(4, 500)), "b": rng.normal(size=(4, 500))}
+    unrelated = rng.normal(size=(4, 500, 30))
+    useless = Samples(draws, gradients={"c": unrelated}, settings={"n_chains": 4})
+    corrected = zero_variance(useless)
+    if corrected.form is None:
+        assert "the draws are as they were" in repr(corrected)
+    for name, gain in corrected.gain.items():
+        if gain <= 1:
+            np.testing.assert_array_equal(corrected[name], draws[name])
+            assert corrected.variance_ratio[name] == 1.0
+    both = Samples(draws, gradients={"a": -draws["a"], "c": unrelated}, settings={"n_chains": 4})
+    corrected = zero_variance(both)
+    assert corrected.gain["a"] > 5 and corrected.form is not None
+    assert corrected.gain["b"] >= 1 and corrected.variance_ratio["b"] < 1.1
+
+
+def test_after_a_call_without_constants() -> None:
+    chain = sgmcmc.sample(
+        log_lik, {"x": DATA}, {"a": 1.0, "b": [-2.0]}, verbose=False, seed=1,
+        dtype=tf.float64, store_gradients=True,
+    )  # fmt: skip
+    corrected = zero_variance(chain)
+    np.testing.assert_allclose(corrected.mean["a"], MEAN[0], rtol=1e-6)
+    assert corrected["a"].shape == chain["a"].shape
+
+
 def test_batches_of_an_exact_fit_are_exact_too() -> None:
     corrected = zero_variance(gaussian(), batches=39)  # 400 draws leave a remainder
     np.testing.assert_allclose(corrected["a"], MEAN[0], rtol=1e-9)
@@ -123,7 +182,7 @@ def test_batches_of_an_exact_fit_are_exact_too() -> None:
 
 def test_coefficients_from_all_own_and_other_chains() -> None:
     chains = gaussian(n_chains=3)
-    pooled = zero_variance(chains)
+    pooled = zero_variance(chains, fit="pooled")
     assert pooled["a"].shape == (3, 400) and pooled.coefficients["b"].shape == (2, 1)
     for fit in ("own", "others"):
         each = zero_variance(chains, fit=fit)
@@ -143,8 +202,9 @@ def test_coefficients_from_others_promise_nothing_that_is_not_there() -> None:
         gradients={"theta": rng.normal(size=(2, 200, 40))},
         settings={"n_chains": 2},
     )
-    assert zero_variance(chain).variance_ratio["theta"] > 1.05
-    assert zero_variance(chain, fit="others").variance_ratio["theta"] < 1.0
+    assert zero_variance(chain, 1).variance_ratio["theta"] > 1.05
+    others = zero_variance(chain, fit="others")
+    assert others.variance_ratio["theta"] < 1.0 and others.gain["theta"] < 1.0
     # Coefficients 40/200 of a unit variance each: the variance grows by about a quarter.
 
 

@@ -1,0 +1,194 @@
+"""The forms of a zero-variance correction, judged by what they do to draws they were not fitted to.
+
+What counts is the variance of a mean. It is measured by the means of long batches of draws, of
+each chain around the chain's own mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.after.draws import Part, Source, TestFunctions
+from sgmcmc.after.regression import Regression
+from sgmcmc.results.samples import Samples
+
+_BATCHES = 40
+"""How many batches there are in all, at least, that variances of means are measured by."""
+
+_COARSER = 4
+"""How many times larger the batches of one form are than those of the form before."""
+
+_LARGEST = 2000
+"""The most control variates that a form is tried with."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the correction, by the arguments of :func:`sgmcmc.zero_variance`.
+
+    Attributes:
+        degree: of the polynomials.
+        fit: where the coefficients come from.
+        batches: of each chain, to whose means they were fitted; ``None`` if to draws.
+    """
+
+    degree: int
+    fit: str
+    batches: int | None
+
+    def __str__(self) -> str:
+        where = {
+            "pooled": "all draws together",
+            "own": "the draws of each chain by itself",
+            "others": "the draws of the others for each chain, or half a single one",
+        }[self.fit]
+        means = "" if self.batches is None else f"means of {self.batches} batches of a chain, of "
+        return f"degree {self.degree}, coefficients fitted to {means}{where}"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A form with its coefficients.
+
+    Attributes:
+        form: the form.
+        source: the draws.
+        plan: pairs of the parts that coefficients were fitted to and those that they correct.
+        coefficients: for each pair.
+        complaints: what to warn of.
+        gain: how many times less the means of batches vary, by quantity.
+    """
+
+    form: Form
+    source: Source
+    plan: list[tuple[list[Part], list[Part]]]
+    coefficients: list[np.ndarray]
+    complaints: set[str]
+    gain: np.ndarray
+
+
+def fitted(source: Source, form: Form, judged: Judge | None = None) -> Fitted:
+    """Return a form with its coefficients.
+
+    Args:
+        source: the draws, with control variates of the form's degree.
+        form: the form.
+        judged: measures the gain; ``None`` makes one.
+    """
+    parts = _parts(source, form.fit)
+    length = 1 if form.batches is None else source.draws // form.batches
+    sums = {part: _regression(source, part, length) for part in parts}
+    plan = {
+        "pooled": [(parts, parts)],
+        "own": [([part], [part]) for part in parts],
+        "others": [([other for other in parts if other != part], [part]) for part in parts],
+    }[form.fit]
+    coefficients, complaints = [], set()
+    for fit_to, _ in plan:
+        found, complaint = Regression.of_all(sums[part] for part in fit_to).coefficients(
+            source.gradient_dtype
+        )
+        coefficients.append(found)
+        complaints.add(complaint)
+    by_part = {
+        part: a for (_, corrected), a in zip(plan, coefficients, strict=True) for part in corrected
+    }
+    gain = (judged or Judge(source, parts)).gain(by_part)
+    return Fitted(form, source, plan, coefficients, complaints - {""}, gain)
+
+
+def best(
+    samples: Samples, test_functions: TestFunctions | None, bijectors: Mapping[str, Any]
+) -> Fitted:
+    """Return the form whose gain is largest in the median over the quantities."""
+    found = None
+    for degree in (1, 2):
+        if degree == 2 and not _has_positions(samples, bijectors):
+            break
+        source = Source(samples, degree, test_functions, bijectors)
+        parts = _parts(source, "others")
+        if degree == 2 and not _suffice(source, parts):
+            break
+        judge = Judge(source, parts)
+        for batches in _batches(source, parts):
+            each = fitted(source, Form(degree, "others", batches), judge)
+            if found is None or np.median(each.gain) > np.median(found.gain):
+                found = each
+    assert found is not None
+    return found
+
+
+class Judge:
+    """Measures how much less the means of batches vary for coefficients.
+
+    Args:
+        source: the draws.
+        parts: those parts of them that have coefficients of their own.
+    """
+
+    def __init__(self, source: Source, parts: list[Part]) -> None:
+        self._means = {}
+        for part in parts:
+            length = max(1, (part.stop - part.start) // max(10, -(-_BATCHES // len(parts))))
+            rows = list(source.batch_means([part], length))
+            self._means[part] = [np.concatenate(each) for each in zip(*rows, strict=True)]
+
+    def gain(self, coefficients: Mapping[Part, np.ndarray]) -> np.ndarray:
+        """Return the variance of the means of batches before, over that after, by quantity."""
+        before = after = np.zeros(())
+        for part, a in coefficients.items():
+            h, f = self._means[part]
+            before = before + h.var(axis=0)
+            after = after + (h + f @ a).var(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(before == after, 1.0, before / after)
+
+
+def _regression(source: Source, part: Part, length: int) -> Regression:
+    found = Regression(source.features, source.layout.size)
+    for h, f in source.batch_means([part], length):
+        found.add(h, f)
+    return found
+
+
+def _parts(source: Source, fit: str) -> list[Part]:
+    """Return the parts of the draws that have coefficients of their own, or are fitted apart."""
+    parts = [Part(chain, 0, source.draws) for chain in range(source.chains)]
+    if fit == "others" and len(parts) == 1:
+        middle = source.draws // 2
+        return [Part(0, 0, middle), Part(0, middle, source.draws)]
+    return parts
+
+
+def _fewest(parts: list[Part], length: int) -> int:
+    """Return how many batches of this length all parts but one hold at least."""
+    sizes = sorted((part.stop - part.start) // length for part in parts)
+    return sum(sizes[:-1])
+
+
+def _suffice(source: Source, parts: list[Part]) -> bool:
+    """Tell whether there are enough draws for so many control variates."""
+    return source.features <= _LARGEST and 10 * source.features <= _fewest(parts, 1)
+
+
+def _batches(source: Source, parts: list[Part]) -> list[int | None]:
+    """Return how many batches of each chain to try: all draws, then fewer and fewer."""
+    found: list[int | None] = [None]
+    batches = source.draws // _COARSER
+    while batches > 1 and _fewest(parts, source.draws // batches) >= max(20, 2 * source.features):
+        found.append(batches)
+        batches //= _COARSER
+    return found
+
+
+def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:
+    """Tell whether the draws are there in the space that the chain moved in."""
+    gradients: Mapping[str, Any] = samples.gradients or {}
+    moved = samples.settings.get("bijectors") or {}
+    return not samples.settings.get("own_coordinates") and all(
+        name in samples and (name not in moved or name in bijectors) for name in gradients
+    )
