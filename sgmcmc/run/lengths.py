@@ -6,14 +6,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
-from sgmcmc.tuning.plan import Plan
 
 _MOST_BYTES, _MOST_DRAWS = 2**29, 2_000_000
 """Memory that draws may take where nothing says how many are to be kept, and how many there may be
@@ -83,6 +82,18 @@ class Wishes:
         )
 
 
+class Timed(Protocol):
+    """What tells how fast a chain forgets.
+
+    Attributes:
+        autocorrelation: iterations for an independent draw.
+    """
+
+    @property
+    def autocorrelation(self) -> float:
+        """Iterations for an independent draw."""
+
+
 class UntilEffective(Lengths):
     """Runs until every coordinate has its effective sample size, or time is up.
 
@@ -97,7 +108,7 @@ class UntilEffective(Lengths):
         ValueError: too few draws would be kept to judge them.
     """
 
-    def __init__(self, wishes: Wishes, plan: Plan, d: int, thin: int, began: float) -> None:
+    def __init__(self, wishes: Wishes, plan: Timed, d: int, thin: int, began: float) -> None:
         if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
             raise ValueError(
                 f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sgmcmc.data.dataset import Data
@@ -17,9 +18,11 @@ class SamplerOrigin:
 
     Args:
         sampler: the sampler.
+        facts: what the dynamics of each chain have to tell of their moves, by name.
     """
 
     sampler: Sampler
+    facts: tuple[Mapping[str, float], ...] = ()
 
     @property
     def target(self) -> Target:

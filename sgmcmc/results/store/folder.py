@@ -29,7 +29,7 @@ from sgmcmc.results.store.files import (
 )
 
 FORMAT = 2
-_ABOUT, _LOCK, _HANDOVER = "about.json", "lock", "handover.npz"
+_ABOUT, _LOCK, _HANDOVER, _WARM_UP = "about.json", "lock", "handover.npz", "warm-up.npz"
 Record = tuple[tuple[int, ...], np.dtype]
 
 
@@ -124,6 +124,16 @@ class Store:
         path = self.path / _HANDOVER
         return read_arrays(path) if path.exists() else None
 
+    def warm_up(self) -> dict[str, np.ndarray] | None:
+        """Return what was chosen before the chain was made, if that is done."""
+        path = self.path / _WARM_UP
+        return read_arrays(path) if path.exists() else None
+
+    def save_warm_up(self, found: Mapping[str, np.ndarray]) -> None:
+        """Write down what was chosen before the chain was made."""
+        with explained(self.path):
+            write_arrays(self.path / _WARM_UP, found)
+
     def save_handover(self, found: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
         """Write down what the phases before the chain have found.
 
@@ -184,7 +194,7 @@ def _read_about(path: Path) -> dict[str, Any] | None:
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"`store`: {str(path / _ABOUT)!r} is damaged: {error}.") from error
     # A process killed while it made the store leaves these.
-    ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK]
+    ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK, path / _WARM_UP]
     others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
     if others:
         raise ValueError(
