@@ -72,7 +72,7 @@ class Watched(Lengths):
         self.cap = wishes.n_iters or length
         self.burn_in = wishes.burn_in
         if self.burn_in is None:
-            self.burn_in = max(_LEAST_BURN_IN, length // _BURN_IN)
+            self.burn_in = max(_LEAST_BURN_IN, min(length, self.cap) // _BURN_IN)
         a_draw = wishes.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
         most = max(1, min(_MOST_DRAWS, _MOST_BYTES // a_draw))
         self.thin = max(thin, -(-self.cap // most))
