@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -26,7 +27,8 @@ def summary(
     the 5 % and 95 % quantiles (tail). MCSE is the standard error of mean and standard deviation
     that is due to the length of the chain. R-hat compares chains, and is NaN for a single one.
     They say how well the *chain's* stationary distribution is known, and nothing about how far that
-    is from the posterior: for that see :func:`ksd`, and run again with half the stepsize.
+    is from the posterior: for that see ``samples.report``, whose warnings are given with the table
+    (and are in its ``attrs["warnings"]``), and :func:`ksd`.
 
     Args:
         samples: the draws.
@@ -38,6 +40,9 @@ def summary(
 
     Raises:
         ValueError: there are no draws, or no parameter of a name.
+
+    Warns:
+        UserWarning: something speaks against trusting the draws.
 
     Example:
         >>> import numpy as np
@@ -69,7 +74,12 @@ def summary(
         )
         judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
     statistics = [name for name in shown.columns if not name.startswith("hdi_")]
-    return shown[statistics].join(judged)
+    table = shown[statistics].join(judged)
+    doubts = samples.quick_warnings()
+    table.attrs["warnings"] = doubts
+    if doubts:
+        warnings.warn("\n".join(["What speaks against these draws:", *doubts]), stacklevel=2)
+    return table
 
 
 @contextlib.contextmanager

@@ -11,6 +11,9 @@ import numpy as np
 
 from sgmcmc.results.inference_data import az
 
+_COORDINATES = 1000
+"""Coordinates of a parameter beyond which not all are looked at."""
+
 RHAT = 1.01
 """The largest R-hat of chains that agree."""
 
@@ -45,7 +48,7 @@ class Diagnostics:
         found = []
         if self.smallest < ess:
             found.append(f"The smallest effective sample size is {self.smallest:.0f}, not {ess:g}.")
-        if np.nanmax(self.rhat) > RHAT:
+        if not np.isnan(self.rhat).all() and np.nanmax(self.rhat) > RHAT:
             found.append(
                 f"The chains do not agree: the largest R-hat is {np.nanmax(self.rhat):.3f}."
             )
@@ -56,7 +59,8 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
     """Return the diagnostics of draws with a leading chain axis.
 
     Args:
-        draws: arrays of shape (chains, draws, *shape), by parameter.
+        draws: arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
+            are taken, evenly over each array.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     found: list[tuple[float, ...]] = []
@@ -64,7 +68,9 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
         warnings.simplefilter("ignore")
         for a in draws.values():
             # One by one: what is made of them on the way takes many times their memory.
-            for coordinate in np.moveaxis(np.reshape(a, (chains, count, -1)), 2, 0):
+            flat = np.reshape(a, (chains, count, -1))
+            for place in range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES)):
+                coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
                 found.append((az.ess(x), az.ess(x, method="tail"), az.rhat(x)))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()

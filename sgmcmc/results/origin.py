@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sgmcmc.data.dataset import Data
@@ -15,6 +16,8 @@ class Origin(Protocol):
     Attributes:
         target: what was sampled, in the coordinates of the chain.
         data: the dataset.
+        go_on: runs the chains on for so many more iterations, with progress or without, and
+            returns all draws; ``None`` where they diverged.
     """
 
     @property
@@ -25,5 +28,27 @@ class Origin(Protocol):
     def data(self) -> Data:
         """The dataset."""
 
+    @property
+    def judges_quickly(self) -> bool:
+        """Whether ``report`` takes about a second, or less."""
+
+    @property
+    def go_on(self) -> Callable[[int, bool], Any] | None:
+        """What runs the chains on."""
+
     def report(self, samples: Any) -> Report | None:
         """Return the report on these draws."""
+
+
+def need_chains(settings: Mapping[str, Any], origin: Origin | None) -> Callable[[int, bool], Any]:
+    """Return what runs the chains of some draws on, or say why nothing can."""
+    if settings.get("slice") is not None:
+        raise ValueError("`samples` is a slice: extend all draws, and slice what comes back.")
+    if origin is None:
+        raise ValueError(
+            "`samples` is not in the process of the chain that made it, and files do not hold the "
+            "model. With `store`, make the same call again with a larger `n_iters`."
+        )
+    if origin.go_on is None:
+        raise ValueError("`samples` is of a chain that diverged, which cannot go on.")
+    return origin.go_on

@@ -10,11 +10,12 @@ from typing import Any, overload
 
 import numpy as np
 
+from sgmcmc import checks
 from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results
 from sgmcmc.results.frames import to_dataframe
 from sgmcmc.results.inference_data import to_inference_data
-from sgmcmc.results.origin import Origin
+from sgmcmc.results.origin import Origin, need_chains
 from sgmcmc.results.predictions import Predictions
 from sgmcmc.results.report import Report
 from sgmcmc.results.slices import need_slice, sliced
@@ -113,6 +114,15 @@ class Samples(Predictions):
             self._report = self._origin.report(self)
         return self._report
 
+    def quick_warnings(self) -> list[str]:
+        """Return what the report warns of, if it is there or can be made in about a second.
+
+        Where that would take longer, a sentence says so.
+        """
+        if self._report is None and self._origin is not None and not self._origin.judges_quickly:
+            return ["Not checked yet, which takes a while here: print(samples.report)."]
+        return [] if self.report is None else self.report.warnings
+
     def __getstate__(self) -> dict[str, Any]:
         # The sampler holds the user's functions and data, which stay in this process.
         return {**self.__dict__, "_origin": None}
@@ -128,12 +138,31 @@ class Samples(Predictions):
         found._origin = origin
         return found
 
+    def extend(self, n_iters: int, verbose: bool = True) -> Samples:
+        """Run the same chains on, from where they ended, and return all draws, old and new.
+
+        They are the draws of one call with as many iterations in all, bit for bit. Draws that go
+        to a store go on in the store. A search for a mode is not made again.
+
+        Args:
+            n_iters: how many more iterations.
+            verbose: show progress.
+
+        Returns:
+            New samples; those at hand stay as they are.
+
+        Raises:
+            ValueError: the draws are a slice, or no longer know the sampler that made them.
+        """
+        go_on = need_chains(self.settings, self._origin)
+        return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
+
     def __repr__(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
         if self.settings.get("n_chains") is not None:
             head += f", {self.settings['n_chains']} chains"
         rows = _rows("", self) + _rows("test function ", self.test_functions)
-        warnings = [] if self._report is None else [f"  ! {w}" for w in self._report.warnings]
+        warnings = [f"  ! {warning}" for warning in self.quick_warnings()]
         return "\n".join([head + ":", *(rows or ["  no draws kept"]), *warnings])
 
     def with_report(self, report: Report) -> Samples:

@@ -13,8 +13,10 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, params_at, read
 from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Space
@@ -81,7 +83,11 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         if other.autocorrelation > _SLOWEST:
             break
         plan = other
-    return samples.with_report(report_on(samples, plan, lengths, wishes, values, began))
+    origin = samples.origin
+    assert isinstance(origin, SamplerOrigin)
+    return samples.with_report(
+        report_on(samples, plan, lengths, wishes, values, origin.sampler, began)
+    )
 
 
 def _need_all_open(request: Request, d: int) -> None:
@@ -115,20 +121,10 @@ def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[An
     return [params_at(target.space, middle + apart * move, target.dtype) for move in moves]
 
 
-def _coordinates(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return draws in whitened coordinates, (k, d), evenly from all chains."""
-    parts_ = []
-    for name, array in samples.items():
-        draws = np.reshape(array, (-1, *array.shape[2:]))
-        draws = draws[:: max(1, len(draws) // _ROWS)]
-        u = np.asarray(space.geometries[name].start(draws, draws.dtype), np.float64)
-        parts_.append(u.reshape(len(u), -1))
-    return np.stack([plan.whitening.into(one) for one in np.concatenate(parts_, 1)])
-
-
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
-    zeta = _coordinates(samples, plan, space)
+    u = unconstrained(samples, space)
+    zeta = np.stack([plan.whitening.into(one) for one in u.reshape(-1, u.shape[-1])])
     d = zeta.shape[1]
     effective = max(4.0, len(zeta) / max(1.0, plan.autocorrelation))
     covariance = np.atleast_2d(np.cov(zeta.T))

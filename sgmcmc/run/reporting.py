@@ -1,22 +1,30 @@
-"""The report on draws whose constants were chosen."""
+"""The report on draws: what was chosen or given, what is predicted, what the draws show."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.misgivings import misgivings, of_draws, of_rounding
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan
 
 WIDE = 8.0
 """A direction whose variance in whitened coordinates is more than this, or less than its inverse,
 was not known well at the mode."""
 
-_ROUNDING = 0.1
-"""How much of a posterior sd the rounding of a coordinate may be."""
+TOLERANCE, ENOUGH = 0.05, 100.0
+"""The error of an sd that is let pass, and the effective sample size that is wanted, of draws
+whose constants the user gave."""
 
 
 def report_on(
@@ -25,71 +33,141 @@ def report_on(
     lengths: UntilEffective,
     wishes: Wishes,
     spread: np.ndarray,
+    sampler: Sampler,
     began: float,
 ) -> Report:
     """Return the report on draws whose constants were chosen here."""
     diagnostics = lengths.diagnostics
     assert diagnostics is not None
-    warnings = []
-    if not plan.mode.converged:
-        warnings.append(
-            f"The mode was not found: a Newton step would still go {plan.mode.distance:.2g} "
-            "posterior sds. Gradient noise may be larger than it need be."
-        )
-    if plan.prediction.worst > 1.001 * wishes.tolerance:
-        warnings.append(
-            f"The predicted error of a posterior sd is {plan.prediction.worst:.1%}, above the "
-            f"tolerance of {wishes.tolerance:.1%}."
-        )
-    dtype = np.dtype(samples.settings["dtype"])
-    sds = np.sqrt(np.diag(plan.mode.information.covariance))
-    rounding = float((np.finfo(dtype).eps * np.abs(plan.mode.position) / sds).max())
-    if rounding > _ROUNDING:
-        warnings.append(
-            f"A posterior sd is only {1 / rounding:.2g} times the rounding of {dtype.name}. Use "
-            "dtype=tf.float64, or centre the data."
-        )
+    judged_at = time.monotonic()
+    judgement = judge(sampler, samples, wishes.tolerance, plan.mode, plan.meter)
+    warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
+    warnings += misgivings(judgement, sampler, diagnostics, wishes.tolerance)
+    warnings += of_rounding(samples, plan.mode)
     warnings += diagnostics.warnings(wishes.ess)
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
             "The posterior is far from normal: in whitened coordinates variances range from "
             f"{spread[0]:.2g} to {spread[-1]:.2g}."
         )
-    whole = plan.given.takes_all(samples.settings["N"])
+    now = time.monotonic()
     return Report(
         {
             "method": samples.settings["method"],
-            "Mode": {
-                "found": plan.mode.converged,
-                "distance of a Newton step, posterior sds": plan.mode.distance,
-                "passes over the data": plan.mode.evaluations,
-                "condition number of the information": plan.mode.information.condition,
-            },
+            "Mode": _mode_facts(plan.mode),
             "Chain": {
-                "dynamics": repr(plan.given.dynamics),
-                "gradient": samples.settings["gradient"]["name"],
-                "minibatch size": f"{plan.minibatch_size} of {samples.settings['N']}",
-                "rows": "all" if whole else "in proportion to leverage",
+                **_chain_facts(samples, sampler),
                 "rows that the probabilities are worth": plan.effective_rows,
-                "stepsize, whitened coordinates": plan.stepsize,
                 "variances in whitened coordinates": spread.tolist(),
             },
             "Predicted": {
-                "gradient noise, whitened, by coordinate": plan.around.noise_by_coordinate.tolist(),
-                "relative error of the posterior sds": plan.prediction.error.tolist(),
-                "iterations for an independent draw": plan.autocorrelation,
+                "at draws of the normal at the mode": plan.prediction.error.tolist(),
+                **_predicted_facts(judgement),
             },
-            "Draws": {
-                "chains, draws of each": f"{wishes.n_chains}, {diagnostics.draws}",
-                "burn-in": lengths.burn_in,
-                "ESS, bulk": diagnostics.bulk,
-                "ESS, tail": diagnostics.tail,
-                "R-hat": diagnostics.rhat,
-            },
-            "Seconds": {
-                **plan.seconds,
-                "all": time.monotonic() - began,
-            },
+            "Draws": {**_draws_facts(diagnostics, samples), **_measured_facts(judgement)},
+            "Seconds": {**plan.seconds, "report": now - judged_at, "all": now - began},
             "warnings": warnings,
         }
     )
+
+
+def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
+    """Return the report on draws whose constants the user gave."""
+    if not samples or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4:
+        return None
+    began = time.monotonic()
+    diagnostics = diagnose(by_chain(samples.settings, samples))
+    warnings = of_draws(diagnostics, samples.settings, ENOUGH)
+    facts: dict[str, Any] = {"method": samples.settings["method"]}
+    reason = cannot_judge(sampler, samples)
+    chain = _chain_facts(samples, sampler)
+    if reason is not None:
+        facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}}
+        facts["Draws"] = _draws_facts(diagnostics, samples)
+    else:
+        judgement = judge(sampler, samples, TOLERANCE)
+        warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE) + warnings
+        warnings += of_rounding(samples, judgement.mode)
+        facts |= {
+            "Mode": _mode_facts(judgement.mode),
+            "Chain": chain,
+            "Predicted": _predicted_facts(judgement),
+            "Draws": {**_draws_facts(diagnostics, samples), **_measured_facts(judgement)},
+        }
+    facts["Seconds"] = {"report": time.monotonic() - began}
+    return Report({**facts, "warnings": warnings})
+
+
+def _of_mode(mode: Mode) -> list[str]:
+    if mode.converged:
+        return []
+    return [
+        f"The mode was not found: a Newton step would still go {mode.distance:.2g} posterior sds. "
+        "Gradient noise may be larger than it need be."
+    ]
+
+
+def _mode_facts(mode: Mode) -> dict[str, Any]:
+    return {
+        "found": mode.converged,
+        "distance of a Newton step, posterior sds": mode.distance,
+        "passes over the data": mode.evaluations,
+        "condition number of the information": mode.information.condition,
+    }
+
+
+def _chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
+    settings = samples.settings
+    stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
+    rows = settings["minibatches"]
+    return {
+        "dynamics": repr(sampler.chain.dynamics),
+        "gradient": settings["gradient"]["name"],
+        "minibatch size": f"{settings['n']} of {settings['N']}",
+        "rows": rows if isinstance(rows, str) else "in proportion to given probabilities",
+        "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
+        "preconditioner": _kind(sampler),
+    }
+
+
+def _kind(sampler: Sampler) -> str:
+    preconditioner = sampler.target.space.preconditioner
+    if preconditioner is None:
+        return "none"
+    return "dense" if preconditioner.dense else "diagonal"
+
+
+def _predicted_facts(judgement: Judgement) -> dict[str, Any]:
+    prediction, around = judgement.prediction, judgement.around
+    noise = {"gradient noise along the chain, whitened": judgement.noise_along}
+    if judgement.noise_along:
+        noise["gradient noise, whitened, by coordinate"] = around.noise_by_coordinate.tolist()
+    if not prediction.known:
+        return {"relative error of the posterior sds": "not known for these dynamics", **noise}
+    if not prediction.stable:
+        return {"relative error of the posterior sds": "unbounded: the stepsize is too large"}
+    return {
+        "relative error of the posterior sds": prediction.error.tolist(),
+        "iterations for an independent draw": prediction.times.tolist(),
+        **noise,
+    }
+
+
+def _measured_facts(judgement: Judgement) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "sd over that which the information implies": judgement.ratio.tolist(),
+        "mean less mode, in those sds": judgement.shift.tolist(),
+    }
+    if judgement.off_centre is not None:
+        facts["centre less mode, in those sds"] = judgement.off_centre
+    return facts
+
+
+def _draws_facts(diagnostics: Diagnostics, samples: Samples) -> dict[str, Any]:
+    return {
+        "chains, draws of each": f"{samples.settings['n_chains'] or 1}, {diagnostics.draws}",
+        "burn-in": samples.settings["burn_in"],
+        "ESS, bulk": diagnostics.bulk,
+        "ESS, tail": diagnostics.tail,
+        "R-hat": diagnostics.rhat,
+    }

@@ -89,6 +89,7 @@ class Plan:
         stepsize: ε, in the coordinates of the chain.
         around: curvature there, and the gradient noise with n rows.
         prediction: what the law of the dynamics makes of them.
+        meter: of the gradient noise in the coordinates of the chain; ``None`` if there is none.
         seconds: by what was done.
     """
 
@@ -100,6 +101,7 @@ class Plan:
     stepsize: float | np.ndarray
     around: Surroundings
     prediction: Prediction
+    meter: NoiseMeter | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -244,7 +246,7 @@ def _choose(
         )
         for n in sizes
     ]  # fmt: skip
-    return min(plans, key=lambda plan: _cost(plan, data))
+    return replace(min(plans, key=lambda plan: _cost(plan, data)), meter=meter)
 
 
 def _cost(plan: Plan, data: Data) -> float:

@@ -15,10 +15,15 @@ import numpy as np
 
 from sgmcmc.results.arrays import Results
 
+ABOUT = "about.json"
+"""What made the store, and which files its arrays lie in."""
 CHAIN = "chain"
 """The kind of the checkpoints that tell how far the draws are."""
 REDUCTION = "reduction/"
 """How the names begin under which a checkpoint holds results of reductions."""
+
+Record = tuple[tuple[int, ...], np.dtype]
+"""Shape, chains first, and dtype of an array."""
 
 
 class FileRows:

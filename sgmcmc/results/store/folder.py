@@ -20,17 +20,19 @@ from sgmcmc.atomic_files import read_arrays, write_arrays, write_json
 from sgmcmc.results.differences import difference
 from sgmcmc.results.schema import Schema
 from sgmcmc.results.store.files import (
+    ABOUT,
     CHAIN,
     FileRows,
+    Record,
     checkpoint,
     create_array,
     explained,
     saved_results,
 )
+from sgmcmc.results.store.growth import grow, remove_others
 
 FORMAT = 2
-_ABOUT, _LOCK, _HANDOVER, _WARM_UP = "about.json", "lock", "handover.npz", "warm-up.npz"
-Record = tuple[tuple[int, ...], np.dtype]
+_LOCK, _HANDOVER, _WARM_UP = "lock", "handover.npz", "warm-up.npz"
 
 
 class Store:
@@ -75,16 +77,21 @@ class Store:
         """The seed of the chain that is there, if there is one."""
         return None if self.about is None else self.about["fingerprint"]["seed"]
 
+    @property
+    def n_iters(self) -> int | None:
+        """How many iterations after burn-in there is room for, if there is a chain."""
+        return None if self.about is None else self.about["fingerprint"]["n_iters"]
+
     def prepare(
         self,
         fingerprint: dict[str, Any],
         schema: Schema,
         records: Mapping[str, Record],
     ) -> None:
-        """Make the files, or see that those there belong to the same chain.
+        """Make the files, or see that those there belong to the same chain, and are large enough.
 
         Args:
-            fingerprint: what made the chain.
+            fingerprint: what made the chain, ``n_iters`` included, which may have grown.
             schema: what its arrays are.
             records: shape, chains first, and dtype of each array.
 
@@ -92,12 +99,23 @@ class Store:
             ValueError: the chain there was made otherwise; nothing was changed.
         """
         if self.about is not None:
-            found = difference(self.about["fingerprint"], fingerprint)
+            before = self.about["fingerprint"]
+            found = difference({**before, "n_iters": None}, {**fingerprint, "n_iters": None})
             if found is not None:
                 raise ValueError(
                     f"`store`: {str(self.path)!r} holds another chain: {found}. Use another path, "
                     "or the arguments it was made with. Nothing was changed."
                 )
+            if fingerprint["n_iters"] < before["n_iters"]:
+                raise ValueError(
+                    f"`store`: {str(self.path)!r} holds a longer chain: `n_iters` was "
+                    f"{before['n_iters']} and is {fingerprint['n_iters']}. A chain may go on, but "
+                    "is never cut; take a slice of its draws. Nothing was changed."
+                )
+            with explained(self.path):
+                if fingerprint["n_iters"] > before["n_iters"]:
+                    self.about = grow(self.path, self.about, fingerprint["n_iters"], records)
+                remove_others(self.path, self.about["arrays"].values())
             return
         files = {name: f"array-{number}.npy" for number, name in enumerate(records)}
         about = {
@@ -109,7 +127,7 @@ class Store:
         with explained(self.path):
             for name, (shape, dtype) in records.items():
                 create_array(self.path / files[name], shape, dtype)
-            write_json(self.path / _ABOUT, about)
+            write_json(self.path / ABOUT, about)
         self.about = json.loads(json.dumps(about))
 
     def rows(self, chain: int) -> dict[str, FileRows]:
@@ -156,10 +174,7 @@ def read_store(path: Path) -> dict[str, Any]:
         ValueError: it is not a store, or holds no draw yet.
         OSError: it cannot be read.
     """
-    about = _read_about(path)
-    if about is None:
-        raise ValueError(f"`path`: {str(path)!r} is not a folder that `store` made.")
-    arrays = {name: np.load(path / f, mmap_mode="r") for name, f in about["arrays"].items()}
+    about, arrays = _open(path)
     chains = next(iter(arrays.values())).shape[0]
     states = [checkpoint(path, CHAIN, number) for number in range(chains)]
     if not all(state.exists() for state in states):
@@ -175,6 +190,20 @@ def read_store(path: Path) -> dict[str, Any]:
     )
 
 
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what is said of a store and its arrays, mapped."""
+    while True:
+        about = _read_about(path)
+        if about is None:
+            raise ValueError(f"`path`: {str(path)!r} is not a folder that `store` made.")
+        try:
+            return about, {n: np.load(path / f, mmap_mode="r") for n, f in about["arrays"].items()}
+        except FileNotFoundError:
+            # The store may have grown in the meantime, and its arrays lie in other files.
+            if _read_about(path) == about:
+                raise
+
+
 def _read_about(path: Path) -> dict[str, Any] | None:
     """Return what is said of a store, or ``None`` where there is none yet."""
     if not path.exists():
@@ -182,7 +211,7 @@ def _read_about(path: Path) -> dict[str, Any] | None:
     if not path.is_dir():
         raise ValueError(f"`store`: {str(path)!r} is a file; a store is a folder.")
     try:
-        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise ValueError(
                 f"`store`: {str(path)!r} has the format {about['format']}, this version's is "
@@ -192,7 +221,7 @@ def _read_about(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         pass
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"`store`: {str(path / _ABOUT)!r} is damaged: {error}.") from error
+        raise ValueError(f"`store`: {str(path / ABOUT)!r} is damaged: {error}.") from error
     # A process killed while it made the store leaves these.
     ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK, path / _WARM_UP]
     others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})

@@ -1,0 +1,182 @@
+"""Draws judged against the posterior's curvature and the noise of their own gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.phases import Phase
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
+from sgmcmc.tuning.noise import NoiseMeter
+from sgmcmc.tuning.plan import information_in, mode_from, unchanged
+from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
+
+_POSITIONS, _PARTS = 256, 8
+"""Draws that noise is measured at, and into how many parts of the chain they fall."""
+
+_ROWS = 20_000
+"""Draws, over all chains, that sds are taken of."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is found when draws are held against the posterior's own curvature.
+
+    Attributes:
+        mode: the mode nearest to the draws, and the information there.
+        around: curvature there and gradient noise at the draws, in the chain's coordinates.
+        prediction: what the law of the dynamics makes of them.
+        without_noise: the same without gradient noise.
+        ratio: sd of the draws over that which the information implies, of each coordinate, (d,).
+        shift: mean of the draws less the mode, in those sds, (d,).
+        off_centre: the same of the control variates' centre, in the root mean square, of the
+            worst of the chains; ``None`` if there is none.
+        noise_along: noise, averaged over the coordinates, in parts of the chains one after another.
+        largest: the largest stepsize that keeps to the tolerance; ``None`` where each coordinate
+            has its own, or there is no law.
+    """
+
+    mode: Mode
+    around: Surroundings
+    prediction: Prediction
+    without_noise: Prediction
+    ratio: np.ndarray
+    shift: np.ndarray
+    off_centre: float | None
+    noise_along: list[float]
+    largest: float | None
+
+
+def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
+    """Return why draws cannot be judged by curvature, or ``None`` if they can."""
+    dynamics, stored = sampler.chain.dynamics, set(samples)
+    if sampler.latents is not None:
+        return "latent variables are drawn by `gibbs`"
+    if isinstance(dynamics, SimplexDynamics):
+        return "there are points of the simplex"
+    if sampler.target.size > DENSE_UP_TO:
+        return f"there are more than {DENSE_UP_TO} coordinates"
+    if stored != set(sampler.target.space.layout.names):
+        return "not all parameters were kept"
+    return None
+
+
+def judge(
+    sampler: Sampler,
+    samples: Samples,
+    tolerance: float,
+    mode: Mode | None = None,
+    meter: NoiseMeter | None = None,
+) -> Judgement:
+    """Return what is found of draws.
+
+    Args:
+        sampler: that made them.
+        samples: the draws.
+        tolerance: the relative error of an sd that is accepted.
+        mode: the mode, if it is known.
+        meter: of the gradient's noise in the chain's coordinates, if there is one.
+    """
+    space = sampler.target.space
+    whitening = space.preconditioner or unchanged(space.layout.size)
+    u = unconstrained(samples, space)
+    flat = u.reshape(-1, u.shape[-1])
+    if mode is None:
+        bare = Target(
+            sampler.target.log_lik, sampler.target.log_prior, space.preconditioned(None),
+            sampler.target.dtype,
+        )  # fmt: skip
+        mode = mode_from(bare, sampler.data, flat.mean(0), sampler.seed)
+    sds = np.sqrt(np.diag(mode.information.covariance))
+    information = information_in(whitening, mode)
+    centres = _centres(samples, space)
+    noise, along = np.zeros_like(information), []
+    if not sampler.draws.every_row:
+        if meter is None:
+            meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
+        at = _along(u)
+        middle = mode.position if centres is None else centres[0]
+        found = meter.at(_into(whitening, at), whitening.into(middle), sampler.seed)
+        found = found * np.sqrt(meter.factor(sampler.draws.size))
+        noise = found.T @ found / len(found)
+        values, vectors = Surroundings(information, noise, whitening.root).axes
+        whitened = (found @ vectors / np.sqrt(values)) ** 2
+        along = [float(part.mean()) for part in np.array_split(whitened, _PARTS)]
+    around = Surroundings(information, noise, whitening.root)
+    stepsize = final_stepsize(sampler.chain, samples)
+    prediction = _predicted(around, sampler.chain, stepsize)
+    quiet = _predicted(around.with_noise(0.0), sampler.chain, stepsize)
+    largest = None
+    if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
+        largest = largest_stepsize(sampler.chain.dynamics, around, tolerance)
+    off = None
+    if centres is not None:
+        gaps = centres - mode.position
+        J = mode.information.matrix
+        off = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
+    return Judgement(
+        mode, around, prediction, quiet,
+        flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off, along, largest,
+    )  # fmt: skip
+
+
+def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
+    try:
+        return around.predict(chain.dynamics, stepsize)
+    except ValueError:  # there is no closed law
+        return Prediction.unknown(len(around.root))
+
+
+def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:
+    """Return the stepsizes at the end of a chain: one number, or one for each coordinate."""
+    draws = next(iter(by_chain(samples.settings, samples).values())).shape[1]
+    last = samples.settings["burn_in"] + draws * samples.settings["thin"]
+    table = chain.stepsizes.at(max(1, last), 1)[0]
+    if len(table) == 1:
+        return float(table[0])
+    layout = chain.recorder.target.space.layout if chain.recorder else None
+    assert layout is not None, "not bound"
+    return layout.spread(tf.constant(table, tf.float64)).numpy()
+
+
+def unconstrained(samples: Samples, space: Space) -> np.ndarray:
+    """Return draws in unconstrained coordinates, (chains, k, d), evenly thinned to not too many."""
+    parts = []
+    for name, array in by_chain(samples.settings, samples).items():
+        step = max(1, array.shape[0] * array.shape[1] // _ROWS)
+        draws = np.asarray(array[:, ::step])
+        flat = draws.reshape(-1, *draws.shape[2:])
+        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
+        parts.append(u.reshape(*draws.shape[:2], -1))
+    return np.concatenate(parts, 2)
+
+
+def _centres(samples: Samples, space: Space) -> np.ndarray | None:
+    """Return where control variates are centred, unconstrained, a row for each chain."""
+    if samples.mode is None:
+        return None
+    rows = []
+    for name, array in by_chain(samples.settings, samples.mode).items():
+        flat = np.asarray(array)
+        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
+        rows.append(u.reshape(len(flat), -1))
+    return np.concatenate(rows, 1)
+
+
+def _along(u: np.ndarray) -> np.ndarray:
+    """Return draws of all chains in the order of their iterations, (k, d)."""
+    ordered = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
+    places = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(int)
+    return ordered[places]
+
+
+def _into(whitening: Preconditioner, u: np.ndarray) -> np.ndarray:
+    return np.stack([whitening.into(row) for row in u])
