@@ -31,6 +31,8 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
+    hmc,
+    nuts,
     sample,
     scir,
     scir_setup,
@@ -62,8 +64,10 @@ __all__ = [
     "ZeroVarianceSamples",
     "get_dataset",
     "get_params",
+    "hmc",
     "init_sess",
     "ksd",
+    "nuts",
     "plot_log_post",
     "plot_posterior",
     "plot_trace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,9 +59,12 @@ class Hamiltonian(ExactDynamics):
     energies are compared in float64 whatever the dtype of the chain.
 
     Attributes:
+        largest: the largest stepsize to choose where the posterior is near N(0, I).
         metric: in warm-up "dense" or "diagonal": coordinates in the state that may be changed
             between blocks; ``None`` for those of the position.
     """
+
+    largest = math.inf
 
     metric: str | None = field(default=None, repr=False, kw_only=True, metadata={"constant": False})
 

@@ -17,6 +17,9 @@ from sgmcmc.words import describe
 _DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
 
+STEPS = 10
+"""Steps of a trajectory where nothing is said of them."""
+
 _MOST = 1024
 """Steps that a trajectory of a given length takes at most."""
 
@@ -31,7 +34,7 @@ class HMC(Hamiltonian):
     whatever ε is.
 
     Args:
-        n_leapfrog: steps of a trajectory.
+        n_leapfrog: steps of a trajectory; ``None`` for 10, or for as many as ``length`` takes.
         length: of a trajectory, in place of ``n_leapfrog``: there are as many steps of the mean ε
             as it takes, at most 1024. π/2 is right where the posterior is near N(0, I).
         jitter: from 0 to below 1.
@@ -46,7 +49,7 @@ class HMC(Hamiltonian):
         Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011, sections 3.2 and 4.2.
     """
 
-    n_leapfrog: int = 10
+    n_leapfrog: int | None = None
     length: float | None = None
     jitter: float = 0.2
 
@@ -55,9 +58,12 @@ class HMC(Hamiltonian):
 
     def bind(self, space: Space) -> HMC:
         """Return this dynamics with its constants checked."""
+        if self.n_leapfrog is not None and self.length is not None:
+            raise ValueError("`n_leapfrog` and `length` say the same; give one of them.")
+        steps = STEPS if self.n_leapfrog is None else self.n_leapfrog
         return replace(
             self,
-            n_leapfrog=whole_number("n_leapfrog", self.n_leapfrog, 1),
+            n_leapfrog=whole_number("n_leapfrog", steps, 1) if self.length is None else None,
             length=None if self.length is None else positive_number("length", self.length),
             jitter=_below_one("jitter", self.jitter),
         )
@@ -67,7 +73,7 @@ class HMC(Hamiltonian):
         origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
         """Return the end of one trajectory, or its start where that was not accepted."""
-        steps, cut = tf.constant(self.n_leapfrog), tf.constant(False)
+        steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
             wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - 1e-9)
             cut = wanted > _MOST

@@ -14,7 +14,7 @@ from sgmcmc import checks
 from sgmcmc._version import __version__
 from sgmcmc.data import native
 from sgmcmc.data.dataset import Data
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine import buffers
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
@@ -23,6 +23,7 @@ from sgmcmc.graphs import direct_calls
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.inputs import parts
+from sgmcmc.inputs.additive import need_sum_of_pieces
 from sgmcmc.inputs.arrays import read_dataset, read_params
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_geometries
@@ -136,6 +137,8 @@ def make_sampler(request: Request) -> Sampler:
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     with_terms = draws.weights is not None or gradient.needs_rows
     values = dry_run(target, data, draws.size, starts, latents, with_terms)
+    if isinstance(dynamics, ExactDynamics):
+        need_sum_of_pieces(target, data, starts[0])
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)

@@ -1,5 +1,6 @@
 """The functions that users call: a module for each dynamics, and one for any parts."""
 
+from sgmcmc.samplers.hmc import hmc, nuts
 from sgmcmc.samplers.sample import sample, setup
 from sgmcmc.samplers.scir import scir, scir_setup
 from sgmcmc.samplers.sghmc import sghmc, sghmc_setup, sghmccv, sghmccv_setup
@@ -8,6 +9,8 @@ from sgmcmc.samplers.sgnht import sgnht, sgnht_setup, sgnhtcv, sgnhtcv_setup
 from sgmcmc.samplers.sgrld import sgrld, sgrld_setup
 
 __all__ = [
+    "hmc",
+    "nuts",
     "sample",
     "scir",
     "scir_setup",

@@ -139,3 +139,43 @@ OF_PARTS = {
         θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ.""",
 }
 """What is said of the arguments of the functions that take any parts."""
+
+CHOSEN = """
+What is not given is chosen: the mode is found, the chains start around it, over-dispersed, and move
+in coordinates whitened by the observed information there; in a warm-up the stepsize is driven to an
+acceptance rate of 0.85, and the coordinates are changed where draws are not as wide as they should
+be, or where there is no mode of use. Both are frozen before the first draw is kept. Chains run
+until every coordinate has the effective sample size ``ess`` and an R-hat of at most 1.01.
+``samples.report`` has the acceptance rates, divergences, and what was chosen and reached.
+"""
+"""What is said of the choice of constants of the samplers that take the whole dataset."""
+
+OF_EXACT = {
+    "n_leapfrog": """
+        leapfrog steps of a trajectory; ``None`` for as many as a length of π/2 takes.""",
+    "max_tree_depth": """
+        a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.""",
+    "preconditioner": """
+        M, near the posterior covariance of the p unconstrained coordinates. ``"dense"`` and
+        ``"diagonal"`` are chosen from the observed information and the warm-up; ``None`` is
+        ``"dense"`` for up to 2000 coordinates. ``"none"``, p variances, a p × p matrix, or a dict
+        of these by parameter are taken as they are, and chains start at ``params``.""",
+    "stepsize": """
+        ε of a leapfrog step, in units of the parameter, or of ζ with a preconditioner; ``None`` to
+        choose. A number, an array with one for each coordinate, or a dict with one for each
+        parameter.""",
+    "n_iters": """
+        iterations after ``burn_in``; ``None`` for as many as ``ess`` takes.""",
+    "burn_in": """
+        iterations run and dropped once everything is chosen; ``None`` for 20, or 100 where nothing
+        had to be.""",
+    "max_seconds": """
+        after which no more iterations are added; the warm-up takes at most half of them. ``None``
+        for no limit.""",
+    "n_chains": """
+        independent chains, 2 or more, on all cores; arrays have a leading chain axis.""",
+    "dtype": """
+        ``tf.float64``, or ``tf.float32`` for half the time on large data: terms are computed in it,
+        while sums over the observations and energies are float64 in any case.""",
+}
+"""What is said of arguments of the samplers that take the whole dataset."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, OF_A_RUN
 from sgmcmc.samplers import examples
-from sgmcmc.samplers.arguments import DESCRIPTIONS, OF_PARTS
+from sgmcmc.samplers.arguments import CHOSEN, DESCRIPTIONS, OF_EXACT, OF_PARTS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -169,6 +169,24 @@ def documented_parts(*, stepwise: bool = False) -> Callable[[Function], Function
         text = arguments_section(function, said) + "\n"
         text += (_RETURNS_STEPWISE if stepwise else _RETURNS).rstrip()
         function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
+        return function
+
+    return complete
+
+
+def documented_exact() -> Callable[[Function], Function]:
+    """Return the decorator of the functions that take the whole dataset at every step.
+
+    ``{arguments}`` in the docstring becomes the list of all arguments, what comes back, and the
+    errors; ``{chosen}`` what is chosen.
+    """
+
+    def complete(function: Function) -> Function:
+        complete_signature(function, ("replace", "minibatches", "gibbs", "latents"))
+        text = arguments_section(function, {**DESCRIPTIONS, **OF_PARTS, **OF_EXACT}) + "\n"
+        text += _RETURNS.rstrip()
+        text = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)
+        function.__doc__ = text.replace("{chosen}", CHOSEN.strip())
         return function
 
     return complete

@@ -1,0 +1,277 @@
+"""The warm-up of Hamiltonian Monte Carlo: coordinates and stepsize from what chains show."""
+
+from __future__ import annotations
+
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.rng import RunPhase
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
+from sgmcmc.engine import cores
+from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.runner import Runner
+from sgmcmc.results.schema import DRAWS, LOG_POST
+from sgmcmc.run.builder import make_runners
+from sgmcmc.run.driver import whole_by_chain
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.layout import Layout
+
+WINDOWS = (25, 25, 50, 100, 200)
+"""Iterations of the windows: in the first only the stepsize is adapted; after each of the others
+the warm-up ends if the draws are as wide as they should be, else coordinates are changed."""
+
+_LAST = 50
+"""Iterations after a change of coordinates that no other follows."""
+
+_SINGLE, _BATCH = 25, 5
+"""Iterations after which the stepsize is not changed after every one, but after so many."""
+
+_NORMAL = 2.5
+"""A variance in the chain's coordinates, or its inverse, that calls for others."""
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """What the warm-up has found.
+
+    Attributes:
+        preconditioner: û and C, what the chain started with included; ``None`` for none.
+        stepsize: ε in those coordinates; ``None`` if it was not to be chosen.
+        positions: where the chains are, as the user sees it, by parameter.
+        iterations: that it took.
+        changed: how often the coordinates were changed.
+        gradients: full gradients that it took, over all chains.
+    """
+
+    preconditioner: Preconditioner | None
+    stepsize: float | None
+    positions: list[dict[str, np.ndarray]]
+    iterations: int
+    changed: int
+    gradients: float
+
+
+class _Positions(Recorder):
+    """Writes down the positions themselves."""
+
+    def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
+        """Return shape and dtype of a position."""
+        return {DRAWS: ((self.target.size,), self.target.dtype)}
+
+    def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Any:
+        """Return the position."""
+        return {DRAWS: position}
+
+    @property
+    def draw_layout(self) -> Layout:
+        """Layout of the position."""
+        return self.target.space.layout
+
+
+class DualAveraging:
+    """Drives the mean acceptance rate to the one that is wanted.
+
+    log ε_t = μ − √t/(γ(t + t₀)) Σ (wanted − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
+    the average of log ε_t with weights t^(−0.75) counts.
+
+    Args:
+        stepsize: ε₁.
+        wanted: the acceptance rate.
+
+    Source:
+        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.
+    """
+
+    def __init__(self, stepsize: float, wanted: float) -> None:
+        self._centre, self._wanted = math.log(10 * stepsize), wanted
+        self._sum, self._count, self._mean = 0.0, 0, 0.0
+        self.stepsize = stepsize
+
+    def see(self, acceptance: float) -> None:
+        """Take an acceptance rate into account."""
+        self._count += 1
+        t = self._count
+        self._sum += self._wanted - acceptance
+        log = self._centre - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
+        weight = t**-0.75
+        self._mean = weight * log + (1 - weight) * self._mean
+        self.stepsize = math.exp(log)
+
+    @property
+    def settled(self) -> float:
+        """The stepsize to go on with."""
+        return math.exp(self._mean) if self._count else self.stepsize
+
+
+class WarmUp:
+    """The warm-up of one sampler.
+
+    Args:
+        sampler: whose chain is to be warmed up; its stepsize is what is begun with, and its
+            dynamics hold coordinates in their state if those are to be changed.
+        wanted: the acceptance rate that the stepsize is chosen for; ``None`` to leave it.
+        deadline: when to stop, by the monotonic clock.
+    """
+
+    def __init__(self, sampler: Sampler, wanted: float | None, deadline: float) -> None:
+        self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
+        dynamics = sampler.chain.dynamics
+        assert isinstance(dynamics, Hamiltonian)
+        self._metric = dynamics.metric
+        self._largest = math.inf if dynamics.metric is None else dynamics.largest
+        self._first = float(sampler.chain.stepsizes.at(1, 1).max())
+        d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
+        self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
+        most = sum(WINDOWS) + _LAST
+        rows = [
+            {DRAWS: np.empty((most, d), dtype), LOG_POST: np.empty((2 * most, 2))}
+            for _ in sampler.starts
+        ]
+        self._draws = [row[DRAWS] for row in rows]
+        label = f"{sampler.chain.label}, warm-up"
+        phase = replace(
+            sampler.chain, kind=RunPhase.MODE, label=label, recorder=_Positions(sampler.target)
+        )
+        self._runners = make_runners(
+            sampler, phase, sampler.starts, whole_by_chain(sampler), most, rows,
+            lambda runners: None, lambda number, runner: None,
+        )  # fmt: skip
+        self._label, self._most = label, most
+        self._done = self._changed = 0
+
+    def run(self, verbose: bool) -> WarmedUp:
+        """Run it."""
+        averaging = self._averaging(self._first)
+        with (
+            ThreadPoolExecutor(2 * cores.count(), "sgmcmc-warm-up") as pool,
+            Progress(self._label, self._most * len(self._runners), verbose) as progress,
+        ):
+            self._window(WINDOWS[0], averaging, pool, progress)
+            for length in WINDOWS[1:]:
+                self._window(length, averaging, pool, progress)
+                if self._metric is None or self._late or not self._change(length):
+                    break
+                averaging = self._averaging(self._restarted)
+            else:
+                self._window(_LAST, averaging, pool, progress)
+        space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
+        return WarmedUp(
+            self._combined(),
+            None if averaging is None else min(averaging.settled, self._largest),
+            [
+                {k: v.numpy() for k, v in space.constrain(tf.constant(r.position())).items()}
+                for r in self._runners
+            ],
+            self._done,
+            self._changed,
+            sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
+        )
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    @property
+    def _restarted(self) -> float:
+        """The stepsize to begin with in new coordinates."""
+        return first_stepsize(self._sampler.target.size)
+
+    def _averaging(self, stepsize: float) -> DualAveraging | None:
+        if self._wanted is None:
+            return None
+        averaging = DualAveraging(stepsize, self._wanted)
+        self._scale(stepsize)
+        return averaging
+
+    def _scale(self, stepsize: float) -> None:
+        for runner in self._runners:
+            runner.scale_stepsizes(stepsize / self._first)
+
+    def _window(
+        self,
+        length: int,
+        averaging: DualAveraging | None,
+        pool: ThreadPoolExecutor,
+        progress: Progress,
+    ) -> None:
+        """Run all chains for some iterations."""
+        end, began = self._done + length, self._done
+        while self._done < end and not (self._late and self._done > WINDOWS[0]):
+            single = self._done - began < _SINGLE
+            batch = min(1 if single else _BATCH, end - self._done)
+            before = self._accepted()
+            list(pool.map(lambda r, goal=self._done + batch: _advance(r, goal), self._runners))
+            self._done += batch
+            progress.advance(batch * len(self._runners), self._runners[0].estimate)
+            if averaging is not None:
+                averaging.see((self._accepted() - before) / (batch * len(self._runners)))
+                self._scale(min(averaging.stepsize, self._largest))
+        if averaging is not None:
+            self._scale(min(averaging.settled, self._largest))
+
+    def _accepted(self) -> float:
+        """Return the sum of the acceptance probabilities of all moves so far."""
+        moves = [runner.facts() for runner in self._runners]
+        return sum(facts["moves"] * facts["acceptance rate"] for facts in moves)
+
+    def _change(self, length: int) -> bool:
+        """Change the coordinates if those of the last iterations call for it; tell whether."""
+        zeta = np.concatenate([draws[self._done - length : self._done] for draws in self._draws])
+        root = self._root
+        within = np.linalg.solve(root, zeta.T).T if root.ndim == 2 else zeta / root
+        spread, widest, narrowest = spread_of(within.astype(np.float64), root.ndim == 2)
+        if widest <= _NORMAL and narrowest >= 1 / _NORMAL:
+            return False
+        self._root = root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
+        self._changed += 1
+        for runner in self._runners:
+            runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
+        return True
+
+    def _combined(self) -> Preconditioner | None:
+        """Return the preconditioner that makes the coordinates those of the warm-up's end."""
+        before = self._sampler.target.space.preconditioner
+        if not self._changed:
+            return before
+        if before is None:
+            return Preconditioner(self._root, np.zeros(len(self._root)))
+        if before.dense or self._root.ndim == 2:
+            outer, inner = (a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root))
+            return Preconditioner(outer @ inner, before.origin)
+        return Preconditioner(before.root * self._root, before.origin)
+
+
+def _advance(runner: Runner, goal: int) -> None:
+    while runner.iteration < goal:
+        runner.advance(goal - runner.iteration)
+
+
+def first_stepsize(d: int) -> float:
+    """Return a stepsize to begin with where the posterior is near N(0, I)."""
+    return float(d**-0.25)
+
+
+def spread_of(draws: np.ndarray, dense: bool) -> tuple[np.ndarray, float, float]:
+    """Return the covariance of draws, drawn towards the identity, and its extreme eigenvalues.
+
+    Args:
+        draws: in coordinates where it may be the identity, (k, d).
+        dense: whether all of it is wanted, or variances alone, (d,).
+    """
+    k, d = draws.shape
+    effective = k / 2
+    if not dense:
+        variances = (effective * draws.var(0) + 10.0) / (effective + 10.0)
+        return variances, float(variances.max()), float(variances.min())
+    covariance = np.atleast_2d(np.cov(draws.T))
+    covariance = (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)
+    values = np.linalg.eigvalsh(covariance)
+    return covariance, float(values[-1]), float(values[0])

@@ -1,0 +1,243 @@
+"""Hamiltonian Monte Carlo without constants from the user: mode, coordinates, stepsize, length."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import digest
+from sgmcmc.dynamics import HMC
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
+from sgmcmc.dynamics.hmc import STEPS
+from sgmcmc.gradients import FullGradient
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.options import Options, read_length
+from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.differences import difference
+from sgmcmc.results.samples import Samples
+from sgmcmc.results.store import Store
+from sgmcmc.run.adaptation import WarmUp, first_stepsize
+from sgmcmc.run.driver import run, run_lengths
+from sgmcmc.run.exact_reporting import Told, report_on
+from sgmcmc.run.exact_start import Ground, Start, find_start
+from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.sampler import Request, make_sampler
+from sgmcmc.target.geometry import Preconditioner
+
+OPEN = (None, "auto")
+"""What a user writes for a constant that is to be chosen."""
+
+_BURN_IN, _COLD_BURN_IN = 20, 100
+"""Iterations dropped after a warm-up, and where there was none."""
+
+_IN_WARM_UP = 0.5
+"""What part of the seconds that there are the warm-up may take."""
+
+
+@dataclass(frozen=True)
+class _Quick:
+    """A chain whose draws are nearly independent, for what decides its length."""
+
+    autocorrelation: float = 1.0
+
+
+def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
+    """Choose what the request leaves open, run the chains, and return draws with their report.
+
+    Args:
+        request: what the user asks for, with a :class:`Hamiltonian` for its dynamics, ``None`` or
+            "auto" where a constant is open, and the whole dataset for its gradient.
+        wishes: what the user wants of the draws.
+        verbose: show progress.
+    """
+    told = Told(time.monotonic())
+    verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
+    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    request = replace(
+        request,
+        gradient=FullGradient(),
+        seed=checks.seed_number("seed", request.seed) if request.seed is not None else None,
+        keywords=keywords,
+    )
+    ground = Ground.of(request)
+    _need_fixed_length(ground.options, wishes)
+    request = replace(request, dynamics=_dynamics(request))
+    open_ = request.stepsize in OPEN or _is_open(request.keywords.get("preconditioner"))
+    burn_in = wishes.burn_in
+    if burn_in is None:
+        burn_in = _BURN_IN if open_ else _COLD_BURN_IN
+    wishes = replace(wishes, burn_in=burn_in)
+    if ground.options.store is None:
+        request = replace(request, seed=ground.seed)
+        request = _tuned(request, ground, wishes, told, verbose) if open_ else request
+        thin, d = ground.options.thin, ground.target.size
+        lengths = UntilEffective(wishes, _Quick(), d, thin, told.began)
+        return _reported(run_lengths(request, lengths, verbose), wishes, told)
+    request = _tuned_once(request, ground, wishes, told, verbose) if open_ else request
+    request = replace(request, keywords={**request.keywords, "burn_in": burn_in})
+    return _reported(run(request, wishes.n_iters, verbose), wishes, told)
+
+
+def _need_fixed_length(options: Options, wishes: Wishes) -> None:
+    """Raise an error where the length is to be decided on the way, and cannot be."""
+    if options.store is not None and wishes.n_iters is None:
+        raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
+    if options.store_params is not True:
+        raise ValueError(
+            "`store_params`: all parameters are kept, for the draws are judged by looking at them."
+        )
+    if wishes.n_iters is not None:
+        read_length(wishes.n_iters, options.thin)
+
+
+def _is_open(preconditioner: Any) -> bool:
+    """Tell whether the coordinates are to be chosen."""
+    return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
+
+
+def _dynamics(request: Request) -> Hamiltonian:
+    """Return the dynamics, with the length of trajectories chosen if it is open."""
+    dynamics: Hamiltonian = request.dynamics
+    if isinstance(dynamics, HMC) and dynamics.length is None and dynamics.n_leapfrog is None:
+        given = request.keywords.get("preconditioner")
+        if isinstance(given, str) and given == "none":
+            return replace(dynamics, n_leapfrog=STEPS)
+        return replace(dynamics, length=math.pi / 2)
+    return dynamics
+
+
+def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
+    """Return the draws with their report."""
+    told.done("chain")
+    origin = samples.origin
+    assert isinstance(origin, SamplerOrigin)
+    return samples.with_report(
+        report_on(samples, told, diagnose(samples), wishes.ess, origin.facts)
+    )
+
+
+def _tuned(request: Request, ground: Ground, wishes: Wishes, told: Told, verbose: bool) -> Request:
+    """Return the request with everything given that was left open."""
+    preconditioner = request.keywords.get("preconditioner")
+    start = Start(None, request.params, None, "none")
+    if _is_open(preconditioner):
+        start = find_start(ground, preconditioner, wishes.n_chains, verbose)
+        told.mode = start.mode
+        told.warnings += start.warnings
+        told.done("mode and information")
+    is_open, dynamics = request.stepsize in OPEN, request.dynamics
+    keywords = {k: v for k, v in request.keywords.items() if k not in _OF_THE_CHAIN}
+    trial = replace(
+        request,
+        params=start.params,
+        dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
+        stepsize=first_stepsize(ground.target.size) if is_open else request.stepsize,
+        keywords={**keywords, "preconditioner": start.preconditioner or preconditioner},
+    )
+    left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
+    wanted = dynamics.acceptance if is_open else None
+    found = told.warmed_up = WarmUp(make_sampler(trial), wanted, told.began + left).run(verbose)
+    told.done("warm-up")
+    return replace(
+        request,
+        params=found.positions,
+        stepsize=request.stepsize if found.stepsize is None else found.stepsize,
+        keywords={**request.keywords, "preconditioner": found.preconditioner or "none"},
+    )
+
+
+_OF_THE_CHAIN = (
+    "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
+)  # fmt: skip
+"""Keywords that mean nothing to a warm-up."""
+
+
+def _tuned_once(
+    request: Request, ground: Ground, wishes: Wishes, told: Told, verbose: bool
+) -> Request:
+    """Return the request with everything given, as it was chosen when the store was begun."""
+    asked = _asked(request, ground)
+    path = ground.options.store
+    assert path is not None
+    with Store(path) as store:
+        known = store.warm_up()
+        if known is None and store.about is not None:
+            raise ValueError(
+                f"`store`: {str(path)!r} holds a chain whose constants were given, not chosen. Use "
+                "another path. Nothing was changed."
+            )
+    if known is None:
+        request = replace(request, seed=ground.seed)
+        tuned = _tuned(request, ground, wishes, told, verbose)
+        with Store(path) as store:
+            store.save_warm_up(_packed(tuned, asked))
+        return tuned
+    about = json.loads(str(known["about"]))
+    if request.seed is None:
+        asked["seed"] = about["asked"]["seed"]
+    found = difference(about["asked"], asked)
+    if found is not None:
+        raise ValueError(
+            f"`store`: {str(path)!r} holds another chain: {found}. Use another path, or the "
+            "arguments it was made with. Nothing was changed."
+        )
+    return _unpacked(request, known, about)
+
+
+def _asked(request: Request, ground: Ground) -> dict[str, Any]:
+    """Return what must be the same for what was chosen to be used again."""
+    preconditioner = request.keywords.get("preconditioner")
+    if preconditioner is not None and not isinstance(preconditioner, str):
+        preconditioner = repr(preconditioner)
+    facts = {
+        "seed": ground.seed if request.seed is None else request.seed,
+        "dynamics": parts.described(request.dynamics),
+        "stepsize": parts.json_value(request.stepsize),
+        "preconditioner": preconditioner,
+        "dtype": ground.options.dtype.name,
+        "params": digest(np.stack(ground.starts)),
+        "n_chains": ground.options.n_chains,
+        "dataset": {name: column.digest() for name, column in ground.data.columns.items()},
+        "model": ground.values,
+    }
+    return json.loads(json.dumps(facts))
+
+
+def _packed(tuned: Request, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what was chosen, as arrays."""
+    about: dict[str, Any] = {
+        "asked": asked,
+        "chains": len(tuned.params),
+        "stepsize": tuned.stepsize if isinstance(tuned.stepsize, float) else None,
+    }
+    arrays: dict[str, Any] = {}
+    preconditioner = tuned.keywords["preconditioner"]
+    if isinstance(preconditioner, Preconditioner):
+        arrays |= {"root": preconditioner.root, "origin": preconditioner.origin}
+    for number in range(about["chains"]):
+        arrays |= {f"{number}/{name}": value for name, value in tuned.params[number].items()}
+    return {**arrays, "about": np.array(json.dumps(about))}
+
+
+def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
+    """Return the request with what was chosen."""
+    preconditioner: Any = "none"
+    if "root" in known:
+        preconditioner = Preconditioner(known["root"], known["origin"])
+    return replace(
+        request,
+        params=[
+            {name[len(f"{n}/") :]: a for name, a in known.items() if name.startswith(f"{n}/")}
+            for n in range(about["chains"])
+        ],
+        stepsize=request.stepsize if about["stepsize"] is None else about["stepsize"],
+        seed=about["asked"]["seed"],
+        keywords={**request.keywords, "preconditioner": preconditioner},
+    )

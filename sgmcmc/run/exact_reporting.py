@@ -1,0 +1,146 @@
+"""The report on draws of Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.results.diagnostics import Diagnostics
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.adaptation import WarmedUp
+from sgmcmc.tuning.mode import Mode
+
+_ROUNDING = 0.1
+"""How much of a posterior sd the rounding of a coordinate may be."""
+
+_FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
+"""The least acceptance rate, and how often trajectories may be cut short, without a warning."""
+
+
+@dataclass
+class Told:
+    """What there is to tell of how the constants were chosen.
+
+    Attributes:
+        began: when the clock was started.
+        mode: ``None`` where none was looked for, or none was of use.
+        warmed_up: ``None`` where there was no warm-up.
+        warnings: sentences on what went wrong.
+        seconds: by what was done.
+    """
+
+    began: float
+    mode: Mode | None = None
+    warmed_up: WarmedUp | None = None
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    _last: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._last = self.began
+
+    def done(self, what: str) -> None:
+        """Put down the seconds since the last thing that was done."""
+        now = time.monotonic()
+        self.seconds[what], self._last = now - self._last, now
+
+
+def report_on(
+    samples: Samples,
+    told: Told,
+    diagnostics: Diagnostics,
+    ess: float,
+    facts: Sequence[Mapping[str, float]],
+) -> Report:
+    """Return the report on draws.
+
+    Args:
+        samples: the draws.
+        told: how the constants were chosen.
+        diagnostics: of the draws.
+        ess: the effective sample size that was wanted.
+        facts: of the moves, for each chain.
+    """
+    settings = samples.settings
+    rates = [chain["acceptance rate"] for chain in facts]
+    divergences = sum(chain["divergences"] for chain in facts)
+    warnings = [*told.warnings, *_about_moves(facts, rates, divergences)]
+    warnings += _about_rounding(samples)
+    warnings += diagnostics.warnings(ess)
+    found: dict[str, Any] = {"method": settings["method"]}
+    if told.mode is not None:
+        found["Mode"] = {
+            "found": told.mode.converged,
+            "distance of a Newton step, posterior sds": told.mode.distance,
+            "passes over the data": told.mode.evaluations,
+            "condition number of the information": told.mode.information.condition,
+        }
+    if told.warmed_up is not None:
+        found["Warm-up"] = {
+            "iterations": told.warmed_up.iterations,
+            "coordinates changed, times": told.warmed_up.changed,
+            "full gradients, all chains": told.warmed_up.gradients,
+        }
+    found["Chain"] = {
+        "observations, in every gradient": settings["N"],
+        "stepsize": settings["stepsize"],
+        "acceptance rate": rates,
+        "divergences": int(divergences),
+        "gradients of a move": float(np.mean([chain["gradients of a move"] for chain in facts])),
+        "moves cut short": int(sum(chain["moves cut short"] for chain in facts)),
+    }
+    found["Draws"] = {
+        "chains, draws of each": f"{settings['n_chains']}, {diagnostics.draws}",
+        "burn-in": settings["burn_in"],
+        "ESS, bulk": diagnostics.bulk,
+        "ESS, tail": diagnostics.tail,
+        "R-hat": diagnostics.rhat,
+    }
+    found["Seconds"] = {**told.seconds, "all": time.monotonic() - told.began}
+    return Report({**found, "warnings": warnings})
+
+
+def _about_moves(
+    facts: Sequence[Mapping[str, float]], rates: list[float], divergences: float
+) -> list[str]:
+    warnings = []
+    moves = sum(chain["moves"] for chain in facts)
+    if divergences:
+        warnings.append(
+            f"{divergences:.0f} of {moves:.0f} trajectories diverged: near them the posterior "
+            "bends more sharply than the stepsize can follow, and is not explored well. Take a "
+            "smaller `stepsize`, or write the model in other parameters."
+        )
+    if min(rates) < _FEW_ACCEPTED:
+        warnings.append(
+            f"Of the moves of a chain only {min(rates):.0%} were accepted: the stepsize is too "
+            "large for it."
+        )
+    cut = sum(chain["moves cut short"] for chain in facts)
+    if cut > _OFTEN_CUT * max(1.0, moves):
+        warnings.append(
+            f"{cut:.0f} of {moves:.0f} trajectories were cut short by the largest number of "
+            "gradients. The draws are valid, but chains forget slowly."
+        )
+    return warnings
+
+
+def _about_rounding(samples: Samples) -> list[str]:
+    """Return a warning where the posterior is narrow against the rounding of its numbers."""
+    worst, dtype = 0.0, np.dtype(samples.settings["dtype"])
+    for draws in samples.values():
+        sds = np.std(draws, (0, 1), dtype=np.float64)
+        size = np.abs(np.mean(draws, (0, 1), dtype=np.float64))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            worst = max(worst, float(np.nanmax(np.finfo(dtype).eps * size / sds)))
+    if worst <= _ROUNDING:
+        return []
+    return [
+        f"A posterior sd is only {1 / worst:.2g} times the rounding of {dtype.name}. Use "
+        "dtype=tf.float64, or centre the data."
+    ]

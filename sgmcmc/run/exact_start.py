@@ -1,0 +1,188 @@
+"""Where exact chains start and in which coordinates: the mode, or the user's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.engine.progress import Progress
+from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.arrays import read_params
+from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.run.sampler import Request, make_target
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.information import observed_information
+from sgmcmc.tuning.local import look_around
+from sgmcmc.tuning.mode import DENSE_UP_TO, Mode, find_mode
+from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.plan import PART_ROWS, whitening_at
+
+_SPREAD = 1.5
+"""How many posterior sds chains start away from the mode, in the root mean square."""
+
+_USABLE = 2.0
+"""How many posterior sds a Newton step may still go from a mode that is of use."""
+
+_LOW, _HALVINGS = 100.0, 20
+"""How much lower than at the mode, beyond what is usual for d, a start may be; how often it is
+brought nearer."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a user has handed over, checked.
+
+    Attributes:
+        target: the log posterior, without a preconditioner.
+        data: the dataset.
+        starts: the user's, flat.
+        options: the keyword arguments.
+        seed: the seed, or the entropy drawn in its place.
+        values: what the user's functions returned at the start.
+    """
+
+    target: Target
+    data: Data
+    starts: list[np.ndarray]
+    options: Options
+    seed: int
+    values: dict[str, float]
+
+    @classmethod
+    def of(cls, request: Request) -> Ground:
+        """Check what was handed over."""
+        quiet_start()
+        checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
+        if request.log_prior is not None:
+            checks.function("log_prior", request.log_prior, "of `params`, or None")
+        options = read_options(
+            request.function, {**request.keywords, "preconditioner": None}, stepwise=False
+        )
+        parts.need_no_latents(request.dynamics, options.gibbs)
+        params = read_params(request.params, options.n_chains, options.dtype)
+        check_names(options, list(params[0]))
+        target, starts = make_target(request, options, request.dynamics, params)
+        request.dynamics.bind(target.space)
+        data = read_dataset(request.dataset, options.dtype)
+        values = dry_run(target, data, min(500, data.size), starts, None, with_terms=False)
+        return cls(target, data, starts, options, checks.seed_number("seed", request.seed), values)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where chains start.
+
+    Attributes:
+        preconditioner: û and C; ``None`` for what the user gave.
+        params: the user's parameters there, for each chain or for all.
+        mode: ``None`` if none was of use.
+        metric: what of the coordinates the warm-up may change: "dense", "diagonal", or "none".
+        warnings: sentences on what went wrong.
+    """
+
+    preconditioner: Preconditioner | None
+    params: Any
+    mode: Mode | None
+    metric: str
+    warnings: tuple[str, ...] = ()
+
+
+def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool) -> Start:
+    """Return over-dispersed starts around the mode, or the user's where there is none of use.
+
+    Args:
+        ground: what the user has handed over.
+        wanted: "dense", "diagonal", or either.
+        n_chains: how many chains.
+        verbose: show progress.
+    """
+    target, data, seed = ground.target, ground.data, ground.seed
+    if wanted not in (None, "auto", "dense", "diagonal"):
+        raise ValueError(
+            "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
+            f"(p = {target.size}), or a dict of arrays by parameter; it is {wanted!r}."
+        )
+    dense = wanted == "dense" or (wanted != "diagonal" and target.size <= DENSE_UP_TO)
+    metric = "dense" if dense else "diagonal"
+    own = [_user(target, start) for start in ground.starts]
+    params = own[0] if len(own) == 1 else own
+    if target.size > DENSE_UP_TO:
+        around = look_around(
+            target, data, [start.astype(np.float64) for start in ground.starts], seed
+        )
+        return Start(around.whitening, params, None, metric)
+    with Progress("finding the mode", 1, verbose) as progress:
+        objective = Objective(target, data)
+        mode = _mode(objective, target, data, ground.starts[0].astype(np.float64), seed)
+        progress.advance(1)
+    if mode is None:
+        warning = (
+            "No mode of use was found; chains start at `params`, and coordinates come from the "
+            "warm-up alone."
+        )
+        return Start(_scales(objective, ground.starts[0]), params, None, metric, (warning,))
+    whitening = whitening_at(mode.position, mode.information.covariance)
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
+    moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
+    spread = [_user(target, _good(objective, mode, _SPREAD * move)) for move in moves]
+    if not dense:
+        sds = np.sqrt(np.diag(mode.information.covariance))
+        whitening = Preconditioner(sds, mode.position)
+    return Start(whitening, spread, mode, metric)
+
+
+def _mode(
+    objective: Objective, target: Target, data: Data, start: np.ndarray, seed: int
+) -> Mode | None:
+    """Return the mode, if one is found that is of use."""
+    part = None
+    if data.size > 2 * PART_ROWS:
+        rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
+        part = Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
+    try:
+        with np.errstate(all="ignore"):
+            mode = find_mode(objective, start, part)
+    except (np.linalg.LinAlgError, ValueError, FloatingPointError):
+        return None
+    good = np.isfinite(mode.information.covariance).all() and mode.distance < _USABLE
+    return mode if good else None
+
+
+def _good(objective: Objective, mode: Mode, move: np.ndarray) -> np.ndarray:
+    """Return a start that far from the mode, or nearer if the posterior does not reach there."""
+    top, d = objective.value_and_gradient(mode.position)[0], len(move)
+    least = top - 10 * d * _SPREAD**2 - _LOW
+    for _ in range(_HALVINGS):
+        value, gradient = objective.value_and_gradient(mode.position + move)
+        if value > least and np.isfinite(gradient).all():
+            break
+        move = move / 2
+    return mode.position + move
+
+
+def _scales(objective: Objective, start: np.ndarray) -> Preconditioner:
+    """Return the scales of single coordinates at a start, from the curvature there."""
+    u = start.astype(np.float64)
+    try:
+        with np.errstate(all="ignore"):
+            curvature = np.abs(np.diag(observed_information(objective, u).matrix))
+    except (np.linalg.LinAlgError, ValueError):
+        curvature = np.ones(len(u))
+    good = np.isfinite(curvature) & (curvature > 0)
+    return Preconditioner(1.0 / np.sqrt(np.where(good, curvature, 1.0)), u)
+
+
+def _user(target: Target, u: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the user's parameters at unconstrained coordinates."""
+    found = target.space.constrain(tf.constant(u, target.dtype))
+    return {name: value.numpy() for name, value in found.items()}
