@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Protocol
@@ -146,6 +147,29 @@ class Runner:
             int(snapshot[name]) for name in ("iteration", "draws", "blocks")
         )
         self.estimate = float(snapshot["estimate"])
+
+    def stops_at(self, iteration: int) -> bool:
+        """Tell whether a run stops after this iteration, however long it is."""
+        return any(iteration % length == 0 for length in self._lengths)
+
+    def go_on(self) -> bool:
+        """Drop the log posterior estimate that was taken only because the chain was to end.
+
+        Returns:
+            Whether there was one.
+        """
+        before = self.blocks
+        if not self.finished:
+            ends = sum(self.iteration // length for length in self._lengths)
+            both = self.iteration // math.lcm(*self._lengths) if len(self._lengths) > 1 else 0
+            self.blocks = min(before, ends - both)
+        return self.blocks < before
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        """The numbers of iterations after each of which a run stops."""
+        every = self._refresh_every
+        return (self._kernel.length,) if every is None else (self._kernel.length, every)
 
     def compile(self, compiler: Compiler) -> bool:
         """Compile the kernel, in this thread, and prepare the present block for that.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc.checks import flag
 from sgmcmc.engine.runner import Diverged, Runner
@@ -24,11 +23,11 @@ from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.choices import complete
+from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
-from sgmcmc.target.geometry import Space
 
 _MOST_GOALS = 64
 """How often a chain whose length is decided on the way may stop to be looked at."""
@@ -91,9 +90,17 @@ def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
 class _Run:
     """A run from beginning to end, in memory or on disk."""
 
-    def __init__(self, sampler: Sampler, n_iters: int, store: Store | None, stops: int = 0) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        n_iters: int,
+        store: Store | None,
+        stops: int = 0,
+        ending: Ending | None = None,
+    ) -> None:
         self.sampler = sampler
         self.store = store
+        self.ending = ending
         self.folder = None if store is None else store.path
         self.total = sampler.options.burn_in + n_iters
         self.schema = schema_of(sampler)
@@ -126,16 +133,36 @@ class _Run:
         checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
         return self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
 
+    def finish_at(self, iteration: int, verbose: bool) -> Samples:
+        """Run to an iteration, if chains are not there yet, and return what was kept."""
+        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        runners = self._runners(checkpoints, verbose)
+        for runner in runners:
+            runner.total = max(iteration, runner.iteration)
+        return self._advance(runners, checkpoints, verbose)
+
     def _runners(self, checkpoints: Checkpoints, verbose: bool) -> list[Runner]:
         """Run the phases before the chain, and return the chain's runners."""
         sampler, phase = self.sampler, self.sampler.chain
         found = None if self.store is None else self.store.handover()
         whole = whole_by_chain(sampler, found)
-        starts = list(found["positions"]) if found else search(sampler, verbose, self.folder)
+        if self.ending is not None:
+            self.ending.remind(whole)
+            starts = self.ending.starts
+        else:
+            starts = list(found["positions"]) if found else search(sampler, verbose, self.folder)
+
+        def resume(runners: Sequence[Runner]) -> None:
+            if self.ending is not None:
+                self.ending.resume(runners, self.arrays)
+            checkpoints.resume(runners)
+            if any([runner.go_on() for runner in runners]):
+                checkpoints.save_now(runners)
+
         runners = make_runners(
-            sampler, phase, starts, whole, self.total, self.rows,
-            checkpoints.resume, checkpoints.save,
-        )  # fmt: skip
+            sampler, phase, starts, whole, self.total, self.rows, resume, checkpoints.save
+        )
+        self.starts = starts
         if self.store is not None and found is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
             self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
@@ -147,7 +174,7 @@ class _Run:
         try:
             finished = advance_all(runners, phase.label, verbose)
         except Diverged as diverged:
-            kept = self._collect(runners, checkpoints)
+            kept = self._collect(runners, checkpoints, at_end=False)
             raise divergence(diverged, phase.argument, kept) from None
         if not finished:
             draws = min(runner.draws for runner in runners)
@@ -156,11 +183,16 @@ class _Run:
             warnings.warn(f"Interrupted: the {draws} draws so far are returned.", stacklevel=6)
         return self._collect(runners, checkpoints)
 
-    def _collect(self, runners: list[Runner], checkpoints: Checkpoints) -> Samples:
-        """Return what all chains have kept so far."""
+    def _collect(
+        self, runners: list[Runner], checkpoints: Checkpoints, at_end: bool = True
+    ) -> Samples:
+        """Return what all chains have kept so far; those that are ``at_end`` can go on."""
+        go_on = self._go_on(runners) if at_end else None
+        facts = tuple(runner.facts() for runner in runners)
+        origin = SamplerOrigin(self.sampler, facts, go_on)
         if self.folder is not None:
             checkpoints.save_now(runners)
-            return Samples(**read_store(self.folder)).made_by(self._origin(runners))
+            return Samples(**read_store(self.folder)).made_by(origin)
         found = modes(runners)
         fields = self.schema.fields(
             self.arrays,
@@ -169,10 +201,24 @@ class _Run:
             (found["modes"], found["gradients"]) if found else None,
             [runner.reductions() for runner in runners],
         )
-        return Samples(**fields).made_by(self._origin(runners))
+        return Samples(**fields).made_by(origin)
 
-    def _origin(self, runners: list[Runner]) -> SamplerOrigin:
-        return SamplerOrigin(self.sampler, tuple(runner.facts() for runner in runners))
+    def _go_on(self, runners: list[Runner]) -> GoOn:
+        """Return what runs the chains on from where they are now."""
+        sampler, burn_in = self.sampler, self.sampler.options.burn_in
+        ending = None if self.store else Ending.of(self.starts, runners, self.arrays)
+        first, last = (f(runner.iteration for runner in runners) for f in (min, max))
+
+        def go_on(n_iters: int, verbose: bool) -> Samples:
+            total = max(first + n_iters, last)
+            if ending is not None:
+                return _Run(sampler, total - burn_in, None, ending=ending).finish(verbose)
+            assert sampler.options.store is not None
+            with Store(sampler.options.store) as store:
+                longest = max(total - burn_in, store.n_iters or 0)
+                return _Run(sampler, longest, store).finish_at(total, verbose)
+
+        return go_on
 
 
 def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:
@@ -219,28 +265,6 @@ def search(sampler: Sampler, verbose: bool, folder: Path | None = None) -> list[
             raise divergence(diverged, phase.argument, None) from None
         positions = [runner.position() for runner in runners]
     return positions
-
-
-def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
-    """Return the chains' modes as the user sees them, and the gradients there, if they have any.
-
-    The ``gradients`` are those with respect to the unconstrained parameters, the ``slopes`` what
-    the gradient estimate adds to in the coordinates of the chain.
-    """
-    found = [runner.mode for runner in runners if runner.mode is not None]
-    if not found:
-        return {}
-    space = runners[0].recorder.target.space
-    return {
-        "modes": constrained(space, [position for position, _ in found]),
-        "gradients": np.stack([space.score(*pair).numpy() for pair in found]),
-        "slopes": np.stack([gradient.numpy() for _, gradient in found]),
-    }
-
-
-def constrained(space: Space, positions: Sequence[Any]) -> np.ndarray:
-    """Return flat positions as the user sees them, flat, a row for each chain."""
-    return np.stack([space.flat_user(tf.constant(position)) for position in positions])
 
 
 def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:

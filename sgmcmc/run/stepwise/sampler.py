@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.run.driver import constrained
+from sgmcmc.run.ending import constrained
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.layout import Layout
 
