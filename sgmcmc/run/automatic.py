@@ -16,6 +16,7 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.multimodal import run_in_modes
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request
@@ -60,6 +61,8 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             wishes, reading.request.seed or 0, verbose, began,
         )  # fmt: skip
     chosen = choose(reading, wishes.tolerance, verbose)
+    if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
+        return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
     plan, apart = chosen.plan, _SPREAD
     for rounds in range(_ROUNDS):
         asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))

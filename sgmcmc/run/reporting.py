@@ -16,6 +16,7 @@ from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.misgivings import misgivings, of_draws, of_rounding
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
+from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
 
 WIDE = 8.0
@@ -42,6 +43,7 @@ def report_on(
     judged_at = time.monotonic()
     judgement = judge(sampler, samples, wishes.tolerance, plan.mode, plan.meter)
     warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
+    warnings += of_rising(plan.surveyed)
     warnings += misgivings(judgement, sampler, diagnostics, wishes.tolerance)
     warnings += of_rounding(samples, plan.mode)
     warnings += diagnostics.warnings(wishes.ess)
@@ -56,7 +58,7 @@ def report_on(
             "method": samples.settings["method"],
             "Mode": _mode_facts(plan.mode),
             "Chain": {
-                **_chain_facts(samples, sampler),
+                **chain_facts(samples, sampler),
                 "rows that the probabilities are worth": plan.effective_rows,
                 "variances in whitened coordinates": spread.tolist(),
             },
@@ -64,7 +66,7 @@ def report_on(
                 "at draws of the normal at the mode": plan.prediction.error.tolist(),
                 **_predicted_facts(judgement),
             },
-            "Draws": {**_draws_facts(diagnostics, samples), **_measured_facts(judgement)},
+            "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
             "Seconds": {**plan.seconds, "report": now - judged_at, "all": now - began},
             "warnings": warnings,
         }
@@ -80,10 +82,10 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
     warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     facts: dict[str, Any] = {"method": samples.settings["method"]}
     reason = cannot_judge(sampler, samples)
-    chain = _chain_facts(samples, sampler)
+    chain = chain_facts(samples, sampler)
     if reason is not None:
         facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}}
-        facts["Draws"] = _draws_facts(diagnostics, samples)
+        facts["Draws"] = draws_facts(diagnostics, samples)
     else:
         judgement = judge(sampler, samples, TOLERANCE)
         warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE) + warnings
@@ -92,7 +94,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             "Mode": _mode_facts(judgement.mode),
             "Chain": chain,
             "Predicted": _predicted_facts(judgement),
-            "Draws": {**_draws_facts(diagnostics, samples), **_measured_facts(judgement)},
+            "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
         }
     facts["Seconds"] = {"report": time.monotonic() - began}
     return Report({**facts, "warnings": warnings})
@@ -107,6 +109,19 @@ def _of_mode(mode: Mode) -> list[str]:
     ]
 
 
+def of_rising(surveyed: Survey | None) -> list[str]:
+    """Return what is to be said of a log posterior that has no mode."""
+    if surveyed is None or not surveyed.rising:
+        return []
+    names = ", ".join(repr(name) for name in surveyed.rising)
+    return [
+        f"There is no mode: the log posterior keeps rising, or does not fall, as {names} moves "
+        "away from its start. The posterior may be improper (labels that features separate, under "
+        "a flat prior), or rise without bound where a scale goes to zero. Give a proper prior, or "
+        "write the scaled parameters as scale × standard normal."
+    ]
+
+
 def _mode_facts(mode: Mode) -> dict[str, Any]:
     return {
         "found": mode.converged,
@@ -116,7 +131,8 @@ def _mode_facts(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
+def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
+    """Return what the chain is made of."""
     settings = samples.settings
     stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
     rows = settings["minibatches"]
@@ -163,7 +179,8 @@ def _measured_facts(judgement: Judgement) -> dict[str, Any]:
     return facts
 
 
-def _draws_facts(diagnostics: Diagnostics, samples: Samples) -> dict[str, Any]:
+def draws_facts(diagnostics: Diagnostics, samples: Samples) -> dict[str, Any]:
+    """Return how many draws there are, and what they are worth."""
     return {
         "chains, draws of each": f"{samples.settings['n_chains'] or 1}, {diagnostics.draws}",
         "burn-in": samples.settings["burn_in"],

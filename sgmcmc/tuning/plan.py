@@ -17,6 +17,7 @@ from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
 from sgmcmc.tuning.mode import Mode, find_mode
+from sgmcmc.tuning.modes import Survey, survey
 from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
@@ -91,6 +92,7 @@ class Plan:
         prediction: what the law of the dynamics makes of them.
         meter: of the gradient noise in the coordinates of the chain; ``None`` if there is none.
         seconds: by what was done.
+        surveyed: what else there is beside the mode.
     """
 
     given: Given
@@ -103,6 +105,7 @@ class Plan:
     prediction: Prediction
     meter: NoiseMeter | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    surveyed: Survey | None = None
 
     @property
     def whitening(self) -> Preconditioner:
@@ -125,7 +128,7 @@ class Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
         plan = _choose(target, data, self.mode, whitening, self.minibatches, self.given, seed)
-        return replace(plan, seconds=self.seconds)
+        return replace(plan, seconds=self.seconds, surveyed=self.surveyed)
 
 
 def make_plan(
@@ -157,6 +160,10 @@ def make_plan(
     stage("finding the mode")
     mode = mode_from(target, data, start, seed)
     done("mode and information")
+    stage("looking for other modes")
+    surveyed = survey(target, data, mode, start, seed)
+    mode = surveyed.modes[0]
+    done("other modes")
     preconditioner = make_preconditioner(given.preconditioner, mode)
     minibatches = given.minibatches
     if minibatches is None:
@@ -169,7 +176,7 @@ def make_plan(
     stage("noise of the gradients")
     plan = _choose(target, data, mode, preconditioner, minibatches, given, seed)
     done("noise and stepsize")
-    return replace(plan, seconds=seconds)
+    return replace(plan, seconds=seconds, surveyed=surveyed)
 
 
 def mode_from(target: Target, data: Data, start: np.ndarray, seed: int) -> Mode:

@@ -1,0 +1,251 @@
+"""Chains of a posterior with several modes: some in each, and what is said of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.errors import DivergenceError
+from sgmcmc.gradients import ControlVariate
+from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.choices import Chosen, centre_is_open, params_at
+from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.judging import unconstrained
+from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.reporting import chain_facts, draws_facts, of_rising
+from sgmcmc.run.sampler import Request
+from sgmcmc.tuning.information import Information
+from sgmcmc.tuning.modes import Survey
+from sgmcmc.tuning.plan import Plan
+
+_TRIES, _SMALLER = 4, 4.0
+"""How often chains that diverge start anew, and with how much smaller a stepsize."""
+
+_APART = 0.5
+"""How many posterior sds chains start away from their modes, in the root mean square."""
+
+_SHOWN = 3
+"""Components of a parameter that a mode's position shows."""
+
+_STRAY = 0.01
+"""The part of a chain's draws in another mode from which on it is there too."""
+
+
+class UntilEffectiveInEach(UntilEffective):
+    """Runs until the chains of each mode have their part of the effective sample size.
+
+    Args:
+        modes: the mode that each chain starts in, by number.
+        given: what :class:`UntilEffective` is told.
+    """
+
+    def __init__(self, modes: list[int], *given: Any) -> None:
+        super().__init__(*given)
+        self._modes = np.array(modes)
+        self._count = len(set(modes))
+        self.together: Diagnostics | None = None
+
+    @property
+    def wanted(self) -> float:
+        """The effective sample size that each mode is to have."""
+        return self._wishes.ess / self._count
+
+    @property
+    def reached(self) -> bool:
+        """Whether the draws in each mode are worth what was asked for, or all together are."""
+        if self.together is not None and self.together.enough(self._wishes.ess):
+            return True
+        found = self.diagnostics
+        if found is None or found.smallest < self.wanted:
+            return False
+        return bool(np.isnan(found.rhat).all() or np.nanmax(found.rhat) <= RHAT)
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far: the worst of the modes counts."""
+        self.together = diagnose(samples)
+        each = []
+        for mode in range(self._count):
+            chains = np.flatnonzero(self._modes == mode)
+            each.append(diagnose({name: array[chains] for name, array in samples.items()}))
+        self.diagnostics = min(each, key=lambda one: one.smallest)
+
+
+def run_in_modes(
+    chosen: Chosen, surveyed: Survey, wishes: Wishes, thin: int, verbose: bool, began: float
+) -> Samples:
+    """Run chains in every mode, and report which are where.
+
+    Coordinates are whitened by the mean of the modes' informations, so that none is much narrower
+    than the chains expect; control variates are centred at each chain's own mode.
+
+    Args:
+        chosen: the request, with what was chosen at the heaviest mode.
+        surveyed: the modes.
+        wishes: what the user wants of the draws.
+        thin: of how many iterations one is kept.
+        verbose: show progress.
+        began: when the clock of ``max_seconds`` was started.
+    """
+    numbers = [chain % len(surveyed.modes) for chain in range(wishes.n_chains)]
+    plan = _pooled(chosen, surveyed)
+    for tries in range(_TRIES):
+        asked = _asked(chosen, plan, surveyed, numbers)
+        d = chosen.target.size
+        lengths = UntilEffectiveInEach(numbers, wishes, plan, d, thin, began)
+        try:
+            samples = run_lengths(asked, lengths, verbose)
+            break
+        except DivergenceError:
+            if tries == _TRIES - 1 or plan.given.stepsize is not None:
+                raise
+            plan = replace(plan, stepsize=plan.stepsize / _SMALLER)
+    return samples.with_report(_report(samples, chosen, plan, surveyed, numbers, lengths, began))
+
+
+def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
+    """Return the plan for coordinates whitened by the mean of the modes' informations."""
+    plan = chosen.plan
+    if plan.given.preconditioner != "dense":
+        return plan
+    modes = surveyed.modes
+    matrix = np.mean([mode.information.matrix for mode in modes], 0)
+    scale = np.sqrt(np.diag(matrix))
+    covariance = np.linalg.inv(matrix / np.outer(scale, scale)) / np.outer(scale, scale)
+    first = modes[0].information
+    pooled = Information(matrix, covariance, first.held_up, first.scale)
+    common = replace(plan, mode=replace(modes[0], information=pooled))
+    return common.rewhitened(chosen.target, chosen.data, covariance, chosen.request.seed or 0)
+
+
+def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> Request:
+    """Return the request with chains in their modes, control variates centred there."""
+    target = chosen.target
+    centred = centre_is_open(chosen.request.gradient) and not plan.given.takes_all(chosen.data.size)
+    rng = np.random.default_rng([chosen.request.seed or 0, 1])
+    starts = []
+    for number in numbers:
+        mode = surveyed.modes[number]
+        scale = np.sqrt(np.diag(mode.information.covariance))
+        correlation = mode.information.covariance / np.outer(scale, scale)
+        move = scale * (np.linalg.cholesky(correlation) @ rng.standard_normal(target.size))
+        # A control variate without a centre of its own is centred where its chain starts.
+        apart = 0.0 if centred else _APART
+        starts.append(params_at(target.space, mode.position + apart * move, target.dtype))
+    asked = chosen.completed(plan, starts)
+    return replace(asked, gradient=ControlVariate(1.0, n_iters_opt=0)) if centred else asked
+
+
+def _report(
+    samples: Samples,
+    chosen: Chosen,
+    plan: Plan,
+    surveyed: Survey,
+    numbers: list[int],
+    lengths: UntilEffectiveInEach,
+    began: float,
+) -> Report:
+    """Return the report on draws from several modes."""
+    origin, together, each = samples.origin, lengths.together, lengths.diagnostics
+    assert isinstance(origin, SamplerOrigin) and together is not None and each is not None
+    parts = _where(samples, chosen, surveyed)
+    crossed = bool(((parts > _STRAY).sum(1) > 1).any())
+    agree = together.enough(0.0)
+    warnings = of_rising(surveyed)
+    warnings += _warnings(surveyed, parts, numbers, crossed, agree)
+    if plan.prediction.worst > 1.001 * plan.given.tolerance:
+        warnings.append(
+            f"The predicted error of a posterior sd is {plan.prediction.worst:.1%}, above the "
+            f"tolerance of {plan.given.tolerance:.1%}."
+        )
+    if not lengths.reached:
+        warnings += [f"In one of the modes: {w}" for w in each.warnings(lengths.wanted)]
+    return Report(
+        {
+            "method": samples.settings["method"],
+            "Modes": _modes_facts(chosen, surveyed, numbers),
+            "Chain": chain_facts(samples, origin.sampler),
+            "Predicted": {
+                "at draws of the normal at a mode": plan.prediction.error.tolist(),
+                "iterations for an independent draw": plan.prediction.times.tolist(),
+            },
+            "Draws": {
+                **draws_facts(together, samples),
+                "ESS within modes, bulk, the worst": each.bulk,
+                "ESS within modes, tail, the worst": each.tail,
+                "R-hat within modes, the worst": each.rhat,
+                **{
+                    f"part of chain {chain + 1} in each mode": ", ".join(f"{p:.3f}" for p in part)
+                    for chain, part in enumerate(parts)
+                },
+            },
+            "Seconds": {**plan.seconds, "all": time.monotonic() - began},
+            "warnings": warnings,
+        }
+    )
+
+
+def _where(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
+    """Return what part of each chain's draws is nearest to each mode, (chains, modes)."""
+    u = unconstrained(samples, chosen.target.space)
+    gaps = []
+    for mode in surveyed.modes:
+        gap = u - mode.position
+        gaps.append(np.einsum("cki,ij,ckj->ck", gap, mode.information.matrix, gap))
+    nearest = np.argmin(gaps, 0)
+    return np.stack([(nearest == k).mean(1) for k in range(len(surveyed.modes))], 1)
+
+
+def _warnings(
+    surveyed: Survey, parts: np.ndarray, numbers: list[int], crossed: bool, agree: bool
+) -> list[str]:
+    """Return what is to be said of the modes."""
+    found = []
+    count = len(surveyed.modes)
+    if not agree:
+        places = "; ".join(
+            f"mode {k + 1} (Laplace weight {surveyed.weights[k]:.2g}): "
+            + (_listed(np.flatnonzero(parts[:, k] > _STRAY)) or "no chain")
+            for k in range(count)
+        )
+        cross = "cross too rarely" if crossed else "do not cross"
+        found.append(
+            f"The posterior has {count} modes, which chains {cross}: {places}. How many draws are "
+            "in which says nothing of the modes' weights, and moments over all chains mix them."
+        )
+    if count > len(numbers):
+        found.append(f"There are {count} modes, and only {len(numbers)} chains to start in them.")
+    return found
+
+
+def _listed(chains: np.ndarray) -> str:
+    if not len(chains):
+        return ""
+    word = "chain " if len(chains) == 1 else "chains "
+    return word + ", ".join(str(chain + 1) for chain in chains)
+
+
+def _modes_facts(chosen: Chosen, surveyed: Survey, numbers: list[int]) -> dict[str, Any]:
+    """Return position, height and weight of each mode, and the chains that start there."""
+    facts: dict[str, Any] = {"found": len(surveyed.modes)}
+    for k, mode in enumerate(surveyed.modes):
+        params = params_at(chosen.target.space, mode.position, chosen.target.dtype)
+        name = f"mode {k + 1}"
+        facts[f"{name}: log posterior"] = float(surveyed.heights[k])
+        facts[f"{name}: Laplace weight"] = float(surveyed.weights[k])
+        here = [str(chain + 1) for chain, number in enumerate(numbers) if number == k]
+        facts[f"{name}: chains that start there"] = ", ".join(here) or "none"
+        for parameter, value in params.items():
+            facts[f"{name}: {parameter}"] = _shown(value)
+    return facts
+
+
+def _shown(value: np.ndarray) -> str:
+    """Return the first components of a parameter."""
+    flat = [f"{x:.4g}" for x in np.ravel(value)]
+    return ", ".join(flat[:_SHOWN]) + (f", … ({len(flat)})" if len(flat) > _SHOWN else "")

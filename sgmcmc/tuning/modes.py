@@ -1,0 +1,282 @@
+"""Other modes than the one that was found, and posteriors that have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import Mode, find_mode
+from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.symmetries import rearranged
+
+PART_ROWS = 2000
+"""Rows that other modes are looked for on."""
+
+_ITERATIONS, _CLOSE = 40, 0.01
+"""Iterations of one search, and the gradient, in posterior sds, at which it has arrived."""
+
+_BEST = 3
+"""Rearrangements of the mode that are searched from."""
+
+_NEAR, _WIDE = (5.0, 20.0, 80.0), (1.0, 3.0)
+"""Posterior sds that random starts are away, and multiples of √N of them: the sd that a single
+observation would leave."""
+
+_LOW, _TWICE = 8, 2
+"""Coordinates up to which there are twice as many random starts."""
+
+_SAME = 0.1
+"""By how much the log posterior differs, at most, where components have only been exchanged."""
+
+_APART, _DIP = 2.0, 1.0
+"""How many sds of either lie between two modes, at least, and how much lower the log posterior is
+somewhere on the line between them."""
+
+_NEGLIGIBLE = 1e-3
+"""The least weight of a mode, against the heaviest, that is spoken of."""
+
+_FOLLOWED = 6
+"""How many places that look like other modes are looked at with all the data."""
+
+_OUTWARD, _FALL = (4.0, 40.0), 1.0
+"""Posterior sds beyond the mode at which the log posterior should have fallen, and by how much."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The modes that were found.
+
+    Attributes:
+        modes: the heaviest first; at least one.
+        heights: the log posterior at each, (k,).
+        weights: of each, by Laplace's approximation: the height of the log posterior and ½ log |M|,
+            as parts of their sum, (k,).
+        rising: the parameters that the log posterior keeps rising with, away from where it
+            started; empty where there is a mode.
+        evaluations: passes over the part of the data that the search took.
+    """
+
+    modes: tuple[Mode, ...]
+    heights: np.ndarray
+    weights: np.ndarray
+    rising: tuple[str, ...]
+    evaluations: int
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one mode."""
+        return len(self.modes) > 1
+
+
+def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int) -> Survey:
+    """Look for other modes, and for whether the mode is one.
+
+    Searches start at rearrangements of the mode (components exchanged, signs changed) and at
+    random, from a few posterior sds away to the width that a single observation would leave. They
+    run on a part of the data, in coordinates in which the information at the mode is the identity.
+    What they find is told from the mode by distance and by a dip between the two, on all the data.
+
+    Args:
+        target: the log posterior, without a preconditioner.
+        data: the dataset.
+        mode: the one that was found.
+        start: where the search for it began, flat and unconstrained.
+        seed: for rows and starts.
+    """
+    rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
+    rows = None
+    if data.size > PART_ROWS:
+        rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
+    part = _Part(Objective(target, data, rows), mode)
+    home = part.climb(np.zeros(target.size), [])
+    if home is None:
+        return Survey((mode,), np.zeros(1), np.ones(1), (), part.objective.evaluations)
+    away = part.into(np.asarray(start, np.float64))
+    rising = _rising(part, home, away, mode, target)
+    found = [home]
+    for place in _places(part, target, home, away, data.size, rng):
+        end = part.climb(place, found)
+        if end is not None and part.arrived(end) and part.distance(end, found) > _APART:
+            found.append(end)
+    for place in list(found):
+        found += _images(part, target, place, found)
+    others = sorted(found[1:], key=part.value, reverse=True)[:_FOLLOWED]
+    modes = [mode]
+    whole = part.objective if rows is None else Objective(target, data)
+    heights = [whole.value_and_gradient(mode.position)[0]] if others else [0.0]
+    for place in others:
+        other = find_mode(whole, part.out_of(place))
+        height = whole.value_and_gradient(other.position)[0]
+        if _is_another(whole, other, height, modes, heights):
+            modes.append(other)
+            heights.append(height)
+    return _weighed(modes, np.array(heights), rising, part.objective.evaluations)
+
+
+def _weighed(
+    modes: list[Mode], heights: np.ndarray, rising: tuple[str, ...], evaluations: int
+) -> Survey:
+    """Return the modes that have some weight, the heaviest first."""
+    volumes = [0.5 * np.linalg.slogdet(mode.information.covariance)[1] for mode in modes]
+    masses = heights + volumes
+    weights = np.exp(masses - masses.max())
+    kept = [k for k in np.argsort(-weights, kind="stable") if weights[k] >= _NEGLIGIBLE]
+    shares = weights[kept] / weights[kept].sum()
+    return Survey(tuple(modes[k] for k in kept), heights[kept], shares, rising, evaluations)
+
+
+class _Part:
+    """The log posterior over a part of the data, in coordinates whitened at the mode."""
+
+    def __init__(self, objective: Objective, mode: Mode) -> None:
+        covariance = mode.information.covariance
+        scale = np.sqrt(np.diag(covariance))
+        self.root = scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
+        self.objective, self._origin = objective, mode.position
+        self._known: dict[bytes, tuple[float, np.ndarray]] = {}
+
+    def into(self, u: np.ndarray) -> np.ndarray:
+        """Return whitened coordinates."""
+        return np.linalg.solve(self.root, u - self._origin)
+
+    def out_of(self, zeta: np.ndarray) -> np.ndarray:
+        """Return unconstrained coordinates."""
+        return self._origin + self.root @ zeta
+
+    def both(self, zeta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the log posterior and its gradient; minus infinity and zero where it has none."""
+        key = zeta.tobytes()
+        if key not in self._known:
+            value, gradient = self.objective.value_and_gradient(self.out_of(zeta))
+            slope = self.root.T @ gradient
+            fine = np.isfinite(value) and np.isfinite(slope).all()
+            self._known[key] = (value, slope) if fine else (-np.inf, np.zeros(len(zeta)))
+        return self._known[key]
+
+    def value(self, zeta: np.ndarray) -> float:
+        """Return the log posterior."""
+        return self.both(zeta)[0]
+
+    def arrived(self, zeta: np.ndarray) -> bool:
+        """Tell whether the gradient is small."""
+        value, slope = self.both(zeta)
+        return np.isfinite(value) and float(np.abs(slope).max()) < 10 * _CLOSE * np.sqrt(len(zeta))
+
+    @staticmethod
+    def distance(zeta: np.ndarray, others: list[np.ndarray]) -> float:
+        """Return how far the nearest of the others is, in posterior sds."""
+        return min((float(np.linalg.norm(zeta - other)) for other in others), default=np.inf)
+
+    def climb(self, start: np.ndarray, known: list[np.ndarray]) -> Any:
+        """Return where L-BFGS ends; ``None`` if that is a place that is known."""
+        if not np.isfinite(self.value(start)):
+            return None
+        floor = self.value(start) - 1e10
+        last = start
+        near = np.sqrt(len(start))
+
+        def enough(intermediate_result: optimize.OptimizeResult) -> None:
+            nonlocal last
+            last = np.array(intermediate_result.x)
+            if self.distance(last, known) < near:
+                raise StopIteration
+
+        found = optimize.minimize(
+            lambda zeta: -max(self.value(zeta), floor),
+            start,
+            jac=lambda zeta: -self.both(zeta)[1],
+            method="L-BFGS-B",
+            callback=enough,
+            options={"maxiter": _ITERATIONS, "gtol": _CLOSE, "ftol": 1e-13},
+        )
+        end = found.x if np.isfinite(found.x).all() else last
+        return None if self.distance(end, known) < near else end
+
+
+def _places(
+    part: _Part,
+    target: Target,
+    home: np.ndarray,
+    away: np.ndarray,
+    N: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Return where searches for other modes start, whitened."""
+    turned = [*_turned(part, target, home), 2 * away - home]
+    far = [zeta for zeta in turned if part.distance(zeta, [home]) > _APART]
+    best = sorted(far, key=part.value, reverse=True)[:_BEST]
+    scales = [*_NEAR, *(factor * np.sqrt(N) for factor in _WIDE)]
+    scales *= _TWICE if len(home) <= _LOW else 1
+    return best + [home + scale * rng.standard_normal(len(home)) for scale in scales]
+
+
+def _turned(part: _Part, target: Target, zeta: np.ndarray) -> list[np.ndarray]:
+    """Return rearrangements of a place."""
+    u = part.out_of(zeta)
+    return [part.into(other) for other in rearranged(target.space, u, target.dtype)]
+
+
+def _images(
+    part: _Part, target: Target, place: np.ndarray, found: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Return rearrangements of a place that are as high, and not known."""
+    images: list[np.ndarray] = []
+    for zeta in _turned(part, target, place):
+        same = abs(part.value(zeta) - part.value(place)) < _SAME
+        if same and part.distance(zeta, found + images) > _APART:
+            images.append(zeta)
+    return images
+
+
+def _is_another(
+    whole: Objective, other: Mode, height: float, modes: list[Mode], heights: list[float]
+) -> bool:
+    """Tell whether a mode is none of those that are known: apart, and with a dip between."""
+    if not (other.converged and np.isfinite(height)):
+        return False
+    for mode, known in zip(modes, heights, strict=True):
+        gap = other.position - mode.position
+        apart = min(gap @ one.information.matrix @ gap for one in (mode, other))
+        if apart < _APART**2:
+            return False
+        between = (whole.value_and_gradient(mode.position + t * gap)[0] for t in _LINE)
+        if not any(not value > min(height, known) - _DIP for value in between):
+            return False
+    return True
+
+
+_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
+
+
+def _rising(
+    part: _Part, home: np.ndarray, away: np.ndarray, mode: Mode, target: Target
+) -> tuple[str, ...]:
+    """Return the parameters with which the log posterior keeps rising, if it has no mode."""
+    value, slope = part.both(home)
+    if not mode.converged and not part.arrived(home) and value > part.value(0 * home) + _FALL:
+        return _parameters(part, home, home, target)
+    for direction in (home - away, slope):
+        size = float(np.linalg.norm(direction))
+        if size < _CLOSE:
+            continue
+        unit = direction / size
+        ahead = [part.value(home + t * unit) for t in _OUTWARD]
+        if np.isfinite(ahead).all() and min(ahead) > value - _FALL:
+            return _parameters(part, home, unit, target)
+    return ()
+
+
+def _parameters(
+    part: _Part, home: np.ndarray, direction: np.ndarray, target: Target
+) -> tuple[str, ...]:
+    """Return the parameters that a rise in a direction is due to, by their part of the slope."""
+    slope, move = part.both(home)[1], part.out_of(home + direction) - part.out_of(home)
+    gain = np.linalg.solve(part.root.T, slope) * move
+    sizes = {name: gain[s].sum() for name, s in target.space.layout.slices.items()}
+    return tuple(name for name, size in sizes.items() if size >= 0.5 * max(sizes.values()))

@@ -1,0 +1,112 @@
+"""Rearrangements of parameters under which a log posterior may be the same or nearly so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.target.geometry import Space
+
+_MOST = 24
+"""How many rearrangements there are at most."""
+
+_MOST_SWAPS = 6
+"""How many pairs along an axis are exchanged at most."""
+
+Params = dict[str, np.ndarray]
+
+
+def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]:
+    """Return positions at which components are exchanged, or signs are changed.
+
+    Exchanged are parameters whose names differ in their last character (``theta1``, ``theta2``),
+    all such pairs at once; two parameters of equal shape; and two entries along an axis, of all
+    parameters whose first, or last, axis is as long. The signs are changed of single parameters, of
+    all, and of single components of all. Values that a parameter cannot have are left out.
+
+    Args:
+        space: where the parameters live.
+        u: the position, flat and unconstrained.
+        dtype: of the chain.
+    """
+    found = space.constrain(tf.constant(u, dtype))
+    params = {name: value.numpy() for name, value in found.items()}
+    places = []
+    for other in itertools.islice(_others(params), _MOST):
+        moved = space.start({n: np.asarray(a, a.dtype) for n, a in other.items()}, dtype)
+        if np.isfinite(moved).all() and not np.allclose(moved, u):
+            places.append(moved.astype(np.float64))
+    return places
+
+
+def _others(params: Params) -> Iterator[Params]:
+    """Yield rearranged parameters, the likeliest first."""
+    yield from _named_pairs(params)
+    yield from _axis_swaps(params)
+    yield from _shape_pairs(params)
+    yield {name: -a for name, a in params.items()}
+    for name in params:
+        yield {**params, name: -params[name]}
+    yield from _flipped_components(params)
+
+
+def _named_pairs(params: Params) -> Iterator[Params]:
+    """Exchange the last characters of names, and turn arrays as long as there are of them."""
+    stems: dict[str, list[str]] = {}
+    for name in params:
+        stems.setdefault(name[:-1], []).append(name[-1])
+    ends = sorted({tuple(e) for e in stems.values() if len(e) > 1}, key=len)
+    for group in ends:
+        for a, b in itertools.islice(itertools.combinations(group, 2), _MOST_SWAPS):
+            other = dict(params)
+            for name, array in params.items():
+                if name[-1] in (a, b):
+                    partner = name[:-1] + (b if name[-1] == a else a)
+                    if partner in params and params[partner].shape == array.shape:
+                        other[partner] = array
+                elif array.ndim and array.shape[0] == len(group):
+                    other[name] = _swapped(array, 0, group.index(a), group.index(b))
+            yield other
+
+
+def _axis_swaps(params: Params) -> Iterator[Params]:
+    """Exchange two entries along the first axes, or the last ones, of one length."""
+    for axis in (0, -1):
+        lengths = {a.shape[axis] for a in params.values() if a.ndim and (axis == 0 or a.ndim > 1)}
+        for K in sorted(length for length in lengths if length > 1):
+            pairs = itertools.islice(itertools.combinations(range(K), 2), _MOST_SWAPS)
+            for i, j in pairs:
+                yield {
+                    name: _swapped(a, axis, i, j) if a.ndim and a.shape[axis] == K else a
+                    for name, a in params.items()
+                }
+
+
+def _swapped(array: np.ndarray, axis: int, i: int, j: int) -> np.ndarray:
+    order = np.arange(array.shape[axis])
+    order[[i, j]] = j, i
+    return np.take(array, order, axis)
+
+
+def _shape_pairs(params: Params) -> Iterator[Params]:
+    """Exchange two parameters of equal shape."""
+    pairs = (
+        (a, b) for a, b in itertools.combinations(params, 2) if params[a].shape == params[b].shape
+    )
+    for a, b in itertools.islice(pairs, _MOST_SWAPS):
+        yield {**params, a: params[b], b: params[a]}
+
+
+def _flipped_components(params: Params) -> Iterator[Params]:
+    """Change the sign of one entry along the last axes of one length."""
+    lengths = {a.shape[-1] for a in params.values() if a.ndim}
+    for K in sorted(length for length in lengths if length > 1):
+        for k in range(min(K, 2)):
+            sign = np.where(np.arange(K) == k, -1.0, 1.0)
+            yield {
+                name: (a * sign).astype(a.dtype) if a.ndim and a.shape[-1] == K else a
+                for name, a in params.items()
+            }
