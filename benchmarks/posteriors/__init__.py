@@ -1,0 +1,1 @@
+"""Posteriors with references, from data that ships with well-known packages."""

@@ -1,0 +1,187 @@
+"""Hierarchical models: eight schools, eight cities, and random intercepts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from benchmarks.posteriors.base import (
+    HALF_LOG_2PI,
+    Posterior,
+    columns,
+    design,
+    matvec,
+    normal,
+    posterior,
+)
+from benchmarks.posteriors.choices import FAIR
+
+tfb = tfp.bijectors
+
+EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+
+def _cauchy(x: tf.Tensor, scale: float) -> tf.Tensor:
+    return -tf.math.log1p((x / scale) ** 2)
+
+
+def _groups(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    values, index = np.unique(codes, return_inverse=True)
+    return index.astype(np.int32), len(values)
+
+
+def _schools(centred: bool) -> Posterior:
+    dataset = {"y": EFFECTS, "sd": ERRORS, "school": np.arange(8, dtype=np.int32)}
+
+    def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
+        effect = tf.gather(params["effect"], dataset["school"])
+        mean = effect if centred else params["mu"] + params["tau"] * effect
+        return -0.5 * ((dataset["y"] - mean) / dataset["sd"]) ** 2
+
+    def log_prior(params: Mapping) -> tf.Tensor:
+        value = normal(params["mu"], 5.0) + _cauchy(params["tau"], 5.0)
+        if centred:
+            away = (params["effect"] - params["mu"]) / params["tau"]
+            return value + normal(away, 1.0) - 8.0 * tf.math.log(params["tau"])
+        return value + normal(params["effect"], 1.0)
+
+    start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(8)}
+    about = f"eight schools, {'' if centred else 'not '}centred"
+    return Posterior(
+        about,
+        dataset,
+        start,
+        log_lik,
+        log_prior,
+        {"tau": tfb.Exp()},
+        like=("schools-not-centred", _centre) if centred else None,
+    )
+
+
+def _centre(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return draws of the centred form."""
+    mu, tau = params["mu"][..., np.newaxis], params["tau"][..., np.newaxis]
+    return {**params, "effect": mu + tau * params["effect"]}
+
+
+@posterior
+def schools_not_centred() -> Posterior:
+    return _schools(centred=False)
+
+
+@posterior
+def schools_centred() -> Posterior:
+    """A funnel without a mode: what may be asked is that the report says so."""
+    return _schools(centred=True)
+
+
+@posterior
+def cities_smoking() -> Posterior:
+    """Log odds ratios of eight cities around a common one, not centred."""
+    data = columns("china_smoking")
+
+    def rows(smoking: str) -> tuple[np.ndarray, np.ndarray]:
+        return data[f"smoking_{smoking}_cancer_yes"], data[f"smoking_{smoking}_cancer_no"]
+
+    (yes1, no1), (yes0, no0) = rows("yes"), rows("no")
+    dataset = {
+        "ill": np.concatenate([yes1, yes0]),
+        "well": np.concatenate([no1, no0]),
+        "smokes": np.repeat([1.0, 0.0], 8),
+        "city": np.tile(np.arange(8, dtype=np.int32), 2),
+    }
+
+    def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
+        ratio = params["mu"] + params["tau"] * tf.gather(params["effect"], dataset["city"])
+        eta = tf.gather(params["alpha"], dataset["city"]) + ratio * dataset["smokes"]
+        return -dataset["ill"] * tf.nn.softplus(-eta) - dataset["well"] * tf.nn.softplus(eta)
+
+    def log_prior(params: Mapping) -> tf.Tensor:
+        return (
+            normal(params["mu"], 10.0)
+            + normal(params["tau"], 1.0)
+            + normal(params["effect"], 1.0)
+            + normal(params["alpha"], 10.0)
+        )
+
+    start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(8), "alpha": np.zeros(8)}
+    about = "smoking and cancer in eight cities"
+    return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})
+
+
+@posterior
+def grunfeld_intercepts() -> Posterior:
+    """Random intercepts for 11 firms, 20 years each, centred: the data know them well."""
+    data = columns("grunfeld")
+    firm, firms = _groups(data["firm"])
+    dataset = {"X": design(data, ("value", "capital"))[:, 1:], "firm": firm, "y": data["invest"]}
+
+    def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
+        mean = tf.gather(params["alpha"], dataset["firm"]) + matvec(dataset, params["beta"])
+        z = (dataset["y"] - mean) / params["sigma"]
+        return -0.5 * z**2 - tf.math.log(params["sigma"]) - HALF_LOG_2PI
+
+    def log_prior(params: Mapping) -> tf.Tensor:
+        away = (params["alpha"] - params["mu"]) / params["tau"]
+        value = normal(away, 1.0) - firms * tf.math.log(params["tau"])
+        return value - params["tau"] / 100.0 - params["sigma"] / 100.0 + normal(params["mu"], 500.0)
+
+    start = {"beta": np.zeros(2), "alpha": np.zeros(firms), "mu": 0.0, "tau": 1.0, "sigma": 1.0}
+    bijectors = {"tau": tfb.Exp(), "sigma": tfb.Exp()}
+    about = "investments, random intercepts of 11 firms"
+    return Posterior(about, dataset, start, log_lik, log_prior, bijectors)
+
+
+@posterior
+def fair_intercepts() -> Posterior:
+    """A logistic regression with random intercepts for six occupations, not centred."""
+    data = columns("fair")
+    job, jobs = _groups(data["occupation"])
+    X = design(data, FAIR[:-2])
+    scales = np.concatenate([[100.0], 2.5 / X[:, 1:].std(0)])
+    dataset = {"X": X, "job": job, "y": 1.0 * (data["affairs"] > 0)}
+
+    def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
+        own = params["tau"] * tf.gather(params["effect"], dataset["job"])
+        eta = matvec(dataset, params["beta"]) + own
+        return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], eta)
+
+    def log_prior(params: Mapping) -> tf.Tensor:
+        return (
+            normal(params["beta"], scales)
+            + normal(params["tau"], 1.0)
+            + normal(params["effect"], 1.0)
+        )
+
+    start = {"beta": np.zeros(X.shape[1]), "tau": 1.0, "effect": np.zeros(jobs)}
+    about = "affairs or none, random intercepts of six occupations"
+    return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})
+
+
+@posterior
+def states_poisson() -> Posterior:
+    """Executions with a random intercept for each of 17 states, not centred."""
+    data = columns("cpunish")
+    X = design(data, ("PERPOVERTY", "PERBLACK", "SOUTH"))
+    scales = np.concatenate([[10.0], 2.5 / X[:, 1:].std(0)])
+    dataset = {"X": X, "state": np.arange(17, dtype=np.int32), "y": data["EXECUTIONS"]}
+
+    def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
+        own = params["tau"] * tf.gather(params["effect"], dataset["state"])
+        eta = matvec(dataset, params["beta"]) + own
+        return dataset["y"] * eta - tf.exp(eta)
+
+    def log_prior(params: Mapping) -> tf.Tensor:
+        return (
+            normal(params["beta"], scales)
+            + normal(params["tau"], 1.0)
+            + normal(params["effect"], 1.0)
+        )
+
+    start = {"beta": np.zeros(X.shape[1]), "tau": 1.0, "effect": np.zeros(17)}
+    about = "executions, random intercepts of 17 states"
+    return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})

@@ -1,0 +1,90 @@
+"""Writes docs/posteriors.md: `python -m benchmarks.posteriors.table` from the raw numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environments import HERE
+from benchmarks.report import describe_machine, replace_section, table
+
+DOCUMENT = HERE.parent / "docs" / "posteriors.md"
+SD, MEAN = 0.05, 0.1
+ERRORS = 3.0  # standard errors that Monte Carlo is allowed
+
+
+def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is judged: the worst sd and mean, and whether they are within bounds."""
+    long = result["long"]
+    ratio, ratio_error = np.array(long["sd_ratio"]), np.array(long["sd_error"])
+    away, away_error = np.abs(long["mean_away"]), np.array(long["mean_error"])
+    worst, farthest = np.abs(np.log(ratio)).argmax(), away.argmax()
+    return {
+        "sd": float(ratio[worst]),
+        "sd_error": float(ratio_error[worst]),
+        "mean": float(away[farthest]),
+        "mean_error": float(away_error[farthest]),
+        "good": bool(
+            (np.abs(ratio - 1.0) <= SD + ERRORS * ratio_error).all()
+            and (away <= MEAN + ERRORS * away_error).all()
+        ),
+        "warned": bool(result["warnings"] or long["warnings"]),
+    }
+
+
+def line(name: str, result: Mapping[str, Any]) -> str:
+    """Return a posterior's result in a line of plain text."""
+    if "failed" in result:
+        return f"{name}: {result['failed']}"
+    found = verdict(result)
+    predicted = max(result["report"]["Predicted"]["relative error of the posterior sds"])
+    return (
+        f"{'ok  ' if found['good'] else 'FAIL'} {name}: N {result['N']}, d {result['d']}, "
+        f"sd {found['sd']:.3f}±{found['sd_error']:.3f}, "
+        f"mean {found['mean']:.3f}±{found['mean_error']:.3f}, predicted {predicted:.3f}, "
+        f"ESS {result['ess']:.0f}/{result['long']['ess']:.0f}, {result['seconds']:.1f} s"
+        f"{''.join(' ! ' + text for text in result['long']['warnings'])}"
+    )
+
+
+def write(results: Mapping[str, Any]) -> None:
+    """Put the table into its document."""
+    rows = []
+    for name, result in results["posteriors"].items():
+        if "failed" in result:
+            rows.append([name, *[""] * 9, result["failed"]])
+            continue
+        found, report = verdict(result), result["report"]
+        predicted = max(report["Predicted"]["relative error of the posterior sds"])
+        rows.append(
+            [
+                f"{name}: {result['about']}",
+                str(result["N"]),
+                str(result["d"]),
+                f"{report['Mode']['condition number of the information']:.0e}",
+                f"{found['sd']:.3f} ± {found['sd_error']:.3f}",
+                f"{found['mean']:.3f} ± {found['mean_error']:.3f}",
+                f"{predicted:.1%}",
+                f"{result['ess']:.0f}",
+                f"{result['seconds']:.1f}",
+                "yes" if found["good"] else "**no**",
+                "; ".join(_short(result["warnings"])) or "none",
+            ]
+        )
+    head = ["posterior", "N", "d", "condition", "worst sd ratio", "worst mean, sds"]
+    head += ["predicted", "ESS", "seconds", "right", "warnings"]
+    text = "\n\n".join([describe_machine(dict(results)), table(head, rows)])
+    replace_section(DOCUMENT, "posteriors", text)
+
+
+def _short(warnings: Iterable[str]) -> list[str]:
+    """Return first sentences."""
+    return [text.split(". ")[0].rstrip(".") for text in warnings]
+
+
+if __name__ == "__main__":
+    from benchmarks.posteriors.run import read
+
+    write(read())
