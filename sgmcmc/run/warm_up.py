@@ -29,8 +29,8 @@ _STEP, _SMALLER, _TRIES = 0.1, 10.0, 3
 """Sds of a coordinate that a step of the ascent goes at first; by how much less where that fails,
 and how often."""
 
-_SHORTEST, _LONGEST, _PASSES = 1000, 3000, 10
-"""Iterations of the ascent: ten passes over the data, within these bounds."""
+_SHORTEST, _LONGEST, _PASSES = 1000, 4000, 20
+"""Iterations of the ascent: twenty passes over the data, within these bounds."""
 
 _ROWS = 500
 """Rows of its minibatches."""
@@ -44,19 +44,21 @@ def spread_out(
 ) -> list[np.ndarray]:
     """Return where chains start, flat and unconstrained: the user's starts, or spread around one.
 
-    The first chain starts at ``params``. The others start one sd of each coordinate away, but no
-    further than the components of a parameter are in the root mean square, lest weights that were
-    made small on purpose become large.
+    The first chain starts at ``params``. The others start about one sd of each coordinate away, but
+    no further than the components of a parameter are in the root mean square, which stays what it
+    is: weights that were made small on purpose do not become large.
     """
     if len(starts) > 1:
         return [start.astype(np.float64) for start in starts]
     u, scale = starts[0].astype(np.float64), around.whitening.root.copy()
+    kept = np.ones(len(u))
     for place in space.layout.slices.values():
         size = float(np.sqrt((u[place] ** 2).mean()))
         if size > 0:
-            scale[place] = np.minimum(scale[place], size)
+            scale[place] = np.minimum(scale[place], size / np.sqrt(2.0))
+            kept[place] = np.sqrt(1.0 - (scale[place] / size) ** 2)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
-    return [u, *(u + scale * rng.standard_normal(len(u)) for _ in range(chains - 1))]
+    return [u, *(kept * u + scale * rng.standard_normal(len(u)) for _ in range(chains - 1))]
 
 
 def ascend(

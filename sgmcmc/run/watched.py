@@ -22,7 +22,7 @@ _MOST_BYTES, _MOST_DRAWS, _FEWEST = 2**29, 2000, 25
 """Memory that the draws of all chains may take, how many each chain keeps at most, and at least
 before it is looked at."""
 
-_WORK, _SHORTEST, _LONGEST = 2.4e11, 4000, 200_000
+_WORK, _SHORTEST, _LONGEST = 2.4e11, 3000, 200_000
 """Rows × coordinates that a chain goes through unless told otherwise, and bounds of its length."""
 
 _BURN_IN, _LEAST_BURN_IN = 6, 500
