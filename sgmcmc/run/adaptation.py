@@ -34,6 +34,9 @@ _LAST = 50
 _SINGLE, _BATCH = 25, 5
 """Iterations after which the stepsize is not changed after every one, but after so many."""
 
+_STUCK = 0.25
+"""What part of the trajectories may be cut short in a warm-up that gets anywhere."""
+
 _NORMAL = 2.5
 """A variance in the chain's coordinates, or its inverse, that calls for others."""
 
@@ -49,6 +52,7 @@ class WarmedUp:
         iterations: that it took.
         changed: how often the coordinates were changed.
         gradients: full gradients that it took, over all chains.
+        lost: whether the chains did not get to where draws are as wide as they should be.
     """
 
     preconditioner: Preconditioner | None
@@ -57,6 +61,7 @@ class WarmedUp:
     iterations: int
     changed: int
     gradients: float
+    lost: bool
 
 
 class _Positions(Recorder):
@@ -146,6 +151,7 @@ class WarmUp:
         )  # fmt: skip
         self._label, self._most = label, most
         self._done = self._changed = 0
+        self._astray = False
 
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
@@ -157,11 +163,14 @@ class WarmUp:
             self._window(WINDOWS[0], averaging, pool, progress)
             for length in WINDOWS[1:]:
                 self._window(length, averaging, pool, progress)
-                if self._metric is None or self._late or not self._change(length):
+                if self._metric is None or self._stuck:
+                    break
+                if self._late or not self._change(length):
                     break
                 averaging = self._averaging(self._restarted)
             else:
                 self._window(_LAST, averaging, pool, progress)
+                self._astray = not self._normal(_LAST)[0]
         space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
         return WarmedUp(
             self._combined(),
@@ -173,11 +182,19 @@ class WarmUp:
             self._done,
             self._changed,
             sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
+            self._astray or self._stuck,
         )
 
     @property
     def _late(self) -> bool:
         return time.monotonic() > self._deadline
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether trajectories are cut short again and again."""
+        moves = [runner.facts() for runner in self._runners]
+        cut = sum(facts["moves cut short"] for facts in moves)
+        return cut > _STUCK * sum(facts["moves"] for facts in moves)
 
     @property
     def _restarted(self) -> float:
@@ -224,17 +241,23 @@ class WarmUp:
 
     def _change(self, length: int) -> bool:
         """Change the coordinates if those of the last iterations call for it; tell whether."""
-        zeta = np.concatenate([draws[self._done - length : self._done] for draws in self._draws])
-        root = self._root
-        within = np.linalg.solve(root, zeta.T).T if root.ndim == 2 else zeta / root
-        spread, widest, narrowest = spread_of(within.astype(np.float64), root.ndim == 2)
-        if widest <= _NORMAL and narrowest >= 1 / _NORMAL:
+        normal, spread = self._normal(length)
+        if normal:
             return False
+        root = self._root
         self._root = root @ np.linalg.cholesky(spread) if root.ndim == 2 else root * spread**0.5
         self._changed += 1
         for runner in self._runners:
             runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
         return True
+
+    def _normal(self, length: int) -> tuple[bool, np.ndarray]:
+        """Tell whether the last iterations are near N(0, I), and their covariance or variances."""
+        zeta = np.concatenate([draws[self._done - length : self._done] for draws in self._draws])
+        root = self._root
+        within = np.linalg.solve(root, zeta.T).T if root.ndim == 2 else zeta / root
+        spread, widest, narrowest = spread_of(within.astype(np.float64), root.ndim == 2)
+        return widest <= _NORMAL and narrowest >= 1 / _NORMAL, spread
 
     def _combined(self) -> Preconditioner | None:
         """Return the preconditioner that makes the coordinates those of the warm-up's end."""

@@ -22,10 +22,10 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.store import Store
-from sgmcmc.run.adaptation import WarmUp, first_stepsize
+from sgmcmc.run.adaptation import WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.driver import run, run_lengths
 from sgmcmc.run.exact_reporting import Told, report_on
-from sgmcmc.run.exact_start import Ground, Start, find_start
+from sgmcmc.run.exact_start import Ground, Start, find_start, start_at_params
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.sampler import Request, make_sampler
@@ -132,18 +132,13 @@ def _tuned(request: Request, ground: Ground, wishes: Wishes, told: Told, verbose
         told.mode = start.mode
         told.warnings += start.warnings
         told.done("mode and information")
-    is_open, dynamics = request.stepsize in OPEN, request.dynamics
-    keywords = {k: v for k, v in request.keywords.items() if k not in _OF_THE_CHAIN}
-    trial = replace(
-        request,
-        params=start.params,
-        dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
-        stepsize=first_stepsize(ground.target.size) if is_open else request.stepsize,
-        keywords={**keywords, "preconditioner": start.preconditioner or preconditioner},
-    )
-    left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
-    wanted = dynamics.acceptance if is_open else None
-    found = told.warmed_up = WarmUp(make_sampler(trial), wanted, told.began + left).run(verbose)
+    found = _warmed_up(request, start, ground, wishes, told, verbose)
+    if found.lost and start.mode is not None:
+        # The top of a posterior may be far from where it is, as in the neck of a funnel.
+        start, told.mode = start_at_params(ground, preconditioner), None
+        told.warnings += start.warnings
+        found = _warmed_up(request, start, ground, wishes, told, verbose)
+    told.warmed_up = found
     told.done("warm-up")
     return replace(
         request,
@@ -151,6 +146,25 @@ def _tuned(request: Request, ground: Ground, wishes: Wishes, told: Told, verbose
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
         keywords={**request.keywords, "preconditioner": found.preconditioner or "none"},
     )
+
+
+def _warmed_up(
+    request: Request, start: Start, ground: Ground, wishes: Wishes, told: Told, verbose: bool
+) -> WarmedUp:
+    """Return what the warm-up finds from a start."""
+    is_open, dynamics = request.stepsize in OPEN, request.dynamics
+    keywords = {k: v for k, v in request.keywords.items() if k not in _OF_THE_CHAIN}
+    preconditioner = start.preconditioner or request.keywords.get("preconditioner")
+    trial = replace(
+        request,
+        params=start.params,
+        dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
+        stepsize=first_stepsize(ground.target.size) if is_open else request.stepsize,
+        keywords={**keywords, "preconditioner": preconditioner},
+    )
+    left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
+    wanted = dynamics.acceptance if is_open else None
+    return WarmUp(make_sampler(trial), wanted, told.began + left).run(verbose)
 
 
 _OF_THE_CHAIN = (

@@ -38,6 +38,15 @@ _LOW, _HALVINGS = 100.0, 20
 brought nearer."""
 
 
+_NARROW = 1e-12
+"""A ratio of sds that only the neck of a funnel has."""
+
+_NO_MODE = (
+    "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "
+    "alone."
+)
+
+
 @dataclass(frozen=True)
 class Ground:
     """What a user has handed over, checked.
@@ -112,25 +121,15 @@ def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool)
             "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
             f"(p = {target.size}), or a dict of arrays by parameter; it is {wanted!r}."
         )
-    dense = wanted == "dense" or (wanted != "diagonal" and target.size <= DENSE_UP_TO)
-    metric = "dense" if dense else "diagonal"
-    own = [_user(target, start) for start in ground.starts]
-    params = own[0] if len(own) == 1 else own
+    dense = _is_dense(target, wanted)
     if target.size > DENSE_UP_TO:
-        around = look_around(
-            target, data, [start.astype(np.float64) for start in ground.starts], seed
-        )
-        return Start(around.whitening, params, None, metric)
+        return start_at_params(ground, wanted)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
         mode = _mode(objective, target, data, ground.starts[0].astype(np.float64), seed)
         progress.advance(1)
     if mode is None:
-        warning = (
-            "No mode of use was found; chains start at `params`, and coordinates come from the "
-            "warm-up alone."
-        )
-        return Start(_scales(objective, ground.starts[0]), params, None, metric, (warning,))
+        return start_at_params(ground, wanted)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
@@ -138,7 +137,29 @@ def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool)
     if not dense:
         sds = np.sqrt(np.diag(mode.information.covariance))
         whitening = Preconditioner(sds, mode.position)
-    return Start(whitening, spread, mode, metric)
+    return Start(whitening, spread, mode, "dense" if dense else "diagonal")
+
+
+def start_at_params(ground: Ground, wanted: str | None) -> Start:
+    """Return the user's starts, with scales from the curvature there.
+
+    Args:
+        ground: what the user has handed over.
+        wanted: "dense", "diagonal", or either.
+    """
+    target, starts = ground.target, [start.astype(np.float64) for start in ground.starts]
+    own = [_user(target, start) for start in ground.starts]
+    params = own[0] if len(own) == 1 else own
+    if target.size > DENSE_UP_TO:
+        around = look_around(target, ground.data, starts, ground.seed)
+        return Start(around.whitening, params, None, "diagonal")
+    scales = _scales(Objective(target, ground.data), starts[0])
+    metric = "dense" if _is_dense(target, wanted) else "diagonal"
+    return Start(scales, params, None, metric, (_NO_MODE,))
+
+
+def _is_dense(target: Target, wanted: str | None) -> bool:
+    return wanted == "dense" or (wanted != "diagonal" and target.size <= DENSE_UP_TO)
 
 
 def _mode(
@@ -154,7 +175,9 @@ def _mode(
             mode = find_mode(objective, start, part)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
+    variances = np.diag(mode.information.covariance)
     good = np.isfinite(mode.information.covariance).all() and mode.distance < _USABLE
+    good = good and variances.min() > _NARROW**2 * variances.max()
     return mode if good else None
 
 
@@ -170,9 +193,8 @@ def _good(objective: Objective, mode: Mode, move: np.ndarray) -> np.ndarray:
     return mode.position + move
 
 
-def _scales(objective: Objective, start: np.ndarray) -> Preconditioner:
+def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:
     """Return the scales of single coordinates at a start, from the curvature there."""
-    u = start.astype(np.float64)
     try:
         with np.errstate(all="ignore"):
             curvature = np.abs(np.diag(observed_information(objective, u).matrix))
