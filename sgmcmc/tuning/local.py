@@ -35,7 +35,6 @@ _SIZES = (500, 1000)
 """Rows of a minibatch. Where noise limits the stepsize twice the rows allow twice the stepsize, so
 that nothing is gained by more."""
 
-
 _LEAST, _HALVINGS = 1e-6, 30
 
 

@@ -111,7 +111,10 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
     whole = part.objective if rows is None else Objective(target, data)
     heights = [whole.value_and_gradient(mode.position)[0]] if others else [0.0]
     for place in others:
-        other = find_mode(whole, part.out_of(place))
+        try:
+            other = find_mode(whole, part.out_of(place))
+        except (ValueError, np.linalg.LinAlgError):  # derivatives there are not finite
+            continue
         height = whole.value_and_gradient(other.position)[0]
         if _is_another(whole, other, height, modes, heights):
             modes.append(other)
@@ -154,9 +157,9 @@ class _Part:
         key = zeta.tobytes()
         if key not in self._known:
             value, gradient = self.objective.value_and_gradient(self.out_of(zeta))
-            slope = self.root.T @ gradient
-            fine = np.isfinite(value) and np.isfinite(slope).all()
-            self._known[key] = (value, slope) if fine else (-np.inf, np.zeros(len(zeta)))
+            fine = np.isfinite(value) and np.isfinite(gradient).all()
+            slope = self.root.T @ gradient if fine else np.zeros(len(zeta))
+            self._known[key] = (value if fine else -np.inf, slope)
         return self._known[key]
 
     def value(self, zeta: np.ndarray) -> float:
