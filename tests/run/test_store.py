@@ -84,7 +84,7 @@ def test_resumed_run_is_that_never_stopped(
     [
         ({"stepsize": 2e-3}, "`stepsize` was 0.001 and is 0.002"),
         ({"seed": 2}, "`seed` was 1 and is 2"),
-        ({"n_iters": 60}, "`n_iters` was 20 and is 60"),
+        ({"n_iters": 10}, "`n_iters` was 20 and is 10"),
         ({"method": "sgnht"}, "`method` was 'sgld' and is 'sgnht'"),
         ({"dataset": {"x": observations()[::-1]}}, "`dataset['x']` holds other values"),
         ({"log_prior": lambda params: -(params["theta"] ** 2)}, "log_prior"),
