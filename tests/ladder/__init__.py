@@ -17,6 +17,7 @@ from tests.ladder.problems import (
 from tests.ladder.table import (
     BY_NAME,
     DISTINCT,
+    EXACT,
     LADDER,
     LINEAR,
     POINTS,
@@ -35,6 +36,7 @@ __all__ = [
     "CENTRED",
     "Case",
     "DISTINCT",
+    "EXACT",
     "Estimator",
     "FALSE_ALARM",
     "Inputs",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient
+from sgmcmc.gradients import ControlVariate, FullGradient, Gradient, MinibatchGradient
 from tests.ladder.problems import Array
 
 
@@ -82,4 +82,14 @@ class Centred(Estimator):
         return dict(constants)
 
 
-PLAIN, CENTRED = Plain(), Centred()
+class Full(Plain):
+    """The gradients of all observations, of which nothing is sampled."""
+
+    name = "full"
+
+    def gradient(self, **constants: Any) -> Gradient:
+        """Return the package's estimator."""
+        return FullGradient()
+
+
+PLAIN, CENTRED, FULL = Plain(), Centred(), Full()

@@ -15,7 +15,7 @@ import pytest
 import sgmcmc
 from sgmcmc import dynamics
 from tests.ladder import laws, transcriptions
-from tests.ladder.estimators import CENTRED, PLAIN, Estimator
+from tests.ladder.estimators import CENTRED, FULL, PLAIN, Estimator
 from tests.ladder.problems import Problem
 from tests.ladder.transcriptions import Transcription
 
@@ -88,6 +88,8 @@ class Case:
             given |= {"opt_stepsize": opt[0]} if opt else {}
             constants = {name: given.pop(name) for name in own & given.keys()}
             search = {name: given.pop(name) for name in searched if name in given}
+            if self.estimator is FULL:
+                given.pop("minibatch_size", None)
             minibatches = "replacement" if given.pop("replace", False) else "uniform"
             return target(
                 log_lik,
@@ -199,7 +201,13 @@ TABLE = (
     Case("scir", dynamics.SCIR, "scir", "scir", **_OF_POINTS),
     Case("sgrld", dynamics.SGRLD, "sgrld", "sgrld", **_OF_POINTS),
 )
-BY_NAME = {case.name: case for case in TABLE}
+EXACT = (
+    Case("hmc", dynamics.HMC, estimator=FULL, tuning={"n_leapfrog": 5}),
+    Case("nuts", dynamics.NUTS, estimator=FULL, tuning={"max_tree_depth": 4}),
+)
+"""Those that accept or reject, by parts: their public functions choose what is not given. They have
+no minibatches, and no error but the Monte Carlo error: ``tests/samplers/test_hmc.py``."""
+BY_NAME = {case.name: case for case in (*TABLE, *EXACT)}
 
 
 def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:
