@@ -3,58 +3,128 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sgmcmc.after.arguments import need_draws
-from sgmcmc.checks import positive_number
+from sgmcmc.after.whitening import square_of_gradients, unconstrained, whitened
+from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.results.chains import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 
 _BLOCK = 2048
 
 
+class Discrepancy(float):
+    """A discrepancy, a number, with what it is to be compared with.
+
+    Attributes:
+        expected: what as many independent draws from the posterior would have, in the root mean
+            square, with gradients as noisy as these.
+        ratio: the discrepancy over that: about 1 for draws that are independent and right.
+        draws: how many draws it was taken of.
+    """
+
+    expected: float
+    draws: int
+
+    def __new__(cls, value: float, expected: float, draws: int) -> Discrepancy:
+        """Make one."""
+        found = super().__new__(cls, value)
+        found.expected, found.draws = expected, draws
+        return found
+
+    @property
+    def ratio(self) -> float:
+        """The discrepancy over what is expected."""
+        return float(self) / self.expected
+
+
+class Discrepancies(np.ndarray):
+    """An array of discrepancies, one for each chain.
+
+    Attributes:
+        expected: what as many independent draws from the posterior would have, an array.
+        ratio: the discrepancies over that.
+        draws: how many draws of each chain they were taken of.
+    """
+
+    expected: np.ndarray
+    draws: int
+
+    @classmethod
+    def of(cls, found: list[Discrepancy]) -> Discrepancies:
+        """Make one of the discrepancies of several chains."""
+        array = np.array([float(one) for one in found]).view(cls)
+        array.expected = np.array([one.expected for one in found])
+        array.draws = found[0].draws
+        return array
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """The discrepancies over what is expected."""
+        return np.asarray(self) / self.expected
+
+
 def ksd(
     samples: Samples,
     *,
     gradients: Mapping[str, np.ndarray] | None = None,
-    c: float = 1.0,
+    c: float | None = None,
     beta: float = 0.5,
-) -> float | np.ndarray:
+    covariance: np.ndarray | None = None,
+    bijectors: Mapping[str, Any] | None = None,
+    max_draws: int = 2000,
+) -> Discrepancy | Discrepancies:
     """Return the kernel Stein discrepancy of draws, with the inverse multiquadric kernel.
 
-    KSD² = S⁻² Σ_st k₀(θ_s, θ_t) over the S draws, with k(x, y) = (c² + |x − y|²)^(−β) and
+    KSD² = S⁻² Σ_st k₀(ζ_s, ζ_t) over S draws, with k(x, y) = (c² + |x − y|²)^(−β) and
     k₀ = g(x)·g(y) k + g(x)·∇_y k + g(y)·∇_x k + tr ∇_x ∇_y k, g = ∇ log p. As draws are added
     it tends to zero only where they are from p, so it shows bias, which effective sample sizes do
-    not. Its size depends on the number of draws, the dimension and the units of the parameters:
-    compare chains of one model and one length.
+    not. The coordinates ζ are whitened: the posterior's sds there are near 1 in all directions, so
+    that all count alike.
+
+    S independent draws from p have E KSD² = S⁻¹ E k₀(ζ, ζ) = S⁻¹ c^(−2β) (E|g|² + 2βd/c²), which
+    is the value to compare with: ``ksd(samples).ratio`` is the ratio of the roots. It is about 1
+    for independent draws from the posterior, √τ for right ones of which τ are worth an
+    independent one, and grows with the number of draws where there is bias.
 
     Args:
-        samples: the draws, of parameters without bijectors.
-        gradients: gradients of the log posterior at the draws, by parameter, shaped like the draws:
-            of the full data, or stochastic ones; ``None`` takes ``samples.gradients``. The noise
-            of stochastic gradients, at draws that it is independent of, adds on average
-            S⁻² Σ_s tr Var(g(θ_s)) c^(−2β) to KSD².
-        c: the length scale of the kernel, in the units of the parameters.
+        samples: the draws.
+        gradients: gradients of the log posterior at the draws, by parameter, in the unconstrained
+            space: of the full data, or stochastic ones; ``None`` takes ``samples.gradients``.
+            Noise of stochastic gradients, at draws that it is independent of, is in the value
+            to compare with, and hides bias as it grows.
+        c: the length scale of the kernel, in whitened coordinates; ``None`` for √d.
         beta: its exponent β, between 0 and 1.
+        covariance: M, of the posterior in the unconstrained space, (d, d), or its variances,
+            (d,), by which draws are whitened: give it to compare several chains in the same
+            coordinates. ``None`` takes that of the chain's dense preconditioner, or else
+            the inverse of −Cov(θ)⁻¹Cov(θ, g), which is right for a normal posterior even where
+            the chain is too wide.
+        bijectors: those that the chain was run with, for draws that were read from a file.
+        max_draws: of how many draws of each chain it is taken at most, evenly along the chain.
 
     Returns:
-        The discrepancy, a number, or an array of one for each chain.
+        The discrepancy, a ``float``, or an array of one for each chain, with attributes
+        ``expected``, ``ratio`` and ``draws``.
 
     Raises:
-        ValueError: there are no gradients, or they are not those of the draws.
+        ValueError: there are no gradients, they are not those of the draws, or the space that the
+            chain moved in is not known.
 
     Example:
         >>> import numpy as np
         >>> from sgmcmc import Samples, ksd
-        >>> theta = np.random.default_rng(1).normal(size=(500, 2))
-        >>> right = ksd(Samples({"theta": theta}), gradients={"theta": -theta})
-        >>> too_wide = ksd(Samples({"theta": 2 * theta}), gradients={"theta": -2 * theta})
-        >>> right < 0.5 * too_wide
-        True
+        >>> theta = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 1000.0]
+        >>> right = ksd(Samples({"theta": theta}), gradients={"theta": -theta / [1.0, 1e6]})
+        >>> wide = ksd(Samples({"theta": 2 * theta}), gradients={"theta": -2 * theta / [1.0, 1e6]})
+        >>> right < 0.5 * wide, round(right.ratio), round(wide.ratio)
+        (True, 1, 8)
 
     Source:
-        Gorham & Mackey, ICML 2017, eq. 3 and section 3.
+        Gorham & Mackey, ICML 2017, eq. 3 and section 3; Stein's identity for the value expected.
     """
     names = need_draws(samples)
     if gradients is None:
@@ -66,32 +136,64 @@ def ksd(
         )
     if positive_number("beta", beta) >= 1:
         raise ValueError(f"`beta` must be between 0 and 1; it is {beta}.")
-    own = samples.settings.get("own_coordinates") or {}
-    if samples.settings.get("bijectors") or own:
-        where = next(iter(own.values()), "that of `bijectors`")
-        raise ValueError(
-            f"`samples`: the chain moved in another space, {where}, where its draws are not kept."
-        )
-    c = positive_number("c", c)
-    for name in names:
-        shape = np.shape(gradients[name]) if name in gradients else None
-        if shape != samples[name].shape:
-            raise ValueError(
-                f"`gradients[{name!r}]` must have the shape of the draws, {samples[name].shape}; "
-                f"it has {shape}."
-            )
-    draws = by_chain(samples.settings, samples)
-    slopes = by_chain(samples.settings, {name: np.asarray(gradients[name]) for name in names})
+    most = whole_number("max_draws", max_draws, 2)
+    draws, slopes = _thinned(samples, names, gradients, bijectors, most)
+    chains, k, d = draws.shape
+    c = np.sqrt(d) if c is None else positive_number("c", c)
+    known = None if samples.origin is None else samples.origin.target.space.preconditioner
+    at = whitened(draws.reshape(-1, d), slopes.reshape(-1, d), _checked(covariance, d), known)
+    diagonal = c ** (-2 * beta) * (square_of_gradients(at) + 2 * beta * d / c**2)
+    expected = float(np.sqrt(diagonal / k))
+    by = [part.reshape(chains, k, d) for part in at]
     found = [
-        _ksd(
-            matrix({name: draws[name][chain] for name in names}),
-            matrix({name: slopes[name][chain] for name in names}),
-            c,
-            beta,
-        )
-        for chain in range(len(draws[names[0]]))
+        Discrepancy(_ksd(by[0][chain], by[1][chain], c, beta), expected, k)
+        for chain in range(chains)
     ]
-    return np.array(found) if has_chains(samples.settings) else found[0]
+    return Discrepancies.of(found) if has_chains(samples.settings) else found[0]
+
+
+def _thinned(
+    samples: Samples,
+    names: list[str],
+    gradients: Mapping[str, np.ndarray],
+    bijectors: Mapping[str, Any] | None,
+    most: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return draws and gradients at them in the unconstrained space, (chain, draw, d)."""
+    draws = by_chain(samples.settings, samples)
+    chains, length = draws[names[0]].shape[:2]
+    places = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
+    some = {name: np.asarray(draws[name][:, places]) for name in names}
+    rows = {name: a.reshape(-1, *a.shape[2:]) for name, a in some.items()}
+    u = unconstrained(samples, rows, bijectors)
+    slopes = {}
+    for name in names:
+        wanted = (*samples[name].shape[: 1 + has_chains(samples.settings)], *u[name].shape[1:])
+        shape = np.shape(gradients[name]) if name in gradients else None
+        if shape != wanted:
+            raise ValueError(
+                f"`gradients[{name!r}]` must have the shape of the draws in the unconstrained "
+                f"space, {wanted}; it has {shape}."
+            )
+        slope = by_chain(samples.settings, {name: gradients[name]})[name]
+        slopes[name] = np.asarray(slope)[:, places].reshape(-1, *u[name].shape[1:])
+    flat = (chains, len(places), -1)
+    return matrix(u).reshape(flat), matrix(slopes).reshape(flat)
+
+
+def _checked(covariance: np.ndarray | None, d: int) -> np.ndarray | None:
+    """Return the covariance, once it is known to be one of d coordinates."""
+    if covariance is None:
+        return None
+    array = np.asarray(covariance, np.float64)
+    if array.shape not in ((d,), (d, d)):
+        raise ValueError(
+            f"`covariance` must have shape ({d}, {d}) or ({d},); it has {array.shape}."
+        )
+    values = array if array.ndim == 1 else np.linalg.eigvalsh(array)
+    if not np.isfinite(array).all() or (values <= 0).any():
+        raise ValueError("`covariance` must be positive definite.")
+    return array
 
 
 def _ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:

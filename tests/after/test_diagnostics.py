@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc import Samples, ksd
+from sgmcmc import Samples
 from sgmcmc.results.samples import LogPost
 from tests.conftest import short_call
 
@@ -21,82 +20,6 @@ from tests.conftest import short_call
 def close_figures() -> Any:
     yield
     plt.close("all")
-
-
-def normal(draws: int, d: int, *, seed: int = 1, scale: float = 1.0) -> tuple[Samples, np.ndarray]:
-    theta = scale * np.random.default_rng(seed).normal(size=(draws, d))
-    return Samples({"theta": theta}, gradients={"theta": -theta}), theta
-
-
-# --------------------------------------------------------------------------------------- KSD
-
-
-def direct_ksd(theta: np.ndarray, g: np.ndarray, c: float, beta: float) -> float:
-    """KSD from the kernel's derivatives by hand, pair by pair."""
-    total = 0.0
-    for x, gx in zip(theta, g, strict=True):
-        for y, gy in zip(theta, g, strict=True):
-            u = x - y
-            base = c**2 + u @ u
-            k = base**-beta
-            slope = -2 * beta * base ** (-beta - 1)
-            trace = -slope * len(x) - 4 * beta * (beta + 1) * base ** (-beta - 2) * (u @ u)
-            total += gx @ gy * k + gx @ (-slope * u) + gy @ (slope * u) + trace
-    return float(np.sqrt(total) / len(theta))
-
-
-@pytest.mark.parametrize(("c", "beta"), [(1.0, 0.5), (0.7, 0.3)])
-def test_ksd_is_the_sum_over_pairs(c: float, beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    theta, g = rng.normal(size=(20, 3)) + 5, rng.normal(size=(20, 3))
-    chain = Samples({"a": theta[:, :2], "b": theta[:, 2]})
-    gradients = {"a": g[:, :2], "b": g[:, 2]}
-    for block in (7, 2048):
-        monkeypatch.setattr("sgmcmc.after.stein._BLOCK", block)
-        found = ksd(chain, gradients=gradients, c=c, beta=beta)
-        np.testing.assert_allclose(found, direct_ksd(theta, g, c, beta), rtol=1e-10)
-
-
-def test_ksd_of_exact_draws_falls_like_one_over_root_draws() -> None:
-    """E KSD² = E k₀(θ, θ)/S = (d + d)/S for a standard normal, c = 1 and β = ½."""
-    squares = [ksd(normal(500, 2, seed=seed)[0]) ** 2 for seed in range(40)]
-    error = np.std(squares, ddof=1) / np.sqrt(40)
-    assert abs(np.mean(squares) - 4 / 500) < 5 * error
-
-
-def test_ksd_sees_a_wrong_variance() -> None:
-    right, _ = normal(1000, 2)
-    theta = 1.3 * right["theta"]
-    assert ksd(Samples({"theta": theta}), gradients={"theta": -theta}) > 2 * ksd(right)
-
-
-def test_ksd_of_chains_and_with_stored_gradients() -> None:
-    chains = short_call(n_chains=3, n_iters=50, store_gradients=True)
-    found = ksd(chains)
-    assert found.shape == (3,)
-    one = Samples({"theta": chains["theta"][1]}, gradients={"theta": chains.gradients["theta"][1]})
-    assert found[1] == pytest.approx(ksd(one))
-
-
-def test_ksd_never_holds_all_pairs() -> None:
-    chain, _ = normal(6000, 2)
-    tracemalloc.start()
-    ksd(chain)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6000**2 * 8
-
-
-def test_ksd_refuses_what_it_cannot_judge() -> None:
-    plain = short_call()
-    with pytest.raises(ValueError, match="store_gradients=True"):
-        ksd(plain)
-    with pytest.raises(ValueError, match=r"`gradients\['theta'\]`"):
-        ksd(plain, gradients={"theta": np.zeros(3)})
-    with pytest.raises(ValueError, match="`beta`"):
-        ksd(plain, gradients={"theta": plain["theta"]}, beta=1.5)
-    with pytest.raises(TypeError, match="`samples`"):
-        ksd({"theta": plain["theta"]})
 
 
 # ----------------------------------------------------------------------------------- summary
