@@ -26,10 +26,6 @@ from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_a
 _TRIES, _SMALLER = 4, 4.0
 """How often chains that diverge start anew, and with how much smaller a stepsize."""
 
-_FASTER = 4.0
-"""By how much larger the warm-up's stepsize is: the directions that it overheats cool at once, the
-others get further."""
-
 _CHANGED = 2.0
 """By what factor the largest curvature may have grown until the chain's end."""
 
@@ -123,16 +119,15 @@ def _settled(
     around = _look(target, data, positions, request.seed, verbose)
     plan = choose_locally(around, dynamics, wishes.tolerance)
     clock.done("scales, curvature and noise")
-    faster = replace(plan, stepsize=_FASTER * plan.stepsize)
     length = Watched(wishes, plan, target, data, request.seed, 1, time.monotonic()).burn_in
     for tries in range(_TRIES):
         try:
-            positions = warm_up(request, target, faster, positions, max(1, length or 0), verbose)
+            positions = warm_up(request, target, plan, positions, max(1, length or 0), verbose)
             break
         except DivergenceError:
             if tries == _TRIES - 1:
                 raise
-            faster = replace(faster, stepsize=faster.stepsize / _SMALLER)
+            plan = replace(plan, stepsize=plan.stepsize / _SMALLER)
     clock.done("warm-up")
     around = _look(target, data, positions, request.seed + 1, verbose)
     clock.done("scales, curvature and noise")

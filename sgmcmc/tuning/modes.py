@@ -74,6 +74,7 @@ class Survey:
         return len(self.modes) > 1
 
 
+@np.errstate(all="ignore")
 def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int) -> Survey:
     """Look for other modes, and for whether the mode is one.
 
