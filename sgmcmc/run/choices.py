@@ -50,8 +50,8 @@ def centre_is_open(gradient: Any) -> bool:
 def open_arguments(request: Request) -> list[str]:
     """Return the names of the arguments that are to be chosen."""
     found = {
-        "dynamics": _is(request.dynamics, (AUTO,)),
         "stepsize": _is(request.stepsize, (AUTO,)),
+        "dynamics": _is(request.dynamics, (AUTO,)),
         "opt_stepsize": isinstance(request.gradient, Gradient) and centre_is_open(request.gradient),
         "gradient": isinstance(request.gradient, str) and centre_is_open(request.gradient),
         "minibatch_size": _is(request.minibatch_size, (AUTO,)),

@@ -32,6 +32,10 @@ WHOLE_UP_TO = 2000
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
 
+LARGEST_OF_FEW = 0.05
+"""The same where every gradient takes all of few observations: their posteriors are farther from
+normal, and iterations are cheap."""
+
 LARGEST_WITH_THERMOSTAT = 0.01
 """The same where a thermostat has to follow."""
 
@@ -272,7 +276,9 @@ def _with_stepsize(
     """Return the plan with the largest stepsize that keeps all sds within the tolerance."""
     stepsize = given.stepsize
     if stepsize is None:
-        most = LARGEST_WITH_THERMOSTAT if has_thermostat(given.dynamics) else LARGEST
+        most = LARGEST_OF_FEW if around.exact else LARGEST
+        if has_thermostat(given.dynamics):
+            most = LARGEST_WITH_THERMOSTAT
         stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most)
     try:
         found = around.predict(given.dynamics, stepsize)

@@ -82,6 +82,11 @@ class Surroundings:
         vectors = self.axes[1]
         return vectors.T @ self.noise @ vectors
 
+    @property
+    def exact(self) -> bool:
+        """Whether gradients have no noise."""
+        return not self.noise.any()
+
     def with_noise(self, factor: float) -> Surroundings:
         """Return the same with the noise so many times as large."""
         return Surroundings(self.information, factor * self.noise, self.root)

@@ -67,24 +67,6 @@ def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
     assert one.settings[argument] == other.settings[argument]
 
 
-@pytest.mark.parametrize("call", [sample, set_up])
-@pytest.mark.parametrize("name", ["dynamics", "gradient", "minibatches", "preconditioner"])
-def test_what_is_not_given_is_asked_for(name: str, call: Any) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` must be given to (sample|setup).*{name}='"):
-        call(**{name: None})
-
-
-def test_lengths_and_stepsizes_that_are_not_given_are_asked_for() -> None:
-    for name in ("n_iters", "burn_in"):
-        with pytest.raises(ValueError, match=f"`{name}` must be given to sample"):
-            sample(**{name: None})
-    with pytest.raises(ValueError, match="`stepsize` must be given to setup"):
-        set_up(stepsize=None)
-    for call in (sample, set_up):
-        with pytest.raises(ValueError, match="`minibatch_size` must be given.*from 1 to 20"):
-            call(minibatch_size=None)
-
-
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "near miss": ({"dynamics": "sgdl"}, ValueError, ("`dynamics`", "Did you mean 'sgld'?")),
     "near miss of a gradient": (
@@ -105,11 +87,6 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "a flag": ({"minibatches": True}, TypeError, ("`minibatches`",)),
     "scir by name": ({"dynamics": "scir"}, ValueError, ("SCIR(alpha=...)",)),
     "sgrld by name": ({"dynamics": "sgrld"}, ValueError, ("SGRLD(alpha=...)",)),
-    "control variates by name": (
-        {"gradient": "control_variate"},
-        ValueError,
-        ("ControlVariate(opt_stepsize=...)",),
-    ),
     "wrong constant": ({"dynamics": Underdamped(-1.0)}, ValueError, ("`friction`", "positive")),
     "constant of no parameter": (
         {"dynamics": Underdamped({"thet": 1.0})},
