@@ -17,6 +17,7 @@ from sgmcmc import models as models
 from sgmcmc._version import __version__ as __version__
 from sgmcmc.after.diagnostics import summary
 from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
+from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
@@ -70,6 +71,7 @@ __all__ = [
     "nuts",
     "plot_log_post",
     "plot_posterior",
+    "plot_report",
     "plot_trace",
     "plot_zero_variance",
     "polynomial_decay",

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.after.arguments import need_draws
+from sgmcmc.after.report_plots import warning_line
 from sgmcmc.results.samples import Samples
 
 
 def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
     """Plot the density and the trace of each component, a line for each chain.
+
+    Where the report warns of the draws, a line above the panels says so.
 
     Args:
         samples: the draws.
@@ -42,7 +45,10 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
     for density, trace in axes:
         density.set_ylabel("density")
         trace.set_xlabel("draw")
-    axes[0, 0].figure.tight_layout()
+    figure = axes[0, 0].figure
+    if doubt := warning_line(samples.quick_warnings()):
+        figure.suptitle(doubt, fontsize=9, color="C3")
+    figure.tight_layout()
     return axes
 
 

@@ -1,0 +1,209 @@
+"""The figure of a report: sds, ranks of the worst coordinates, noise along the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.after.arguments import need_draws
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.samples import Samples
+
+_NAMED = 25
+"""Coordinates up to which each has its name on the axis."""
+
+_RANKED = 2
+"""How many coordinates are shown by ranks."""
+
+
+@dataclass(frozen=True)
+class ReportLists:
+    """What the figure shows of a report, each ``None`` where the report does not have it.
+
+    Attributes:
+        predicted: predicted relative error of the sd of each coordinate.
+        measured: sd of each coordinate over that which the information at the mode implies.
+        effective: bulk effective sample size of each coordinate.
+        noise: gradient noise in parts of the chain, one after another.
+    """
+
+    predicted: np.ndarray | None
+    measured: np.ndarray | None
+    effective: np.ndarray | None
+    noise: np.ndarray | None
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> ReportLists:
+        """Return what a report has."""
+        return cls(
+            _numbers(report, "Predicted", "relative error of the posterior sds"),
+            _numbers(report, "Draws", "sd over that which the information implies"),
+            _numbers(report, "Draws", "ESS, bulk"),
+            _numbers(report, "Predicted", "gradient noise along the chain, whitened"),
+        )
+
+
+def _numbers(report: Mapping[str, Any], section: str, name: str) -> np.ndarray | None:
+    """Return a list of numbers of a report, if it is there and is one."""
+    facts = report.get(section, {})
+    value = facts.get(name) if isinstance(facts, Mapping) else None
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    return np.asarray(value, np.float64)
+
+
+def plot_report(samples: Samples) -> Any:
+    """Plot what the report says of the draws: sds predicted and measured, ranks, and noise.
+
+    The first panel has the sd of each coordinate over that which the information at the mode
+    implies, with two standard errors, and what the law of the dynamics predicts for it: where the
+    posterior is normal the two agree. The next ones have the ranks of the draws of each chain among
+    those of all, for the two coordinates with the smallest effective sample sizes; bars of equal
+    height are chains that agree. The last has the gradient noise along the chain, whitened,
+    which the prediction takes to be the same everywhere.
+
+    Args:
+        samples: the draws, with a report.
+
+    Returns:
+        Array of four Matplotlib axes: sds, ranks, ranks, noise. What the report lacks is said in
+        its panel.
+
+    Raises:
+        ValueError: there are no draws, or there is no report.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> samples = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
+        >>> axes = sgmcmc.plot_report(samples)
+        >>> axes.shape, axes[0].get_ylabel()
+        ((4,), 'sd over that of the mode')
+
+    Source:
+        Vehtari et al., Bayesian Analysis 16, 2021, for rank plots; docs/automatic.md for the rest.
+    """
+    import matplotlib.pyplot as plt
+
+    need_draws(samples)
+    report = samples.report
+    if report is None:
+        raise ValueError(
+            "`samples` has no report: it is made in the process of the sampler, and saved if it "
+            "was looked at before."
+        )
+    lists, names = ReportLists.of(report), coordinate_names(samples)
+    figure, grid = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    axes = grid.reshape(-1)
+    figure.suptitle(warning_line(report.warnings) or "no warnings", fontsize=9)
+    plot_sds(axes[0], lists, names)
+    _plot_ranks(axes[1:3], samples, lists, names)
+    plot_noise(axes[3], lists)
+    return axes
+
+
+def warning_line(warnings: list[str], width: int = 110) -> str:
+    """Return warnings in one line: the first, cut short if need be, and how many more there are."""
+    if not warnings:
+        return ""
+    more = f" (and {len(warnings) - 1} more: print(samples.report))" if len(warnings) > 1 else ""
+    first = warnings[0]
+    if len(first) > width:
+        first = first[: width - 1].rsplit(" ", 1)[0] + " …"
+    return f"! {first}{more}"
+
+
+def coordinate_names(samples: Samples) -> list[str]:
+    """Return what a person calls the coordinates, in the order of the draws."""
+    names = []
+    for name, array in by_chain(samples.settings, samples).items():
+        shape = array.shape[2:]
+        names += [
+            f"{name}[{', '.join(map(str, place))}]" if shape else name
+            for place in np.ndindex(*shape)
+        ]
+    return names
+
+
+def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
+    """Plot sds, measured with their standard errors and predicted, in units of the mode's."""
+    ax.set_ylabel("sd over that of the mode")
+    shown = lists.measured if lists.measured is not None else lists.predicted
+    if shown is None:
+        _say(ax, "The report has no prediction of sds.")
+        return
+    places = np.arange(len(shown))
+    ax.axhline(1.0, color="0.7", linewidth=0.8)
+    if lists.measured is not None:
+        error = None
+        if lists.effective is not None:
+            effective = lists.effective
+            if len(effective) != len(shown):  # a bijector that changes the shape
+                effective = np.full(len(shown), np.nanmin(effective))
+            # Of a normal sample, the relative error of an sd is (2n)^(−1/2).
+            error = 2.0 * lists.measured / np.sqrt(2.0 * np.maximum(effective, 1.0))
+        ax.errorbar(places, lists.measured, error, fmt="o", markersize=3, label="measured ± 2 s.e.")
+    if lists.predicted is not None:
+        ax.plot(places, 1.0 + lists.predicted, "_", color="C3", markersize=9, label="predicted")
+    ax.legend(fontsize=8)
+    if len(names) == len(shown) <= _NAMED:
+        ax.set_xticks(places, names, rotation=90, fontsize=7)
+    else:
+        ax.set_xlabel("coordinate")
+
+
+def plot_noise(ax: Any, lists: ReportLists) -> None:
+    """Plot the gradient noise in parts of the chain, one after another."""
+    ax.set(xlabel="part of the chain", ylabel="gradient noise, whitened variance")
+    if lists.noise is None:
+        _say(ax, "Gradients take all observations, or their noise was not measured.")
+        return
+    parts = np.arange(1, len(lists.noise) + 1)
+    ax.bar(parts, lists.noise, color="0.75")
+    ax.axhline(lists.noise.mean(), color="C3", linewidth=0.8, label="mean")
+    ax.legend(fontsize=8)
+
+
+def _plot_ranks(axes: Any, samples: Samples, lists: ReportLists, names: list[str]) -> None:
+    """Plot ranks of the coordinates that mix worst."""
+    from sgmcmc.results.inference_data import az
+
+    draws = by_chain(samples.settings, samples)
+    if next(iter(draws.values())).shape[0] < 2:
+        for ax in axes:
+            _say(ax, "A single chain has no ranks among others.")
+        return
+    for ax, place in zip(axes, worst_places(lists, len(names)), strict=False):
+        column = _column(draws, place)
+        az.plot_rank({names[place]: column}, ax=ax, kind="bars", colors="C0")
+    for ax in axes[len(names) :]:
+        _say(ax, "There are no more coordinates.")
+
+
+def worst_places(lists: ReportLists, size: int) -> list[int]:
+    """Return the coordinates with the smallest effective sample sizes, the worst first."""
+    if lists.effective is None or len(lists.effective) != size:
+        return list(range(min(size, _RANKED)))
+    return np.argsort(lists.effective)[:_RANKED].tolist()
+
+
+def _column(draws: Mapping[str, np.ndarray], place: int) -> np.ndarray:
+    """Return the draws of one coordinate, (chain, draw)."""
+    for array in draws.values():
+        size = int(np.prod(array.shape[2:]))
+        if place < size:
+            return np.asarray(array[(..., *np.unravel_index(place, array.shape[2:]))], np.float64)
+        place -= size
+    raise IndexError(place)
+
+
+def _say(ax: Any, text: str) -> None:
+    """Put a sentence where a plot would be."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, wrap=True)
