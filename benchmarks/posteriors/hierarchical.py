@@ -29,6 +29,11 @@ def _cauchy(x: tf.Tensor, scale: float) -> tf.Tensor:
     return -tf.math.log1p((x / scale) ** 2)
 
 
+def _of(values: tf.Tensor, group: tf.Tensor) -> tf.Tensor:
+    """Return the value of each row's group; columns of numbers come as floats."""
+    return tf.gather(values, tf.cast(group, tf.int32))
+
+
 def _groups(codes: np.ndarray) -> tuple[np.ndarray, int]:
     values, index = np.unique(codes, return_inverse=True)
     return index.astype(np.int32), len(values)
@@ -38,7 +43,7 @@ def _schools(centred: bool) -> Posterior:
     dataset = {"y": EFFECTS, "sd": ERRORS, "school": np.arange(8, dtype=np.int32)}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        effect = tf.gather(params["effect"], dataset["school"])
+        effect = _of(params["effect"], dataset["school"])
         mean = effect if centred else params["mu"] + params["tau"] * effect
         return -0.5 * ((dataset["y"] - mean) / dataset["sd"]) ** 2
 
@@ -96,8 +101,8 @@ def cities_smoking() -> Posterior:
     }
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        ratio = params["mu"] + params["tau"] * tf.gather(params["effect"], dataset["city"])
-        eta = tf.gather(params["alpha"], dataset["city"]) + ratio * dataset["smokes"]
+        ratio = params["mu"] + params["tau"] * _of(params["effect"], dataset["city"])
+        eta = _of(params["alpha"], dataset["city"]) + ratio * dataset["smokes"]
         return -dataset["ill"] * tf.nn.softplus(-eta) - dataset["well"] * tf.nn.softplus(eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:
@@ -121,7 +126,7 @@ def grunfeld_intercepts() -> Posterior:
     dataset = {"X": design(data, ("value", "capital"))[:, 1:], "firm": firm, "y": data["invest"]}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        mean = tf.gather(params["alpha"], dataset["firm"]) + matvec(dataset, params["beta"])
+        mean = _of(params["alpha"], dataset["firm"]) + matvec(dataset, params["beta"])
         z = (dataset["y"] - mean) / params["sigma"]
         return -0.5 * z**2 - tf.math.log(params["sigma"]) - HALF_LOG_2PI
 
@@ -146,7 +151,7 @@ def fair_intercepts() -> Posterior:
     dataset = {"X": X, "job": job, "y": 1.0 * (data["affairs"] > 0)}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        own = params["tau"] * tf.gather(params["effect"], dataset["job"])
+        own = params["tau"] * _of(params["effect"], dataset["job"])
         eta = matvec(dataset, params["beta"]) + own
         return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], eta)
 
@@ -171,7 +176,7 @@ def states_poisson() -> Posterior:
     dataset = {"X": X, "state": np.arange(17, dtype=np.int32), "y": data["EXECUTIONS"]}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        own = params["tau"] * tf.gather(params["effect"], dataset["state"])
+        own = params["tau"] * _of(params["effect"], dataset["state"])
         eta = matvec(dataset, params["beta"]) + own
         return dataset["y"] * eta - tf.exp(eta)
 

@@ -29,7 +29,7 @@ MANY, FEW_CHAINS, LOWER = 10_000, 4, 4000  # rows from which chains and their ES
 WARM_UPS, BLOCKS = 3, 5
 ROUND, ROUNDS = 10, 12  # blocks, and how often so many at most
 ESS, RHAT = 10_000, 1.005
-ACCEPT, STEPS, LARGEST = 0.85, 6, 0.5
+ACCEPT, STEPS, MOST_STEPS, LARGEST = 0.85, 6, 60, 0.5
 SEED = 20261122
 
 
@@ -73,7 +73,7 @@ class Density:
         return value
 
 
-def sampler(density: Density) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+def sampler(density: Density, steps: int) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Return a compiled function that runs TFP's Hamiltonian Monte Carlo, whitened by a matrix.
 
     The stepsize is drawn anew for each iteration, from half to one and a half times its mean, so
@@ -91,7 +91,7 @@ def sampler(density: Density) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Te
         def step(i, zeta, draws, accepted):
             seeds = tf.random.experimental.stateless_fold_in(seed, i)
             jitter = tf.random.stateless_uniform([], seeds, dtype=tf.float64)
-            kernel = tfp.mcmc.HamiltonianMonteCarlo(log_density, stepsize * (0.5 + jitter), STEPS)
+            kernel = tfp.mcmc.HamiltonianMonteCarlo(log_density, stepsize * (0.5 + jitter), steps)
             zeta, results = kernel.one_step(zeta, kernel.bootstrap_results(zeta), seed=seeds + 1)
             probability = tf.exp(tf.minimum(results.log_accept_ratio, 0.0))
             probability = tf.where(tf.math.is_finite(probability), probability, 0.0)
@@ -126,23 +126,33 @@ def mode(density: Density) -> tuple[np.ndarray, np.ndarray]:
             slope = tape.gradient(value, u)
         return outer.jacobian(slope, u, experimental_use_pfor=False)
 
+    best, place = np.inf, density.start
+
     def value_of(u: np.ndarray) -> float:
+        nonlocal best, place
         value = -float(both(tf.constant(u))[0])
+        if value < best:
+            best, place = value, u.copy()
         return value if np.isfinite(value) else np.inf
 
-    found = optimize.minimize(
-        value_of,
-        density.start,
-        jac=lambda u: -both(tf.constant(u))[1].numpy(),
-        hess=lambda u: -hessian(tf.constant(u)).numpy(),
-        method="trust-exact",
-        options={"maxiter": 200},
-    )
-    matrix = -hessian(tf.constant(found.x)).numpy()
+    for method in ("trust-exact", "L-BFGS-B"):
+        try:
+            optimize.minimize(
+                value_of,
+                place,
+                jac=lambda u: -both(tf.constant(u))[1].numpy(),
+                hess=(lambda u: -hessian(tf.constant(u)).numpy()) if "trust" in method else None,
+                method=method,
+                options={"maxiter": 200},
+            )
+            break
+        except (UnboundLocalError, np.linalg.LinAlgError):  # SciPy's, at curvatures like 1e300
+            continue
+    matrix = -hessian(tf.constant(place)).numpy()
     scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), 1e-8))
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     # Where nothing is known, a prior with kinks say, the warm-up will tell.
-    return found.x, (vectors / np.sqrt(np.maximum(np.abs(values), 1e-13))) / scale[:, np.newaxis]
+    return place, (vectors / np.sqrt(np.maximum(np.abs(values), 1e-13))) / scale[:, np.newaxis]
 
 
 def tuned(stepsize: float, accepted: float) -> float:
@@ -153,7 +163,7 @@ def tuned(stepsize: float, accepted: float) -> float:
 
 def sample(density: Density) -> dict[str, np.ndarray]:
     """Return draws by parameter, each (chain, draw, ...)."""
-    run = sampler(density)
+    run = sampler(density, STEPS)
     origin, root = mode(density)
     d = len(origin)
     many = len(next(iter(density.data.values()))) >= MANY
@@ -190,6 +200,8 @@ def sample(density: Density) -> dict[str, np.ndarray]:
     for _ in range(3):
         _, accepted = more()
         stepsize = tuned(stepsize, accepted)
+    # Trajectories of a few posterior sds, whatever the stepsize that accepts.
+    run = sampler(density, int(np.clip(np.ceil(LARGEST * STEPS / stepsize), STEPS, MOST_STEPS)))
     kept: list[np.ndarray] = []  # unconstrained
     for _ in range(ROUNDS):
         draws = np.concatenate([more()[0] for _ in range(ROUND)])
