@@ -40,14 +40,22 @@ class Form:
     fit: str
     batches: int | None
 
-    def __str__(self) -> str:
+    def described(self, several: bool) -> str:
+        """Return the form in words.
+
+        Args:
+            several: whether there are several chains.
+        """
+        what = "draws" if self.batches is None else f"means of {self.batches} batches of each chain"
         where = {
-            "pooled": "all draws together",
-            "own": "the draws of each chain by itself",
-            "others": "the draws of the others for each chain, or half a single one",
+            "pooled": "",
+            "own": ", for each chain its own",
+            "others": ", for each chain those of the others",
         }[self.fit]
-        means = "" if self.batches is None else f"means of {self.batches} batches of a chain, of "
-        return f"degree {self.degree}, coefficients fitted to {means}{where}"
+        if not several:
+            where = ", for each half those of the other" if self.fit == "others" else ""
+            what = what.replace("each", "the")
+        return f"degree {self.degree}, coefficients fitted to {what}{where}"
 
 
 @dataclass(frozen=True)

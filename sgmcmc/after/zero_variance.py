@@ -14,6 +14,7 @@ from sgmcmc.after.forms import Fitted, Form, best, fitted
 from sgmcmc.after.regression import Moments
 from sgmcmc.checks import choice, flag, whole_number
 from sgmcmc.results.arrays import Arrays
+from sgmcmc.results.chains import has_chains
 from sgmcmc.results.samples import Samples
 
 
@@ -79,7 +80,8 @@ class ZeroVarianceSamples(Samples):
             return "no form lessens the variance of means out of sample; the draws are as they were"
         gains = np.concatenate([np.ravel(gain) for gain in self.gain.values()])
         span = f" ({gains.min():.3g} to {gains.max():.3g})" if gains.size > 1 else ""
-        return f"{self.form}: the variance of a mean falls {np.median(gains):.3g} times{span}"
+        form = self.form.described(has_chains(self.settings))
+        return f"{form}: the variance of a mean falls {np.median(gains):.3g} times{span}"
 
 
 def zero_variance(

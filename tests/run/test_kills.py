@@ -16,11 +16,16 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 
 
 def check_after_kills(
-    case: Case, folder: Path, kills: int, n_iters: int, monkeypatch: pytest.MonkeyPatch
+    case: Case,
+    folder: Path,
+    kills: int,
+    n_iters: int,
+    monkeypatch: pytest.MonkeyPatch,
+    **given: Any,
 ) -> None:
     """Kill a run again and again; what it ends with is what one gives that was never stopped."""
     caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
-    given: dict[str, Any] = {"n_iters_opt": n_iters // 2} if case.centred else {}
+    given = {**({"n_iters_opt": n_iters // 2} if case.centred else {}), **given}
     killed = kill_again_and_again(case, caller, folder / "chain", kills, n_iters, given)
     print(f"{case.name}: killed at work {killed} times of {kills}")
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
@@ -41,3 +46,16 @@ def test_killed_at_twenty_random_instants(
     """In mode-finding and in the chain, or with latent variables on the simplex."""
     n_iters = 120_000 if case.of_points else 60_000 // case.constants.get("L", 1)
     check_after_kills(case, tmp_path, 20, n_iters, monkeypatch)
+
+
+@pytest.mark.slow
+def test_killed_while_the_store_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls with more and more iterations, none of which is sure to have ended before the next."""
+    killed = 0
+    for n_iters in (500, 10_000, 11_000, 30_000):
+        given = {"n_iters_opt": 50}
+        folder = tmp_path / "chain"
+        case = BY_NAME["sgldcv"]
+        killed += kill_again_and_again(case, "tests.conftest", folder, 2, n_iters, given)
+    print(f"killed at work {killed} times of 8")
+    check_after_kills(BY_NAME["sgldcv"], tmp_path, 0, 30_000, monkeypatch, n_iters_opt=50)
