@@ -118,27 +118,45 @@ def cities_smoking() -> Posterior:
     return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})
 
 
-@posterior
-def grunfeld_intercepts() -> Posterior:
-    """Random intercepts for 11 firms, 20 years each, centred: the data know them well."""
+def _firms(centred: bool) -> Posterior:
     data = columns("grunfeld")
     firm, firms = _groups(data["firm"])
     dataset = {"X": design(data, ("value", "capital"))[:, 1:], "firm": firm, "y": data["invest"]}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        mean = _of(params["alpha"], dataset["firm"]) + matvec(dataset, params["beta"])
-        z = (dataset["y"] - mean) / params["sigma"]
+        own = _of(params["effect"], dataset["firm"])
+        own = own if centred else params["mu"] + params["tau"] * own
+        z = (dataset["y"] - own - matvec(dataset, params["beta"])) / params["sigma"]
         return -0.5 * z**2 - tf.math.log(params["sigma"]) - HALF_LOG_2PI
 
     def log_prior(params: Mapping) -> tf.Tensor:
-        away = (params["alpha"] - params["mu"]) / params["tau"]
-        value = normal(away, 1.0) - firms * tf.math.log(params["tau"])
-        return value - params["tau"] / 100.0 - params["sigma"] / 100.0 + normal(params["mu"], 500.0)
+        value = normal(params["mu"], 500.0) - (params["tau"] + params["sigma"]) / 100.0
+        if centred:
+            away = (params["effect"] - params["mu"]) / params["tau"]
+            return value + normal(away, 1.0) - firms * tf.math.log(params["tau"])
+        return value + normal(params["effect"], 1.0)
 
-    start = {"beta": np.zeros(2), "alpha": np.zeros(firms), "mu": 0.0, "tau": 1.0, "sigma": 1.0}
-    bijectors = {"tau": tfb.Exp(), "sigma": tfb.Exp()}
-    about = "investments, random intercepts of 11 firms"
-    return Posterior(about, dataset, start, log_lik, log_prior, bijectors)
+    start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(firms), "beta": np.zeros(2), "sigma": 1.0}
+    return Posterior(
+        f"investments, random intercepts of 11 firms, {'' if centred else 'not '}centred",
+        dataset,
+        start,
+        log_lik,
+        log_prior,
+        {"tau": tfb.Exp(), "sigma": tfb.Exp()},
+        like=("firms-not-centred", _centre) if centred else None,
+    )
+
+
+@posterior
+def firms_not_centred() -> Posterior:
+    return _firms(centred=False)
+
+
+@posterior
+def firms_centred() -> Posterior:
+    """The data know each firm well; the density rises without bound as τ goes to 0 all the same."""
+    return _firms(centred=True)
 
 
 @posterior

@@ -197,7 +197,7 @@ def _column(draws: Mapping[str, np.ndarray], place: int) -> np.ndarray:
     for array in draws.values():
         size = int(np.prod(array.shape[2:]))
         if place < size:
-            return np.asarray(array[(..., *np.unravel_index(place, array.shape[2:]))], np.float64)
+            return np.asarray(np.reshape(array, (*array.shape[:2], -1))[:, :, place], np.float64)
         place -= size
     raise IndexError(place)
 
