@@ -52,7 +52,7 @@ def log_density_on(test: dict[str, Any]):
     X, y = tf.constant(test["X"]), tf.constant(test["y"])
 
     def log_density(params):
-        logits = params["bias"] + tf.squeeze(tf.matmul(X, params["beta"]), -1)
+        logits = params["bias"] + tf.linalg.matvec(X, params["beta"])
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
         return -tf.reduce_mean(losses)
 
@@ -73,7 +73,7 @@ def sample(
     return getattr(sgmcmc, method)(
         log_lik,
         train,
-        start or {"bias": 0.0, "beta": np.zeros((train["X"].shape[1], 1))},
+        start or {"bias": 0.0, "beta": np.zeros(train["X"].shape[1])},
         5e-6 * scale,
         log_prior=log_prior,
         minibatch_size=500,
@@ -153,7 +153,7 @@ def ratios(samples: sgmcmc.Samples, how: dict[str, Any], batches: int) -> dict[s
     """Return the ratios for bias and coefficients, and for the log density."""
     corrected = correct(samples, **how)
     density = correct(samples, **how, test_functions=["log density"])
-    beta = batch_ratio(samples["beta"][..., 0], corrected["beta"][..., 0], batches)
+    beta = batch_ratio(samples["beta"], corrected["beta"], batches)
     bias = batch_ratio(samples["bias"], corrected["bias"], batches)
     return {
         "coefficients": np.concatenate([[bias], beta]),
@@ -197,7 +197,7 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
     centre = draws.mean(axis=(0, 1))
     functions = {"square": lambda params: (params["beta"] - centre) ** 2}
     after = correct(few, degree=2, **HOW["batches"], test_functions=functions)["square"]
-    return batch_ratio((draws - centre) ** 2, after, batches)[:, 0]
+    return batch_ratio((draws - centre) ** 2, after, batches)
 
 
 # %% [markdown]
