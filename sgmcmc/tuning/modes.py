@@ -21,6 +21,9 @@ PART_ROWS = 2000
 _ITERATIONS, _CLOSE = 40, 0.01
 """Iterations of one search, and the gradient, in posterior sds, at which it has arrived."""
 
+_LOOK = 10
+"""After how many iterations it is seen whether a search goes to a place that is known."""
+
 _BEST = 3
 """Rearrangements of the mode that are searched from."""
 
@@ -37,6 +40,9 @@ _SAME = 0.1
 _APART, _DIP = 2.0, 1.0
 """How many sds of either lie between two modes, at least, and how much lower the log posterior is
 somewhere on the line between them."""
+
+_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
+"""Where on that line it is looked for."""
 
 _NEGLIGIBLE = 1e-3
 """The least weight of a mode, against the heaviest, that is spoken of."""
@@ -103,7 +109,10 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
     found = [home]
     for place in _places(part, target, home, away, data.size, rng):
         end = part.climb(place, found)
-        if end is not None and part.arrived(end) and part.distance(end, found) > _APART:
+        if end is None or not part.arrived(end) or part.distance(end, found) <= _APART:
+            continue
+        # A prior with kinks stops a search anywhere; without a dip it is the same mode.
+        if all(part.dips(end, other) for other in found):
             found.append(end)
     for place in list(found):
         found += _images(part, target, place, found)
@@ -172,6 +181,11 @@ class _Part:
         value, slope = self.both(zeta)
         return np.isfinite(value) and float(np.abs(slope).max()) < 10 * _CLOSE * np.sqrt(len(zeta))
 
+    def dips(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Tell whether the log posterior is lower somewhere between two places than at both."""
+        least = min(self.value(one), self.value(other)) - _DIP
+        return any(not self.value(one + t * (other - one)) > least for t in _LINE)
+
     @staticmethod
     def distance(zeta: np.ndarray, others: list[np.ndarray]) -> float:
         """Return how far the nearest of the others is, in posterior sds."""
@@ -184,11 +198,15 @@ class _Part:
         floor = self.value(start) - 1e10
         last = start
         near = np.sqrt(len(start))
+        iterations = 0
 
         def enough(intermediate_result: optimize.OptimizeResult) -> None:
-            nonlocal last
-            last = np.array(intermediate_result.x)
+            nonlocal last, iterations
+            last, iterations = np.array(intermediate_result.x), iterations + 1
             if self.distance(last, known) < near:
+                raise StopIteration
+            # High up already, and no dip on the way to a place that is known: it goes there.
+            if iterations % _LOOK == 0 and not all(self.dips(last, other) for other in known):
                 raise StopIteration
 
         found = optimize.minimize(
@@ -253,9 +271,6 @@ def _is_another(
         if not any(not value > min(height, known) - _DIP for value in between):
             return False
     return True
-
-
-_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
 
 
 def _rising(
