@@ -21,7 +21,9 @@ from sgmcmc.run.sampler import Request
 from sgmcmc.run.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.watched import Watched
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around
+from sgmcmc.tuning.mode import DENSE_UP_TO
 
 _TRIES, _SMALLER = 4, 4.0
 """How often chains that diverge start anew, and with how much smaller a stepsize."""
@@ -73,7 +75,11 @@ def run_large(
         seed: the seed.
         verbose: show progress.
         began: when the clock of ``max_seconds`` was started.
+
+    Raises:
+        ValueError: the dynamics have no closed law, or too few draws would be kept.
     """
+    _need_linear(dynamics)
     clock = _Clock()
     first = replace(request, dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
@@ -102,6 +108,17 @@ def run_large(
     return samples.with_report(
         Report({**report, "Seconds": seconds, "warnings": report["warnings"]})
     )
+
+
+def _need_linear(dynamics: Dynamics) -> None:
+    """Raise an error where the law of the chain is not known."""
+    try:
+        LinearLaw(dynamics, 0.1)
+    except ValueError as error:
+        raise ValueError(
+            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates take 'underdamped', 'sgld' or "
+            "'sghmc', or give all constants."
+        ) from None
 
 
 def _settled(

@@ -49,7 +49,9 @@ def sample(
     observations), the stepsize is the largest at which the predicted error of every posterior sd
     is at most ``tolerance``, and four chains run from over-dispersed starts until every coordinate
     has the effective sample size ``ess`` and an R-hat of at most 1.01. ``samples.report`` says
-    what was chosen and what was reached.
+    what was chosen and what was reached. Other modes are looked for; where there are some, chains
+    start in each. Beyond 2000 coordinates the chains are underdamped with plain minibatch
+    gradients, a diagonal preconditioner, and a stepsize from curvature and noise around them.
 
     All parts are independent; every combination that has a meaning runs, whatever of it is given.
     With everything given, ``n_iters`` and ``burn_in`` too, nothing is looked for before the chain:
