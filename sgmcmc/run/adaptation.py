@@ -23,6 +23,7 @@ from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.layout import Layout
+from sgmcmc.tuning.averaging import DualAveraging
 
 WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others
@@ -52,6 +53,7 @@ class WarmedUp:
         iterations: that it took.
         changed: how often the coordinates were changed.
         gradients: full gradients that it took, over all chains.
+        seconds: that its iterations took.
         lost: whether the chains did not get to where draws are as wide as they should be.
     """
 
@@ -61,6 +63,7 @@ class WarmedUp:
     iterations: int
     changed: int
     gradients: float
+    seconds: float
     lost: bool
 
 
@@ -79,41 +82,6 @@ class _Positions(Recorder):
     def draw_layout(self) -> Layout:
         """Layout of the position."""
         return self.target.space.layout
-
-
-class DualAveraging:
-    """Drives the mean acceptance rate to the one that is wanted.
-
-    log ε_t = μ − √t/(γ(t + t₀)) Σ (wanted − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
-    the average of log ε_t with weights t^(−0.75) counts.
-
-    Args:
-        stepsize: ε₁.
-        wanted: the acceptance rate.
-
-    Source:
-        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.
-    """
-
-    def __init__(self, stepsize: float, wanted: float) -> None:
-        self._centre, self._wanted = math.log(10 * stepsize), wanted
-        self._sum, self._count, self._mean = 0.0, 0, 0.0
-        self.stepsize = stepsize
-
-    def see(self, acceptance: float) -> None:
-        """Take an acceptance rate into account."""
-        self._count += 1
-        t = self._count
-        self._sum += self._wanted - acceptance
-        log = self._centre - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
-        weight = t**-0.75
-        self._mean = weight * log + (1 - weight) * self._mean
-        self.stepsize = math.exp(log)
-
-    @property
-    def settled(self) -> float:
-        """The stepsize to go on with."""
-        return math.exp(self._mean) if self._count else self.stepsize
 
 
 class WarmUp:
@@ -155,7 +123,7 @@ class WarmUp:
 
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
-        averaging = self._averaging(self._first)
+        averaging, began = self._averaging(self._first), time.monotonic()
         with (
             ThreadPoolExecutor(2 * cores.count(), "sgmcmc-warm-up") as pool,
             Progress(self._label, self._most * len(self._runners), verbose) as progress,
@@ -182,6 +150,7 @@ class WarmUp:
             self._done,
             self._changed,
             sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
+            time.monotonic() - began,
             self._astray or self._stuck,
         )
 

@@ -37,6 +37,9 @@ OPEN = (None, "auto")
 _BURN_IN, _COLD_BURN_IN = 20, 100
 """Iterations dropped after a warm-up, and where there was none."""
 
+_TRIAL = 1000
+"""Iterations after which a chain that has only so many seconds is looked at, at the latest."""
+
 _IN_WARM_UP = 0.5
 """What part of the seconds that there are the warm-up may take."""
 
@@ -78,7 +81,8 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
         request = replace(request, seed=ground.seed)
         request = _tuned(request, ground, wishes, told, verbose) if open_ else request
         thin, d = ground.options.thin, ground.target.size
-        lengths = UntilEffective(wishes, _Quick(), d, thin, told.began)
+        trial = _fitting(wishes, told)
+        lengths = UntilEffective(wishes, _Quick(), d, thin, told.began, trial)
         return _reported(run_lengths(request, lengths, verbose), wishes, told)
     request = _tuned_once(request, ground, wishes, told, verbose) if open_ else request
     request = replace(request, keywords={**request.keywords, "burn_in": burn_in})
@@ -95,6 +99,15 @@ def _need_fixed_length(options: Options, wishes: Wishes) -> None:
         )
     if wishes.n_iters is not None:
         read_length(wishes.n_iters, options.thin)
+
+
+def _fitting(wishes: Wishes, told: Told) -> int:
+    """Return how many iterations half the time that is left is enough for, by the warm-up's."""
+    if wishes.max_seconds is None or told.warmed_up is None:
+        return _TRIAL
+    left = told.began + wishes.max_seconds - time.monotonic()
+    each = told.warmed_up.seconds / max(1, told.warmed_up.iterations)
+    return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
 
 
 def _is_open(preconditioner: Any) -> bool:

@@ -103,12 +103,21 @@ class UntilEffective(Lengths):
         d: the number of coordinates.
         thin: of how many iterations one is kept.
         began: when the clock of ``max_seconds`` was started.
+        trial: iterations after which a chain that has only so many seconds is looked at first.
 
     Raises:
         ValueError: too few draws would be kept to judge them.
     """
 
-    def __init__(self, wishes: Wishes, plan: Timed, d: int, thin: int, began: float) -> None:
+    def __init__(
+        self,
+        wishes: Wishes,
+        plan: Timed,
+        d: int,
+        thin: int,
+        began: float,
+        trial: int = _TRIAL,
+    ) -> None:
         if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
             raise ValueError(
                 f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
@@ -126,7 +135,7 @@ class UntilEffective(Lengths):
         first = int(np.ceil(max(250, draws)))
         most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
         self.cap = wishes.n_iters or min(most, 200 * first)
-        self._trial = max(_TRIAL, _FEWEST * thin)
+        self._trial = max(trial, _FEWEST * thin)
         self.first = min(wishes.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
 

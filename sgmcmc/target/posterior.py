@@ -9,9 +9,9 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.target.target import Target
 
-PIECE_NUMBERS, MOST_ROWS = 2**18, 8192
+PIECE_NUMBERS, MOST_ROWS = 2**18, 2048
 """Numbers of the dataset, and rows, in a piece: it stays in the cache of a core between the forward
-and the backward pass, and its sum in float32 is right to about 10⁻³."""
+and the backward pass, and its sum in float32 is right to 10⁻³ or so."""
 
 
 class WholePosterior:

@@ -1,0 +1,526 @@
+"""HMC and NUTS: exact laws, the log posterior in pieces, and what is chosen without constants."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+from sgmcmc.dynamics import HMC, NUTS
+from sgmcmc.run.adaptation import spread_of
+from sgmcmc.run.exact_start import Ground, find_start
+from sgmcmc.run.sampler import Request
+from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.posterior import WholePosterior
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.averaging import DualAveraging
+from tests.ladder import EXACT, Array, Case, check, compare, every, flat, gaussian, logistic
+from tests.run.stopping import StopError, same, short_blocks_of, stop_after
+
+tfb = tfp.bijectors
+BOTH = pytest.mark.parametrize("function", [sgmcmc.hmc, sgmcmc.nuts])
+CHAINS = 40
+
+
+def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
+    """Run exact dynamics with constants on a problem."""
+    arguments = {
+        "gradient": "full",
+        "minibatches": "uniform",
+        "preconditioner": "none",
+        "burn_in": 0,
+        "seed": 1,
+        "verbose": False,
+        "dtype": tf.float64,
+        **given,
+    }
+    start = problem.split(problem.start)
+    return sgmcmc.sample(problem.log_lik, problem.dataset, start, problem.log_prior, **arguments)
+
+
+# Exact laws.
+
+
+@pytest.mark.parametrize("d", [1, 3, 10])
+@pytest.mark.parametrize(
+    ("dynamics", "stepsize"),
+    [
+        (HMC(n_leapfrog=3), 0.9),
+        (HMC(n_leapfrog=2, jitter=0.0), 1.3),
+        (HMC(length=1.5), 0.5),
+        (NUTS(), 0.7),
+        (NUTS(max_tree_depth=2), 1.2),
+    ],
+    ids=str,
+)
+def test_stationary_mean_and_covariance_are_those_of_the_posterior(
+    dynamics: Any, stepsize: float, d: int
+) -> None:
+    """With large steps, of which many are refused."""
+    problem = gaussian(d, 50)
+    samples = by_parts(
+        problem,
+        dynamics=dynamics,
+        stepsize=stepsize,
+        preconditioner=np.atleast_2d(problem.covariance) * 1.2,
+        n_chains=CHAINS,
+        n_iters=600,
+        burn_in=50,
+    )
+    check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
+
+
+@pytest.mark.parametrize("dynamics", [HMC(n_leapfrog=4), NUTS()], ids=str)
+def test_float32_has_the_same_law(dynamics: Any) -> None:
+    problem = gaussian(3, 50)
+    samples = by_parts(
+        problem,
+        dynamics=dynamics,
+        stepsize=0.6,
+        preconditioner=problem.covariance,
+        n_chains=CHAINS,
+        n_iters=600,
+        burn_in=50,
+        dtype=tf.float32,
+    )
+    check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
+
+
+@BOTH
+def test_a_bijected_parameter_has_its_law(function: Any) -> None:
+    """x_i ~ Exponential(rate) with a Gamma(2, 1) prior: rate | x ~ Gamma(2 + N, 1 + Σx)."""
+    x = np.random.default_rng(1).exponential(0.5, 6)
+    samples = function(
+        lambda params, data: tf.math.log(params["rate"]) - params["rate"] * data["x"],
+        {"x": x},
+        {"rate": 1.0},
+        lambda params: tf.math.log(params["rate"]) - params["rate"],
+        bijectors={"rate": tfb.Exp()},
+        n_iters=2000,
+        verbose=False,
+        seed=1,
+    )
+    rate, shape = samples["rate"], 2 + len(x)
+    mean, error = shape / (1 + x.sum()), np.sqrt(shape) / (1 + x.sum()) / np.sqrt(3000)
+    assert abs(rate.mean() - mean) < 5 * error
+    assert abs(rate.std() / (np.sqrt(shape) / (1 + x.sum())) - 1) < 5 * 0.03
+
+
+# The log posterior in pieces.
+
+
+def target_of(problem: Any, dtype: tf.DType = tf.float64) -> Target:
+    """Return the target of a problem, with a preconditioner and a bijector."""
+    space = Space(problem.shapes)
+    d = space.layout.size
+    root = np.tril(np.random.default_rng(2).normal(size=(d, d))) + 3 * np.eye(d)
+    space = space.preconditioned(Preconditioner(root, np.ones(d)))
+    return Target(problem.log_lik, problem.log_prior, space, dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20, 41, 82, 83, 1000])
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:
+    problem = logistic(3, 82)
+    target = target_of(problem)
+    columns = {name: tf.constant(a) for name, a in problem.dataset.items()}
+    zeta = tf.constant([0.1, -0.2, 0.05], tf.float64)
+    posterior = WholePosterior(target, columns, rows)
+    value, gradient = tf.function(posterior, jit_compile=jit_compile)(zeta)
+    with tf.GradientTape() as tape:
+        tape.watch(zeta)
+        params = target.space.constrain(zeta)
+        whole = problem.log_lik(params, columns) + problem.log_prior(params)
+    expected = tape.gradient(whole, zeta)
+    np.testing.assert_allclose(value, whole, rtol=1e-12)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-11)
+
+
+def test_terms_are_added_up_in_double_precision() -> None:
+    """Differences at a log posterior of 7 × 10⁵, of which float32 knows 0.06, are right to 0.01."""
+    N = 300_000
+    x = np.random.default_rng(1).normal(size=N).astype(np.float32) + 2.0
+    space = Space({"theta": ()})
+
+    def log_lik(params: Any, data: Any) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum((data["x"] - params["theta"]) ** 2 + 2.0)
+
+    posterior = WholePosterior(Target(log_lik, None, space, tf.float32), {"x": tf.constant(x)})
+    mode = x.mean(dtype=float)
+    thetas = (mode + np.linspace(-1.0, 1.0, 9) / np.sqrt(N)).astype(np.float32)
+    graph = tf.function(posterior)
+    values = [float(graph(tf.constant([theta]))[0]) for theta in thetas]
+    exact = [-0.5 * N * (float(theta) - mode) ** 2 for theta in thetas]
+    assert abs(values[0]) > 4e5
+    np.testing.assert_allclose(np.array(values) - values[4], np.array(exact) - exact[4], atol=0.01)
+
+
+def test_what_is_not_a_number_is_refused_by_the_chain() -> None:
+    """log θ is not a number below zero, where the posterior has no mass."""
+    samples = sgmcmc.sample(
+        lambda params, data: tf.math.log(params["theta"]) - params["theta"] * data["x"],
+        {"x": np.ones(2)}, {"theta": 1.0}, dynamics="hmc", gradient="full", minibatches="uniform",
+        preconditioner="none", stepsize=0.5, n_iters=2000, burn_in=0, n_chains=20, seed=1,
+        verbose=False, dtype=tf.float64,
+    )  # fmt: skip
+    assert (samples["theta"] > 0).all()
+    # Gamma(3, 2)
+    assert abs(samples["theta"].mean() - 1.5) < 0.05
+
+
+def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces() -> None:
+    x = np.zeros(20_000)
+
+    def mean(params: Any, data: Any) -> tf.Tensor:
+        return -tf.reduce_mean((data["x"] - params["theta"]) ** 2)
+
+    with pytest.raises(ValueError, match=r"`log_lik` must be a sum over the observations"):
+        sgmcmc.hmc(mean, {"x": x}, {"theta": 1.0}, verbose=False, seed=1, stepsize=0.1,
+                   preconditioner="none")  # fmt: skip
+
+
+# The engine.
+
+
+@every(EXACT)
+def test_step_by_step_is_one_call(case: Case) -> None:
+    problem = logistic(3, 30)
+    arguments: dict[str, Any] = {"n_chains": 2, "seed": 1, **case.tuning}
+    model = problem.log_lik, problem.dataset, problem.split(problem.start), 0.2
+    whole = case.function(*model, n_iters=30, verbose=False, **arguments)
+    sampler = case.setup(*model, **arguments)
+    session = sgmcmc.init_sess(sampler, verbose=False)
+    for i in range(1, 31):
+        sgmcmc.sgmcmc_step(sampler, session)
+        if i % 10 == 0:
+            for name, value in sgmcmc.get_params(sampler, session).items():
+                np.testing.assert_array_equal(value, whole[name][:, i - 1])
+
+
+@every(EXACT)
+def test_a_stopped_run_goes_on_to_the_bit(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_blocks_of(2**10, monkeypatch)
+    problem = logistic(3, 30)
+
+    def run(**given: Any) -> sgmcmc.Samples:
+        return case.run(problem, 0.2, 30, n_iters=60, n_chains=2, store_gradients=True, **given)
+
+    expected = run()
+    undo = stop_after(5, monkeypatch)
+    with pytest.raises(StopError):
+        run(store=tmp_path / "chain")
+    undo()
+    same(run(store=tmp_path / "chain"), expected)
+
+
+def test_blocks_are_as_long_as_may_be() -> None:
+    """The log posterior estimates, one for each block, are the log posterior itself."""
+    problem = gaussian(1, 20)
+    samples = by_parts(problem, dynamics="hmc", stepsize=0.1, n_iters=300, n_chains=None)
+    assert samples.log_post.iterations.tolist() == [128, 256, 300]
+    for iteration, value in zip(*samples.log_post, strict=True):
+        params = {"theta": tf.constant(samples["theta"][iteration - 1])}
+        data = {"x": tf.constant(problem.dataset["x"])}
+        expected = problem.log_lik(params, data) + problem.log_prior(params)
+        np.testing.assert_allclose(value, float(expected), rtol=1e-10)
+
+
+# Without constants.
+
+
+def posterior_of(function: Any, **given: Any) -> sgmcmc.Samples:
+    """Sample a logistic regression on raw scales."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(400), rng.normal(50, 12, 400), rng.lognormal(10, 0.8, 400)])
+    y = (rng.random(400) < 1 / (1 + np.exp(-X @ [-4.0, 0.05, 2e-5]))).astype(float)
+
+    def log_lik(params: Any, data: Any) -> tf.Tensor:
+        logits = tf.linalg.matvec(data["X"], params["beta"])
+        return -tf.nn.sigmoid_cross_entropy_with_logits(data["y"], logits)
+
+    arguments = {"verbose": False, "seed": 1, **given}
+    return function(
+        log_lik,
+        {"X": X, "y": y},
+        {"beta": np.zeros(3)},
+        lambda params: -0.5 * tf.reduce_sum((params["beta"] / 10) ** 2),
+        **arguments,
+    )
+
+
+def moments(samples: sgmcmc.Samples) -> tuple[Array, Array]:
+    draws = samples["beta"].reshape(-1, 3)
+    return draws.mean(0), draws.std(0)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, sgmcmc.Samples]:
+    """Return the draws of both functions on raw scales."""
+    return {f.__name__: posterior_of(f) for f in (sgmcmc.hmc, sgmcmc.nuts)}
+
+
+def test_both_agree_on_raw_scales(found: dict[str, sgmcmc.Samples]) -> None:
+    (mean, sd), (other, another) = (moments(samples) for samples in found.values())
+    assert (np.abs(mean - other) < 5 * sd * np.sqrt(2 / 400)).all()
+    assert (np.abs(sd / another - 1) < 5 * np.sqrt(1 / 400)).all()
+
+
+@pytest.mark.parametrize("name", ["hmc", "nuts"])
+def test_the_report_says_what_was_chosen_and_reached(
+    name: str, found: dict[str, sgmcmc.Samples]
+) -> None:
+    report = found[name].report
+    assert report is not None and report.warnings == []
+    assert report["method"] == name and report["Mode"]["found"]
+    assert all(0.6 < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
+    assert report["Chain"]["divergences"] == 0
+    assert 1 <= report["Chain"]["gradients of a move"] < 20
+    assert min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
+    assert "acceptance rate" in str(report)
+    assert found[name]["beta"].dtype == np.float64
+
+
+def test_same_bits_twice(found: dict[str, sgmcmc.Samples]) -> None:
+    np.testing.assert_array_equal(posterior_of(sgmcmc.hmc)["beta"], found["hmc"]["beta"])
+
+
+def test_sample_takes_them_by_name_with_constants(found: dict[str, sgmcmc.Samples]) -> None:
+    """The constants that were chosen give a chain of the same law."""
+    settings = found["hmc"].settings
+    again = posterior_of(
+        sgmcmc.sample, dynamics=HMC(length=settings["length"]), gradient="full",
+        minibatches="uniform", preconditioner=np.array(settings["preconditioner"]),
+        stepsize=settings["stepsize"], n_iters=500, burn_in=100, dtype=tf.float64,
+    )  # fmt: skip
+    mean, sd = moments(found["hmc"])
+    assert (np.abs(moments(again)[0] - mean) < 5 * sd * np.sqrt(2 / 400)).all()
+
+
+def test_a_store_with_chosen_constants_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was chosen is read again, not chosen again, so that the bits are the same."""
+    short_blocks_of(2**16, monkeypatch)
+    expected = posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "whole", seed=None)
+    seed = expected.settings["seed"]
+    undo = stop_after(150, monkeypatch)
+    with pytest.raises(StopError):
+        posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=seed)
+    undo()
+    assert (tmp_path / "chain" / "warm-up.npz").exists()
+    monkeypatch.setattr("sgmcmc.run.exact.find_start", None)
+    resumed = posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None)
+    same(resumed, expected)
+    opened = sgmcmc.Samples.open(tmp_path / "chain")
+    np.testing.assert_array_equal(opened["beta"], expected["beta"])
+    with pytest.raises(ValueError, match=r"`store`.*another chain.*dynamics"):
+        posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"preconditioner": "diagonal"},
+        {"preconditioner": "none", "stepsize": 0.2},
+        {"preconditioner": "none"},
+        {"stepsize": 0.5},
+        {"preconditioner": [0.1, 0.1, 0.1]},
+        {"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]},
+    ],
+    ids=str,
+)
+def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> None:
+    problem = logistic(3, 100)
+    start = given.pop("params", problem.split(problem.start))
+    samples = function(
+        problem.log_lik, problem.dataset, start, problem.log_prior, n_iters=300, ess=100, seed=1,
+        verbose=False, **given,
+    )  # fmt: skip
+    assert samples["beta"].shape == (4, 300, 2)
+    assert max(samples.report["Draws"]["R-hat"]) < 1.05
+    if "stepsize" in given:
+        assert samples.settings["stepsize"] == given["stepsize"]
+
+
+def groups(rows: int = 5, number: int = 30) -> tuple[Any, ...]:
+    """Return a hierarchical model, whose density has no bound where all groups are equal."""
+    rng = np.random.default_rng(3)
+    g = np.repeat(np.arange(number), rows)
+    y = rng.normal(0, 0.5, number)[g] + rng.normal(size=len(g))
+
+    def log_lik(params: Any, data: Any) -> tf.Tensor:
+        mean = params["m"] + tf.gather(params["a"], tf.cast(data["g"], tf.int32))
+        return -0.5 * (data["y"] - mean) ** 2
+
+    def log_prior(params: Any) -> tf.Tensor:
+        a, t = params["a"] / params["t"], params["t"]
+        return (
+            -0.5 * tf.reduce_sum(a**2) - number * tf.math.log(t) - 0.5 * (t**2 + params["m"] ** 2)
+        )
+
+    params = {"m": 0.0, "t": 1.0, "a": np.zeros(number)}
+    return log_lik, {"y": y, "g": g.astype(float)}, params, log_prior
+
+
+def test_the_neck_of_a_funnel_is_no_mode() -> None:
+    log_lik, data, params, log_prior = groups(number=8)
+    keywords = {"bijectors": {"t": tfb.Exp()}, "dtype": tf.float64, "n_chains": 4}
+    request = Request(
+        "nuts", "nuts", log_lik, data, params, log_prior, NUTS(), None, None, None, 1, keywords
+    )
+    start = find_start(Ground.of(request), None, 4, False)
+    assert start.mode is None and "No mode" in start.warnings[0]
+    assert start.params["t"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("narrow", [1e-12, 0.0])
+def test_a_hierarchical_model_from_its_funnel(
+    narrow: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``narrow`` at zero the neck passes for a mode, and the warm-up finds out.
+
+    By quadrature over t, with m and a integrated out: E t = 0.58, sd 0.13.
+    """
+    monkeypatch.setattr("sgmcmc.run.exact_start._NARROW", narrow)
+    log_lik, data, params, log_prior = groups()
+    samples = sgmcmc.nuts(
+        log_lik, data, params, log_prior, bijectors={"t": tfb.Exp()}, seed=1, verbose=False
+    )
+    mean, sd = _group_sd(data)
+    assert abs(samples["t"].mean() - mean) < 5 * sd / np.sqrt(400)
+    assert abs(samples["t"].std() / sd - 1) < 5 / np.sqrt(400)
+    assert len(samples.report.warnings) == 1 and "No mode" in samples.report.warnings[0]
+
+
+def _group_sd(data: dict[str, Array]) -> tuple[float, float]:
+    """Return mean and sd of t: group means are N(0, 1/n + t² + 1·) given t, m integrated out."""
+    means = np.array([data["y"][data["g"] == g].mean() for g in np.unique(data["g"])])
+    n, k = len(data["y"]) // len(means), len(means)
+    t = np.linspace(1e-4, 4, 4000)
+    v = 1 / n + t**2
+    precision = 1 + k / v
+    log = (
+        -0.5 * k * np.log(v) - 0.5 * ((means[:, None] ** 2).sum(0) / v)
+        + 0.5 * (means.sum() / v) ** 2 / precision - 0.5 * np.log(precision) - 0.5 * t**2
+    )  # fmt: skip
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    mean = float((weight * t).sum())
+    return mean, float(np.sqrt((weight * (t - mean) ** 2).sum()))
+
+
+# The parts of the warm-up.
+
+
+def test_dual_averaging_finds_the_stepsize() -> None:
+    averaging = DualAveraging(1.0, 0.8)
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        averaging.see(float(np.exp(-(averaging.stepsize**2)) + rng.normal(0, 0.05)))
+    assert abs(np.exp(-(averaging.settled**2)) - 0.8) < 0.02
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_few_draws_do_not_change_coordinates(dense: bool) -> None:
+    draws = np.random.default_rng(1).normal(size=(100, 55))
+    _, widest, narrowest = spread_of(draws, dense)
+    assert widest < 2.5 and narrowest > 0.4
+    _, widest, _ = spread_of(draws * np.where(np.arange(55) == 7, 10.0, 1.0), dense)
+    assert widest > 2.5
+
+
+# What is refused.
+
+PROBLEM = logistic(3, 30)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"minibatches": "uniform"}, TypeError, "`minibatches`"),
+        ({"replace": True}, TypeError, "`replace`"),
+        ({"gibbs": lambda *_: None}, TypeError, "`gibbs`"),
+        ({"minibatch_size": 5}, TypeError, "`minibatch_size`"),
+        ({"stepsize": -1.0, "preconditioner": "none"}, ValueError, "`stepsize`"),
+        ({"preconditioner": "full"}, ValueError, "`preconditioner`"),
+        ({"preconditioner": [1.0]}, ValueError, "`preconditioner`"),
+        ({"n_chains": 1}, ValueError, "`n_chains`"),
+        ({"n_iters": 10}, ValueError, "`n_iters`"),
+        ({"ess": 0}, ValueError, "`ess`"),
+        ({"store": "somewhere"}, ValueError, "`store`.*`n_iters`"),
+        ({"store_params": ["beta"]}, ValueError, "`store_params`"),
+        ({"seed": -1}, ValueError, "`seed`"),
+        ({"dtype": tf.int32}, ValueError, "`dtype`"),
+        ({"thin": 0}, ValueError, "`thin`"),
+        ({"verbose": 1}, TypeError, "`verbose`"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    function: Any, given: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        function(
+            PROBLEM.log_lik,
+            PROBLEM.dataset,
+            PROBLEM.split(PROBLEM.start),
+            PROBLEM.log_prior,
+            **{"verbose": False, "seed": 1, **given},
+        )
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "error", "says"),
+    [
+        (sgmcmc.hmc, {"n_leapfrog": 0}, ValueError, "`n_leapfrog`"),
+        (sgmcmc.hmc, {"max_tree_depth": 5}, TypeError, "`max_tree_depth`"),
+        (sgmcmc.nuts, {"max_tree_depth": 0}, ValueError, "`max_tree_depth`"),
+        (sgmcmc.nuts, {"n_leapfrog": 5}, TypeError, "`n_leapfrog`"),
+    ],
+)
+def test_wrong_constants_are_refused(
+    function: Any, given: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    test_wrong_arguments_are_refused(function, given, error, says)
+
+
+@pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
+@pytest.mark.parametrize("dynamics", ["hmc", "nuts"])
+def test_estimates_are_refused(gradient: str, dynamics: str) -> None:
+    with pytest.raises(ValueError, match=r"`gradient`.*whole dataset.*'full'"):
+        by_parts(PROBLEM, dynamics=dynamics, gradient=gradient, minibatch_size=5, stepsize=0.1,
+                 n_iters=10)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dynamics", [HMC(n_leapfrog=3, length=1.0), HMC(jitter=1.0), HMC(length=-1.0)], ids=str
+)
+def test_wrong_constants_of_hmc_are_refused(dynamics: HMC) -> None:
+    with pytest.raises(ValueError, match="`n_leapfrog`|`jitter`|`length`"):
+        by_parts(PROBLEM, dynamics=dynamics, stepsize=0.1, n_iters=10)
+
+
+def test_latent_variables_are_refused() -> None:
+    with pytest.raises(ValueError, match="`gibbs`"):
+        by_parts(
+            PROBLEM, dynamics="hmc", stepsize=0.1, n_iters=10, gibbs=lambda params, data, seed: data
+        )
+
+
+@BOTH
+def test_signature_and_help_name_every_argument(function: Any) -> None:
+    parameters = inspect.signature(function).parameters
+    for name in ("ess", "thin", "store", "bijectors", "dtype", "reductions", "max_seconds"):
+        assert name in parameters and f"\n    {name}: " in function.__doc__
+    assert not {"minibatches", "replace", "gibbs", "latents"} & set(parameters)
+    assert parameters["dtype"].default == tf.float64
