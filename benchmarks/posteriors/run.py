@@ -115,14 +115,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [name for name in names or POSTERIORS if name not in known]:
         references.main(lacking)
         known = references.read()
-    results = read()
-    results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
     for name in names or POSTERIORS:
-        results["posteriors"][name] = attempt(name, known[name])
+        found = attempt(name, known[name])
+        results = read()  # anew, so that a run of some does not undo one of others
+        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+        results["posteriors"][name] = found
         RESULTS.write_text(json.dumps(results, indent=1))
-        print(table.line(name, results["posteriors"][name]), flush=True)
+        print(table.line(name, found), flush=True)
     if not names:
-        table.write(results)
+        table.write(read())
 
 
 if __name__ == "__main__":
