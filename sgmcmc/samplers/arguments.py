@@ -14,10 +14,11 @@ DESCRIPTIONS = {
     "stepsize": """
         ε, in units of squared parameter: a number, a schedule (:func:`sgmcmc.polynomial_decay`, or
         a function of the iteration, from 1), or an array with one for each coordinate; or a dict
-        with such an entry for each parameter.""",
+        with such an entry for each parameter. ``"auto"`` takes the largest at which the predicted
+        error of every posterior sd is at most 5 %.""",
     "opt_stepsize": """
         stepsize of the stochastic gradient ascent that finds the mode, given like
-        ``stepsize``.""",
+        ``stepsize``. ``"auto"`` finds it by Newton steps on the whole dataset instead.""",
     "log_prior": """
         function of the dict of parameters that returns their log prior density, a scalar
         tensor; ``None`` is a flat prior.""",
@@ -60,12 +61,14 @@ DESCRIPTIONS = {
     "replace": """
         draw minibatches with replacement.""",
     "minibatches": """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; or an object,
-        such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``, in
+        proportion to how much each row bends the log posterior; or an object, such as
+        :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
     "preconditioner": """
         M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
         matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
-        stepsizes belong to ζ. ``None`` or ``"none"`` for none.""",
+        stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) takes the inverse of the information at
+        the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
     "dtype": """
         ``tf.float32`` or ``tf.float64``.""",
     "jit_compile": """
@@ -120,23 +123,24 @@ OF_PARTS = {
         limit.""",
     "dynamics": """
         how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or an object
-        of :mod:`sgmcmc.dynamics` or of your own
-        subclass.""",
+        of :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """
-        how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``, or an
-        object of :mod:`sgmcmc.gradients`, such as ``ControlVariate(opt_stepsize)``, or of your own
-        subclass.""",
+        how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
+        ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;
+        ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
     "minibatches": """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; or an object of
-        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own
-        subclass.""",
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``, in
+        proportion to how much each row bends the log posterior; or an object of
+        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
+        ``"leverage"``.""",
     "minibatch_size": """
-        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; not for
-        ``gradient="full"``, where it is N.""",
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; ``None`` to choose.
+        Not for ``gradient="full"``, where it is N.""",
     "preconditioner": """
         ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
         variances, a p × p matrix, or a dict of these by parameter. The chain moves in ζ,
-        θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ.""",
+        θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
+        information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
 }
 """What is said of the arguments of the functions that take any parts."""
 
