@@ -146,6 +146,12 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
     }
 
 
+def _rows_facts(plan: Plan, samples: Samples) -> dict[str, Any]:
+    if plan.given.takes_all(samples.settings["N"]):
+        return {"rows": "all"}
+    return {} if plan.given.minibatches is not None else {"rows": "in proportion to leverage"}
+
+
 def _kind(sampler: Sampler) -> str:
     preconditioner = sampler.target.space.preconditioner
     if preconditioner is None:
