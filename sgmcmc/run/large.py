@@ -19,7 +19,7 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
 from sgmcmc.run.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.run.watched import Watched
+from sgmcmc.run.watched import Watched, need_draws
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around
@@ -80,6 +80,7 @@ def run_large(
         ValueError: the dynamics have no closed law, or too few draws would be kept.
     """
     _need_linear(dynamics)
+    need_draws(wishes, thin)
     clock = _Clock()
     first = replace(request, dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
@@ -184,9 +185,9 @@ def _report(
     predictions, coordinates = lengths.predictions, lengths.coordinates
     assert predictions is not None and coordinates is not None
     n, N = plan.minibatch_size, plan.around.size
-    kept = f"one of {lengths.thin} iterations"
+    kept = f"1 in {lengths.thin} iterations"
     if lengths.thin > thin:
-        kept += ", to keep at most 2000 draws and half a gigabyte"
+        kept += " (at most 2000 draws, 512 MB)"
     return {
         "method": samples.settings["method"],
         "Found around the chains": {

@@ -35,6 +35,15 @@ _ROWS, _COORDINATES = 500, 50
 """Rows whose log-likelihood is watched, and coordinates that are, drawn at random."""
 
 
+def need_draws(wishes: Wishes, thin: int) -> None:
+    """Raise an error where a length of the user's leaves too few draws to judge them."""
+    if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
+        raise ValueError(
+            f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
+            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes {_FEWEST}."
+        )
+
+
 class Watched(Lengths):
     """Runs until predictions and some coordinates have their effective sample size.
 
@@ -69,18 +78,13 @@ class Watched(Lengths):
         self._wishes, self._began, self._target = wishes, began, target
         d = target.space.user_layout.size
         length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
-        self.cap = wishes.n_iters or length
+        self.cap = wishes.n_iters or max(length, _FEWEST * thin)
         self.burn_in = wishes.burn_in
         if self.burn_in is None:
             self.burn_in = max(_LEAST_BURN_IN, min(length, self.cap) // _BURN_IN)
         a_draw = wishes.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
         most = max(1, min(_MOST_DRAWS, _MOST_BYTES // a_draw))
         self.thin = max(thin, -(-self.cap // most))
-        if self.cap < _FEWEST * self.thin and self.thin == thin:
-            raise ValueError(
-                f"`thin` is {thin}, so that of {self.cap} iterations only {self.cap // thin} are "
-                f"kept: too few to judge the chain, which takes {_FEWEST}."
-            )
         rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
         rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
         self.rows = len(rows)

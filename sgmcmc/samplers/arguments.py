@@ -61,9 +61,9 @@ DESCRIPTIONS = {
     "replace": """
         draw minibatches with replacement.""",
     "minibatches": """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``, in
-        proportion to how much each row bends the log posterior; or an object, such as
-        :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
+        ``"leverage"``, in proportion to how much each row bends the log posterior; or an object,
+        such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
     "preconditioner": """
         M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
         matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
@@ -129,13 +129,13 @@ OF_PARTS = {
         ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;
         ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
     "minibatches": """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``, in
-        proportion to how much each row bends the log posterior; or an object of
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
+        ``"leverage"``, in proportion to how much each row bends the log posterior; or an object of
         :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
         ``"leverage"``.""",
     "minibatch_size": """
-        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; ``None`` to choose.
-        Not for ``gradient="full"``, where it is N.""",
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; ``None`` to
+        choose. Not for ``gradient="full"``, where it is N.""",
     "preconditioner": """
         ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
         variances, a p × p matrix, or a dict of these by parameter. The chain moves in ζ,

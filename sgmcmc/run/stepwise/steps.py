@@ -10,8 +10,8 @@ import numpy as np
 
 from sgmcmc.checks import flag, whole_number
 from sgmcmc.engine.runner import Diverged
-from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.choices import complete
+from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.sampler import Request, make_sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 from sgmcmc.run.stepwise.session import Session, restored
