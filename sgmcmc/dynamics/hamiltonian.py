@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,14 +58,20 @@ class Hamiltonian(ExactDynamics):
     energies are compared in float64 whatever the dtype of the chain.
 
     Attributes:
-        largest: the largest stepsize to choose where the posterior is near N(0, I).
         metric: in warm-up "dense" or "diagonal": coordinates in the state that may be changed
             between blocks; ``None`` for those of the position.
     """
 
-    largest = math.inf
-
     metric: str | None = field(default=None, repr=False, kw_only=True, metadata={"constant": False})
+
+    def suitable(self, stepsize: float, whitened: bool) -> float:
+        """Return the stepsize to take where one is chosen, at most this.
+
+        Args:
+            stepsize: which gives the acceptance rate that is wanted.
+            whitened: whether the posterior is near N(0, I).
+        """
+        return stepsize
 
     @abstractmethod
     def move(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,9 @@ from sgmcmc.words import describe
 
 _DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
+
+_ROUNDING = 1e-4
+"""By how much a length may exceed a whole number of steps, which float32 rounds."""
 
 STEPS = 10
 """Steps of a trajectory where nothing is said of them."""
@@ -68,6 +72,12 @@ class HMC(Hamiltonian):
             jitter=_below_one("jitter", self.jitter),
         )
 
+    def suitable(self, stepsize: float, whitened: bool) -> float:
+        """Return a stepsize of which a whole number makes the length of a trajectory."""
+        if self.length is None:
+            return stepsize
+        return self.length / max(1, math.ceil(self.length / stepsize))
+
     def move(
         self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
         origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
@@ -75,7 +85,7 @@ class HMC(Hamiltonian):
         """Return the end of one trajectory, or its start where that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
-            wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - 1e-9)
+            wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
             cut = wanted > _MOST
             steps = tf.cast(tf.clip_by_value(wanted, 1.0, _MOST), tf.int32)
         own, inner = tf.unstack(split(seed))

@@ -12,6 +12,8 @@ from sgmcmc.checks import whole_number
 from sgmcmc.dynamics.hamiltonian import Hamiltonian, Moves, acceptance_of
 from sgmcmc.target.geometry import Space
 
+_LARGEST = 0.8
+
 
 @dataclass(frozen=True)
 class NUTS(Hamiltonian):
@@ -38,13 +40,18 @@ class NUTS(Hamiltonian):
 
     name = "nuts"
     acceptance = 0.85
-    # From 0.86 to 1 a trajectory on N(0, I) comes round within eight steps, and each doubling finds
-    # its ends apart: it goes on to the last.
-    largest = 0.8
 
     def bind(self, space: Space) -> NUTS:
         """Return this dynamics with its constant checked."""
         return replace(self, max_tree_depth=whole_number("max_tree_depth", self.max_tree_depth, 1))
+
+    def suitable(self, stepsize: float, whitened: bool) -> float:
+        """Return the stepsize, but at most 0.8 where the posterior is near N(0, I).
+
+        From 0.86 to 1 a trajectory comes round within eight steps there, and each doubling finds
+        its ends apart: it goes on to the last.
+        """
+        return min(stepsize, _LARGEST) if whitened else stepsize
 
     def move(
         self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -98,8 +97,7 @@ class WarmUp:
         self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
-        self._metric = dynamics.metric
-        self._largest = math.inf if dynamics.metric is None else dynamics.largest
+        self._dynamics, self._metric = dynamics, dynamics.metric
         self._first = float(sampler.chain.stepsizes.at(1, 1).max())
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
@@ -142,7 +140,7 @@ class WarmUp:
         space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
         return WarmedUp(
             self._combined(),
-            None if averaging is None else min(averaging.settled, self._largest),
+            None if averaging is None else self._suitable(averaging.settled),
             [
                 {k: v.numpy() for k, v in space.constrain(tf.constant(r.position())).items()}
                 for r in self._runners
@@ -177,6 +175,9 @@ class WarmUp:
         self._scale(stepsize)
         return averaging
 
+    def _suitable(self, stepsize: float) -> float:
+        return self._dynamics.suitable(stepsize, self._metric is not None)
+
     def _scale(self, stepsize: float) -> None:
         for runner in self._runners:
             runner.scale_stepsizes(stepsize / self._first)
@@ -199,9 +200,9 @@ class WarmUp:
             progress.advance(batch * len(self._runners), self._runners[0].estimate)
             if averaging is not None:
                 averaging.see((self._accepted() - before) / (batch * len(self._runners)))
-                self._scale(min(averaging.stepsize, self._largest))
+                self._scale(self._suitable(averaging.stepsize))
         if averaging is not None:
-            self._scale(min(averaging.settled, self._largest))
+            self._scale(self._suitable(averaging.settled))
 
     def _accepted(self) -> float:
         """Return the sum of the acceptance probabilities of all moves so far."""

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
-from sgmcmc.dynamics import Dynamics, Underdamped
+from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.progress import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
@@ -210,6 +210,8 @@ def _refuse(request: Request, options: Options, dynamics: Dynamics) -> None:
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(dynamics, SimplexDynamics):
         reason = f"{type(dynamics).__name__} moves points of the simplex"
+    elif isinstance(dynamics, ExactDynamics):
+        reason = f"{type(dynamics).__name__} is chosen for by sgmcmc.hmc and sgmcmc.nuts alone"
     if reason is not None:
         raise ValueError(f"`{name}` must be given, and cannot be chosen here: {reason}.")
     if "stepsize" in open_arguments(request) and not has_thermostat(dynamics):

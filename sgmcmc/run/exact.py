@@ -12,7 +12,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import digest
-from sgmcmc.dynamics import HMC
+from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.dynamics.hmc import STEPS
 from sgmcmc.gradients import FullGradient
@@ -51,6 +51,25 @@ class _Quick:
     autocorrelation: float = 1.0
 
 
+def is_hamiltonian(dynamics: Any) -> bool:
+    """Tell whether a user means dynamics that are run here."""
+    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, NUTS.name)
+
+
+def _whole(request: Request) -> Request:
+    """Return the request with dynamics that are known, and the whole dataset for every gradient."""
+    dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
+    if request.gradient not in OPEN:
+        parts.read_gradient(request.gradient, dynamics)
+    if keywords.pop("minibatches", None) not in (*OPEN, "uniform"):
+        raise ValueError("`minibatches`: every move takes the whole dataset; leave it out.")
+    if request.minibatch_size not in OPEN:
+        raise ValueError("`minibatch_size`: every move takes the whole dataset; leave it out.")
+    return replace(
+        request, dynamics=dynamics, gradient=FullGradient(), minibatch_size=None, keywords=keywords
+    )
+
+
 def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
@@ -62,12 +81,11 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
     """
     told = Told(time.monotonic())
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    request = _whole(request)
     request = replace(
         request,
-        gradient=FullGradient(),
         seed=checks.seed_number("seed", request.seed) if request.seed is not None else None,
-        keywords=keywords,
+        keywords={**request.keywords, "n_chains": wishes.n_chains},
     )
     ground = Ground.of(request)
     _need_fixed_length(ground.options, wishes)

@@ -11,6 +11,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
 from sgmcmc.run.choices import AUTO, open_arguments
 from sgmcmc.run.driver import run
+from sgmcmc.run.exact import is_hamiltonian, run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
@@ -96,6 +97,8 @@ def sample(
     )
     if open_arguments(request) or n_iters is None or burn_in is None:
         wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
+        if is_hamiltonian(request.dynamics):
+            return run_exactly(request, wishes, verbose)
         return run_automatically(request, wishes, verbose)
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}), n_iters, verbose

@@ -358,11 +358,11 @@ def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> No
         assert samples.settings["stepsize"] == given["stepsize"]
 
 
-def groups(rows: int = 5, number: int = 30) -> tuple[Any, ...]:
+def groups(number: int = 30, apart: float = 0.5) -> tuple[Any, ...]:
     """Return a hierarchical model, whose density has no bound where all groups are equal."""
     rng = np.random.default_rng(3)
-    g = np.repeat(np.arange(number), rows)
-    y = rng.normal(0, 0.5, number)[g] + rng.normal(size=len(g))
+    g = np.repeat(np.arange(number), 5)
+    y = rng.normal(0, apart, number)[g] + rng.normal(size=len(g))
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
         mean = params["m"] + tf.gather(params["a"], tf.cast(data["g"], tf.int32))
@@ -379,7 +379,7 @@ def groups(rows: int = 5, number: int = 30) -> tuple[Any, ...]:
 
 
 def test_the_neck_of_a_funnel_is_no_mode() -> None:
-    log_lik, data, params, log_prior = groups(number=8)
+    log_lik, data, params, log_prior = groups(number=8, apart=0.0)
     keywords = {"bijectors": {"t": tfb.Exp()}, "dtype": tf.float64, "n_chains": 4}
     request = Request(
         "nuts", "nuts", log_lik, data, params, log_prior, NUTS(), None, None, None, 1, keywords
