@@ -1,0 +1,189 @@
+"""Models of more than 2000 coordinates without tuning constants."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.run import watched
+from tests.tuning.models import Array, Tensors
+
+GROUPS, ROWS = 2500, 10_000
+
+
+def groups() -> tuple[dict[str, Any], Array, Array]:
+    """Return y | j ~ N(θ_j, 1) with θ_j ~ N(0, 1), and the exact posterior means and sds."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, GROUPS, ROWS)
+    y = rng.normal(size=GROUPS)[group] + rng.normal(size=ROWS)
+    precision = 1.0 + np.bincount(group, minlength=GROUPS)
+    mean = np.bincount(group, y, GROUPS) / precision
+    return {"group": tf.constant(group, tf.int32), "y": y}, mean, precision**-0.5
+
+
+def group_terms(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    return -0.5 * (dataset["y"] - tf.gather(params["theta"], dataset["group"])) ** 2
+
+
+def standard_normal(params: Tensors) -> tf.Tensor:
+    return -0.5 * tf.add_n([tf.reduce_sum(value**2) for value in params.values()])
+
+
+@functools.cache
+def of_groups() -> sgmcmc.Samples:
+    """Sample the groups' means."""
+    dataset, _, _ = groups()
+    start = {"theta": np.zeros(GROUPS)}
+    return sgmcmc.sample(
+        group_terms, dataset, start, standard_normal, seed=1, n_iters=4000, verbose=False
+    )
+
+
+def test_moments_of_an_exact_posterior() -> None:
+    """Sds by the law of the chain, over 2500 independent coordinates; means within their errors."""
+    samples, (_, mean, sd) = of_groups(), groups()
+    draws = samples["theta"].reshape(-1, GROUPS).astype(float)
+    facts = samples.report["Predicted (local: around the chains only)"]
+    least, most = facts["relative error of a coordinate's sd"]
+    assert 0 <= least < most <= 0.0501
+    effective = 4 * 4000 / facts["iterations for an independent draw"]
+    assert effective > 100
+    ratio = np.sqrt((draws.var(0) / sd**2).mean())
+    # The mean of 2500 variances, each of a relative error of √(2/effective) and less than one bit.
+    error = np.sqrt(0.5 / effective / GROUPS)
+    assert 1 + least - 5 * error - 1 / effective < ratio < 1 + most + 5 * error
+    z = (draws.mean(0) - mean) / sd * np.sqrt(effective)
+    assert z.std() == pytest.approx(1.0, abs=0.15) and np.abs(z).max() < 6
+
+
+def test_the_report_of_a_large_model() -> None:
+    samples = of_groups()
+    report = samples.report
+    assert report["Chain"]["minibatch size"] == "1000 of 10000"
+    assert report["Chain"]["rows"] == "uniform"
+    assert report["Found around the chains"]["coordinates"] == GROUPS
+    assert len(report["Draws"]["50 coordinates: ESS, bulk"]) == 50
+    assert max(report["Draws"]["log-likelihood of 500 rows: R-hat"]) < 1.05
+    assert not any("disagree" in warning for warning in report.warnings)
+    page = str(report)
+    assert "local" in page and max(map(len, page.split("Warnings")[0].splitlines())) <= 100
+    assert samples["theta"].shape == (4, 2000, GROUPS)
+    assert report["Draws"]["kept"].startswith("1 in 2 iterations")
+
+
+HIDDEN, INPUTS = 40, 50
+
+
+def simulated(N: int, seed: int = 2) -> dict[str, Array]:
+    """Return inputs, of which three matter, and a bent function of them with noise of sd 0.3."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, INPUTS)).astype(np.float32)
+    return {"X": X, "y": np.tanh(X[:, 0]) * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=N)}
+
+
+def fitted(params: Tensors, X: Any) -> tf.Tensor:
+    hidden = tf.tanh(tf.matmul(X, params["W"]) + params["b"])
+    return tf.linalg.matvec(hidden, params["v"])
+
+
+def network_terms(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    return -0.5 * ((dataset["y"] - fitted(params, dataset["X"])) / 0.3) ** 2
+
+
+def start() -> dict[str, Array]:
+    rng = np.random.default_rng(3)
+    shapes = {"W": (INPUTS, HIDDEN), "b": (HIDDEN,), "v": (HIDDEN,)}
+    return {name: 0.2 * rng.normal(size=shape) for name, shape in shapes.items()}
+
+
+def network(**given: Any) -> sgmcmc.Samples:
+    """Sample a small network; everything can be overridden."""
+    keywords = {"n_iters": 100, "burn_in": 100, "seed": 1, "verbose": False, **given}
+    params = keywords.pop("params", start())
+    return sgmcmc.sample(network_terms, simulated(2500), params, standard_normal, **keywords)
+
+
+def test_a_network_predicts() -> None:
+    """Averaged predictions explain more than a line, which leaves 0.39 beside the noise of 0.09."""
+    samples, held_out = network(n_iters=600, burn_in=300), simulated(500, 4)
+    draws = samples["W"].shape[1]
+    places = [(chain, draw) for chain in range(4) for draw in range(0, draws, 20)]
+    predicted = np.mean(
+        [
+            fitted({name: a[at] for name, a in samples.items()}, held_out["X"]).numpy()
+            for at in places
+        ],
+        0,
+    )
+    assert np.mean((predicted - held_out["y"]) ** 2) < 0.09 + 0.25
+    assert any(
+        "stiff" in name for name in samples.report["Predicted (local: around the chains only)"]
+    )
+    assert any("log-likelihood of 500 rows" in warning for warning in samples.report.warnings)
+
+
+def test_same_seed_same_bits_and_starts_of_the_users() -> None:
+    first, again = network(), network()
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    starts = [{name: a + 0.01 * k for name, a in start().items()} for k in range(2)]
+    listed = network(params=starts, n_chains=2, burn_in=50)
+    assert listed["W"].shape == (2, 100, INPUTS, HIDDEN)
+    assert listed.report["Draws"]["burn-in"] == 50
+
+
+def test_draws_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = INPUTS * HIDDEN + 2 * HIDDEN
+    monkeypatch.setattr(watched, "_MOST_BYTES", 4 * 4 * d * 50)
+    samples = network(n_iters=200)
+    assert samples["W"].shape[:2] == (4, 50)
+    assert samples.report["Draws"]["kept"].startswith("1 in 4 iterations (at most")
+    given = network(n_iters=200, thin=8)
+    assert given["W"].shape[:2] == (4, 25)
+
+
+def test_max_seconds() -> None:
+    began = time.monotonic()
+    samples = network(n_iters=None, ess=1e9, max_seconds=10)
+    assert time.monotonic() - began < 60
+    assert samples["W"].shape[1] >= 25
+
+
+def test_refused() -> None:
+    """Before anything runs."""
+    with pytest.raises(ValueError, match="`dynamics`: SGNHT does not move linearly"):
+        network(dynamics="sgnht")
+    with pytest.raises(ValueError, match="`stepsize`: there are 2080 coordinates"):
+        network(stepsize=0.1)
+    with pytest.raises(ValueError, match="`thin` is 500, so that of"):
+        network(thin=500)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("SGMCMC_DATA" not in os.environ, reason="needs MNIST")
+def test_mnist() -> None:
+    """784-100-10, softmax after softmax: the log loss of averaged predictions on the test set."""
+    from vignettes import neural_network as vignette
+
+    train, test = vignette.load()
+    samples = sgmcmc.sample(
+        vignette.log_lik,
+        train,
+        vignette.start(np.random.default_rng(1)),
+        vignette.log_prior,
+        bijectors=vignette.BIJECTORS,
+        seed=1,
+        verbose=False,
+    )
+    print(f"\n{samples.report}")
+    probabilities = vignette.predicted(samples, test)
+    log_loss, errors, calibration = vignette.scores(probabilities, test)
+    print(f"log loss {log_loss:.4f}, errors {errors:.2%}, calibration {calibration:.4f}")
+    assert log_loss < 0.24 and errors < 0.07 and calibration < 0.05
+    assert sum(a.nbytes for a in samples.values()) <= 2**29
