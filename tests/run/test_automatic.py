@@ -355,7 +355,10 @@ class TestNotTrusted:
             return tf.reduce_logsumexp(tf.stack([-((t - 2) ** 2), -((t + 2) ** 2)]))
 
         samples = with_one_row(density, {"t": 0.5})
-        assert any("far from normal" in w or "agree" in w for w in samples.report.warnings)
+        assert samples.report["Modes"]["found"] == 2
+        # ½ N(2, ½) + ½ N(−2, ½), if the chains cross often enough; else that is said.
+        right = abs(samples["t"].std() / np.sqrt(4.5) - 1) < 0.05
+        assert right or any("do not cross" in w or "rarely" in w for w in samples.report.warnings)
 
     def test_bent(self) -> None:
         def density(params: Tensors) -> tf.Tensor:
