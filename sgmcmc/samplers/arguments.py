@@ -122,8 +122,9 @@ OF_PARTS = {
         after which no more iterations are added, where the length is chosen; ``None`` for no
         limit.""",
     "dynamics": """
-        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or an object
-        of :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
+        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or on the
+        whole dataset ``"hmc"`` and ``"nuts"``; or an object of :mod:`sgmcmc.dynamics` or of your
+        own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """
         how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
         ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;

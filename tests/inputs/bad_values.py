@@ -68,6 +68,18 @@ TUNING = {
     "L zero": bad_value("`L`", "1 or more", "it is 0", method="sghmc", L=0),
     "L fraction": bad_value("`L`", "whole", "2.5", method="sghmc", L=2.5),
     "L string": bad_type("`L`", "'5'", method="sghmc", L="5"),
+    "n_leapfrog zero": bad_value("`n_leapfrog`", "1 or more", method="hmc", n_leapfrog=0),
+    "n_leapfrog string": bad_type("`n_leapfrog`", "'5'", method="hmc", n_leapfrog="5"),
+    "n_leapfrog and length": bad_value(
+        "`n_leapfrog`", "`length`", method="hmc", n_leapfrog=3, length=1.0
+    ),
+    "length negative": bad_value("`length`", "positive", method="hmc", length=-1.0),
+    "jitter one": bad_value("`jitter`", "below 1", method="hmc", jitter=1.0),
+    "jitter string": bad_type("`jitter`", "'x'", method="hmc", jitter="x"),
+    "max_tree_depth fraction": bad_value(
+        "`max_tree_depth`", "2.5", method="nuts", max_tree_depth=2.5
+    ),
+    "exact stepsize": bad_value("`stepsize`", "positive", method="nuts", stepsize=0.0),
     "a unknown key": bad_value("`a`", "'beta'", method="sgnht", a={"beta": 0.1}),
     "a zero": bad_value("`a`", "positive", method="sgnht", a=0),
     "a negative": bad_value("`a`", "positive", method="sgnhtcv", a=-0.1),

@@ -49,6 +49,8 @@ NAMES: dict[str, tuple[str, Any]] = {
     "sghmc": ("dynamics", SGHMC()),
     "sgnht": ("dynamics", SGNHT()),
     "underdamped": ("dynamics", Underdamped()),
+    "hmc": ("dynamics", HMC()),
+    "nuts": ("dynamics", NUTS()),
     "minibatch": ("gradient", MinibatchGradient()),
     "svrg": ("gradient", SVRG()),
     "saga": ("gradient", SAGA()),
@@ -61,7 +63,8 @@ NAMES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
     argument, part = NAMES[name]
-    given = {"minibatch_size": None} if name == "full" else {}
+    given: dict[str, Any] = {"minibatch_size": None} if name in ("full", "hmc", "nuts") else {}
+    given |= {"gradient": "full"} if name in ("hmc", "nuts") else {}
     one, other = (sample(**{argument: value}, **given) for value in (name, part))
     np.testing.assert_array_equal(one["theta"], other["theta"])
     assert one.settings[argument] == other.settings[argument]
