@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.dynamics import SCIR, SGHMC, SGLD, SGNHT, SGRLD, Underdamped
+from sgmcmc.dynamics import HMC, NUTS, SCIR, SGHMC, SGLD, SGNHT, SGRLD, Underdamped
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, FullGradient, MinibatchGradient
 from sgmcmc.minibatches import Uniform, Weighted
 from tests.conftest import log_lik, observations, short_call
