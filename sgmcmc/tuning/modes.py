@@ -41,8 +41,10 @@ _APART, _DIP = 2.0, 1.0
 """How many sds of either lie between two modes, at least, and how much lower the log posterior is
 somewhere on the line between them."""
 
-_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
 """Where on that line it is looked for."""
+
+_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
+"""Parts of that line that are looked at, in turn."""
 
 _NEGLIGIBLE = 1e-3
 """The least weight of a mode, against the heaviest, that is spoken of."""
