@@ -25,7 +25,7 @@ from benchmarks.posteriors.moments import moments
 
 FILE = Path(__file__).parent / "references.json"
 CHAINS, BLOCK = 16, 100
-MANY, FEW_CHAINS, LOWER = 10_000, 4, 4000  # rows from which chains and their ESS are these
+MANY, FEW_CHAINS, LOWER = 5000, 4, 4000  # rows from which chains and their ESS are these
 WARM_UPS, BLOCKS = 3, 5
 ROUND, ROUNDS = 10, 12  # blocks, and how often so many at most
 ESS, RHAT = 10_000, 1.005
