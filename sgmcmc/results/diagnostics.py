@@ -72,6 +72,7 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
             for place in range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES)):
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
-                found.append((az.ess(x), az.ess(x, method="tail"), az.rhat(x)))
+                rhat = az.rhat(x) if chains > 1 else np.nan
+                found.append((az.ess(x), az.ess(x, method="tail"), rhat))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
     return Diagnostics(count, bulk, tail, rhat)

@@ -109,7 +109,8 @@ def judge(
         noise = found.T @ found / len(found)
         values, vectors = Surroundings(information, noise, whitening.root).axes
         whitened = (found @ vectors / np.sqrt(values)) ** 2
-        along = [float(part.mean()) for part in np.array_split(whitened, _PARTS)]
+        parts = np.array_split(whitened, min(_PARTS, len(whitened)))
+        along = [float(part.mean()) for part in parts]
     around = Surroundings(information, noise, whitening.root)
     stepsize = final_stepsize(sampler.chain, samples)
     prediction = _predicted(around, sampler.chain, stepsize)

@@ -121,7 +121,10 @@ def test_repr() -> None:
 
 
 def test_repr_of_a_chain() -> None:
-    assert repr(short_call()) == "Samples of sgld:\n  theta  (20,)  float32"
+    """The arrays, and what the report warns of."""
+    head, array, *warnings = repr(short_call()).splitlines()
+    assert (head, array) == ("Samples of sgld:", "  theta  (20,)  float32")
+    assert warnings and all(line.startswith("  ! ") for line in warnings)
 
 
 def test_round_trip(tmp_path: Path) -> None:
