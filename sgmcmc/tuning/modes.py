@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.climber import CLOSE, DIP, LINE, Climber
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.symmetries import rearranged
 
 PART_ROWS = 2000
 """Rows that other modes are looked for on."""
-
-_ITERATIONS, _CLOSE = 40, 0.01
-"""Iterations of one search, and the gradient, in posterior sds, at which it has arrived."""
-
-_LOOK = 10
-"""After how many iterations it is seen whether a search goes to a place that is known."""
 
 _BEST = 3
 """Rearrangements of the mode that are searched from."""
@@ -37,14 +30,8 @@ _LOW, _TWICE = 8, 2
 _SAME = 0.1
 """By how much the log posterior differs, at most, where components have only been exchanged."""
 
-_APART, _DIP = 2.0, 1.0
-"""How many sds of either lie between two modes, at least, and how much lower the log posterior is
-somewhere on the line between them."""
-
-"""Where on that line it is looked for."""
-
-_LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
-"""Parts of that line that are looked at, in turn."""
+_APART = 2.0
+"""How many sds of either lie between two modes, at least."""
 
 _NEGLIGIBLE = 1e-3
 """The least weight of a mode, against the heaviest, that is spoken of."""
@@ -102,7 +89,7 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
     rows = None
     if data.size > PART_ROWS:
         rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
-    part = _Part(Objective(target, data, rows), mode)
+    part = Climber(Objective(target, data, rows), mode)
     home = part.climb(np.zeros(target.size), [])
     if home is None:
         return Survey((mode,), np.zeros(1), np.ones(1), (), part.objective.evaluations)
@@ -146,85 +133,8 @@ def _weighed(
     return Survey(tuple(modes[k] for k in kept), heights[kept], shares, rising, evaluations)
 
 
-class _Part:
-    """The log posterior over a part of the data, in coordinates whitened at the mode."""
-
-    def __init__(self, objective: Objective, mode: Mode) -> None:
-        covariance = mode.information.covariance
-        scale = np.sqrt(np.diag(covariance))
-        self.root = scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
-        self.objective, self._origin = objective, mode.position
-        self._known: dict[bytes, tuple[float, np.ndarray]] = {}
-
-    def into(self, u: np.ndarray) -> np.ndarray:
-        """Return whitened coordinates."""
-        return np.linalg.solve(self.root, u - self._origin)
-
-    def out_of(self, zeta: np.ndarray) -> np.ndarray:
-        """Return unconstrained coordinates."""
-        return self._origin + self.root @ zeta
-
-    def both(self, zeta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the log posterior and its gradient; minus infinity and zero where it has none."""
-        key = zeta.tobytes()
-        if key not in self._known:
-            value, gradient = self.objective.value_and_gradient(self.out_of(zeta))
-            fine = np.isfinite(value) and np.isfinite(gradient).all()
-            slope = self.root.T @ gradient if fine else np.zeros(len(zeta))
-            self._known[key] = (value if fine else -np.inf, slope)
-        return self._known[key]
-
-    def value(self, zeta: np.ndarray) -> float:
-        """Return the log posterior."""
-        return self.both(zeta)[0]
-
-    def arrived(self, zeta: np.ndarray) -> bool:
-        """Tell whether the gradient is small."""
-        value, slope = self.both(zeta)
-        return np.isfinite(value) and float(np.abs(slope).max()) < 10 * _CLOSE * np.sqrt(len(zeta))
-
-    def dips(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Tell whether the log posterior is lower somewhere between two places than at both."""
-        least = min(self.value(one), self.value(other)) - _DIP
-        return any(not self.value(one + t * (other - one)) > least for t in _LINE)
-
-    @staticmethod
-    def distance(zeta: np.ndarray, others: list[np.ndarray]) -> float:
-        """Return how far the nearest of the others is, in posterior sds."""
-        return min((float(np.linalg.norm(zeta - other)) for other in others), default=np.inf)
-
-    def climb(self, start: np.ndarray, known: list[np.ndarray]) -> Any:
-        """Return where L-BFGS ends; ``None`` if that is a place that is known."""
-        if not np.isfinite(self.value(start)):
-            return None
-        floor = self.value(start) - 1e10
-        last = start
-        near = np.sqrt(len(start))
-        iterations = 0
-
-        def enough(intermediate_result: optimize.OptimizeResult) -> None:
-            nonlocal last, iterations
-            last, iterations = np.array(intermediate_result.x), iterations + 1
-            if self.distance(last, known) < near:
-                raise StopIteration
-            # High up already, and no dip on the way to a place that is known: it goes there.
-            if iterations % _LOOK == 0 and not all(self.dips(last, other) for other in known):
-                raise StopIteration
-
-        found = optimize.minimize(
-            lambda zeta: -max(self.value(zeta), floor),
-            start,
-            jac=lambda zeta: -self.both(zeta)[1],
-            method="L-BFGS-B",
-            callback=enough,
-            options={"maxiter": _ITERATIONS, "gtol": _CLOSE, "ftol": 1e-13},
-        )
-        end = found.x if np.isfinite(found.x).all() else last
-        return None if self.distance(end, known) < near else end
-
-
 def _places(
-    part: _Part,
+    part: Climber,
     target: Target,
     home: np.ndarray,
     away: np.ndarray,
@@ -240,14 +150,14 @@ def _places(
     return best + [home + scale * rng.standard_normal(len(home)) for scale in scales]
 
 
-def _turned(part: _Part, target: Target, zeta: np.ndarray) -> list[np.ndarray]:
+def _turned(part: Climber, target: Target, zeta: np.ndarray) -> list[np.ndarray]:
     """Return rearrangements of a place."""
     u = part.out_of(zeta)
     return [part.into(other) for other in rearranged(target.space, u, target.dtype)]
 
 
 def _images(
-    part: _Part, target: Target, place: np.ndarray, found: list[np.ndarray]
+    part: Climber, target: Target, place: np.ndarray, found: list[np.ndarray]
 ) -> list[np.ndarray]:
     """Return rearrangements of a place that are as high, and not known."""
     images: list[np.ndarray] = []
@@ -269,14 +179,14 @@ def _is_another(
         apart = min(gap @ one.information.matrix @ gap for one in (mode, other))
         if apart < _APART**2:
             return False
-        between = (whole.value_and_gradient(mode.position + t * gap)[0] for t in _LINE)
-        if not any(not value > min(height, known) - _DIP for value in between):
+        between = (whole.value_and_gradient(mode.position + t * gap)[0] for t in LINE)
+        if not any(not value > min(height, known) - DIP for value in between):
             return False
     return True
 
 
 def _rising(
-    part: _Part, home: np.ndarray, away: np.ndarray, mode: Mode, target: Target
+    part: Climber, home: np.ndarray, away: np.ndarray, mode: Mode, target: Target
 ) -> tuple[str, ...]:
     """Return the parameters with which the log posterior keeps rising, if it has no mode."""
     value, slope = part.both(home)
@@ -284,7 +194,7 @@ def _rising(
         return _parameters(part, home, home, target)
     for direction in (home - away, slope):
         size = float(np.linalg.norm(direction))
-        if size < _CLOSE:
+        if size < CLOSE:
             continue
         unit = direction / size
         ahead = [part.value(home + t * unit) for t in _OUTWARD]
@@ -294,7 +204,7 @@ def _rising(
 
 
 def _parameters(
-    part: _Part, home: np.ndarray, direction: np.ndarray, target: Target
+    part: Climber, home: np.ndarray, direction: np.ndarray, target: Target
 ) -> tuple[str, ...]:
     """Return the parameters that a rise in a direction is due to, by their part of the slope."""
     slope, move = part.both(home)[1], part.out_of(home + direction) - part.out_of(home)
