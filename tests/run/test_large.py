@@ -46,6 +46,7 @@ def of_groups() -> sgmcmc.Samples:
     )
 
 
+@pytest.mark.slow
 def test_moments_of_an_exact_posterior() -> None:
     """Sds by the law of the chain, over 2500 independent coordinates; means within their errors."""
     samples, (_, mean, sd) = of_groups(), groups()
@@ -129,6 +130,7 @@ def test_a_network_predicts() -> None:
     assert any("log-likelihood of 500 rows" in warning for warning in samples.report.warnings)
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits_and_starts_of_the_users() -> None:
     first, again = network(), network()
     assert all(np.array_equal(first[name], again[name]) for name in first)
@@ -148,6 +150,7 @@ def test_draws_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given["W"].shape[:2] == (4, 25)
 
 
+@pytest.mark.slow
 def test_max_seconds() -> None:
     began = time.monotonic()
     samples = network(n_iters=None, ess=1e9, max_seconds=10)
