@@ -157,7 +157,16 @@ def unconstrained(samples: Samples, space: Space) -> np.ndarray:
         flat = draws.reshape(-1, *draws.shape[2:])
         u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
         parts.append(u.reshape(*draws.shape[:2], -1))
-    return np.concatenate(parts, 2)
+    return _finite(np.concatenate(parts, 2))
+
+
+def _finite(u: np.ndarray) -> np.ndarray:
+    """Return coordinates with infinities, of draws at the edge of their space, drawn inwards."""
+    fine = np.isfinite(u)
+    if fine.all():
+        return u
+    low, high = np.where(fine, u, np.inf).min((0, 1)), np.where(fine, u, -np.inf).max((0, 1))
+    return np.clip(np.where(np.isnan(u), low, u), low, high)
 
 
 def _centres(samples: Samples, space: Space) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.misgivings import misgivings, of_draws, of_rounding
+from sgmcmc.run.misgivings import is_right, misgivings, of_draws, of_rounding
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey
@@ -79,16 +79,18 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         return None
     began = time.monotonic()
     diagnostics = diagnose(by_chain(samples.settings, samples))
-    warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     facts: dict[str, Any] = {"method": samples.settings["method"]}
     reason = cannot_judge(sampler, samples)
     chain = chain_facts(samples, sampler)
     if reason is not None:
         facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}}
         facts["Draws"] = draws_facts(diagnostics, samples)
+        warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     else:
         judgement = judge(sampler, samples, TOLERANCE)
-        warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE) + warnings
+        swings = is_right(judgement, TOLERANCE)
+        warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE)
+        warnings += of_draws(diagnostics, samples.settings, ENOUGH, swings)
         warnings += of_rounding(samples, judgement.mode)
         facts |= {
             "Mode": _mode_facts(judgement.mode),

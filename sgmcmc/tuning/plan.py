@@ -279,6 +279,8 @@ def _with_stepsize(
         most = LARGEST_OF_FEW if around.exact else LARGEST
         if has_thermostat(given.dynamics):
             most = LARGEST_WITH_THERMOSTAT
+        # Several steps with one momentum should not go round.
+        most = min(most, (0.5 * np.pi / given.dynamics.steps) ** 2)
         stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most)
     try:
         found = around.predict(given.dynamics, stepsize)
