@@ -89,9 +89,16 @@ def judged(
         "mean": float(away.max()),
         "ess": found["ess"],
         "rhat": found["rhat"],
+        "predicted": _predicted(samples.report, int(np.abs(np.log(ratio)).argmax())),
         "warnings": samples.report.warnings if samples.report else [],
         "seconds": time.perf_counter() - began,
     }
+
+
+def _predicted(report: Any, place: int) -> float | None:
+    """Return the predicted ratio of the sd of a coordinate, if there is a prediction."""
+    errors = (report or {}).get("Predicted", {}).get("relative error of the posterior sds")
+    return 1.0 + errors[place] if isinstance(errors, list) else None
 
 
 def measure(name: str, method: str) -> dict[str, Any]:
@@ -116,6 +123,8 @@ def _line(result: Mapping[str, Any]) -> str:
     if "sd" in result:
         numbers = f"sd {result['sd']:.3g}, mean {result['mean']:.2g}, ESS {result['ess']:.0f}"
     verdict = "wrong" if wrong(result) else "right"
+    if result.get("predicted"):
+        numbers += f", predicted sd {result['predicted']:.3g}"
     return f"{verdict}, {numbers} {' ! '.join(['', *result['warnings']])}"
 
 
@@ -128,15 +137,17 @@ def write(results: Mapping[str, Any]) -> None:
             for case, result in by_case.items():
                 bad, said = wrong(result), bool(result["warnings"])
                 named, unnamed = named + (bad and said), unnamed + (bad and not said)
-                numbers = ["diverged", "", ""]
+                numbers = ["diverged", "", "", ""]
                 if "sd" in result:
-                    numbers = [f"{result['sd']:.3g}", f"{result['mean']:.2g}"]
-                    numbers.append(f"{result['ess']:.0f}")
+                    predicted = result["predicted"]
+                    numbers = [f"{result['sd']:.3g}", f"{predicted:.3g}" if predicted else "—"]
+                    numbers += [f"{result['mean']:.2g}", f"{result['ess']:.0f}"]
                 first = result["warnings"][0].split(". ")[0].rstrip(".") if said else "none"
                 more = len(result["warnings"]) - 1
                 text = f"{first} (and {more} more)" if more > 0 else first
                 rows.append([name, method, case, *numbers, "wrong" if bad else "right", text])
-    head = ["posterior", "sampler", "case", "worst sd ratio", "worst mean, sds", "ESS", "draws"]
+    head = ["posterior", "sampler", "case", "worst sd ratio", "predicted for it", "worst mean, sds"]
+    head += ["ESS", "draws"]
     text = f"Of {named + unnamed} chains with wrong draws {named} are named by a warning."
     publish("bad-cases", [text, table([*head, "first warning"], rows)], False, DOCUMENT)
 

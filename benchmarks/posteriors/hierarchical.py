@@ -159,9 +159,7 @@ def firms_centred() -> Posterior:
     return _firms(centred=True)
 
 
-@posterior
-def fair_intercepts() -> Posterior:
-    """A logistic regression with random intercepts for six occupations, not centred."""
+def _occupations(centred: bool) -> Posterior:
     data = columns("fair")
     job, jobs = _groups(data["occupation"])
     X = design(data, FAIR[:-2])
@@ -169,20 +167,45 @@ def fair_intercepts() -> Posterior:
     dataset = {"X": X, "job": job, "y": 1.0 * (data["affairs"] > 0)}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
-        own = params["tau"] * _of(params["effect"], dataset["job"])
-        eta = matvec(dataset, params["beta"]) + own
+        own = _of(params["effect"], dataset["job"])
+        eta = matvec(dataset, params["beta"]) + (own if centred else params["tau"] * own)
         return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:
-        return (
-            normal(params["beta"], scales)
-            + normal(params["tau"], 1.0)
-            + normal(params["effect"], 1.0)
-        )
+        value = normal(params["beta"], scales) + normal(params["tau"], 1.0)
+        if centred:
+            away = params["effect"] / params["tau"]
+            return value + normal(away, 1.0) - jobs * tf.math.log(params["tau"])
+        return value + normal(params["effect"], 1.0)
 
     start = {"beta": np.zeros(X.shape[1]), "tau": 1.0, "effect": np.zeros(jobs)}
-    about = "affairs or none, random intercepts of six occupations"
-    return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})
+    return Posterior(
+        "affairs or none, random intercepts of six occupations, "
+        f"{'' if centred else 'not '}centred",
+        dataset,
+        start,
+        log_lik,
+        log_prior,
+        {"tau": tfb.Exp()},
+        like=None if centred else ("occupations-centred", _not_centred),
+    )
+
+
+def _not_centred(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return draws of the form that is not centred."""
+    return {**params, "effect": params["effect"] / params["tau"][..., np.newaxis]}
+
+
+@posterior
+def occupations_centred() -> Posterior:
+    """The data know each occupation well: for this one the centred form is the easy one."""
+    return _occupations(centred=True)
+
+
+@posterior
+def occupations_not_centred() -> Posterior:
+    """Intercept, scale and effects of the occupations are tied by a curved ridge."""
+    return _occupations(centred=False)
 
 
 @posterior
