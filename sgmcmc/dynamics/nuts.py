@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,8 @@ from sgmcmc.checks import whole_number
 from sgmcmc.dynamics.hamiltonian import Hamiltonian, Moves, acceptance_of
 from sgmcmc.target.geometry import Space
 
-_LARGEST = 0.8
+_LEVELS, _MARGIN = (2, 3, 4, 5), 0.06
+"""Tree depths at which circles go unseen, and by what a stepsize stays away from these bands."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,17 @@ class NUTS(Hamiltonian):
         return replace(self, max_tree_depth=whole_number("max_tree_depth", self.max_tree_depth, 1))
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
-        """Return the stepsize, but at most 0.8 where the posterior is near N(0, I).
+        """Return the stepsize, or near N(0, I) a smaller one at which turns are seen.
 
-        From 0.86 to 1 a trajectory comes round within eight steps there, and each doubling finds
-        its ends apart: it goes on to the last.
+        There all coordinates turn by the same angle, 2 arcsin(ε/2), in a step. At angles from π/2ᵏ
+        to π/(2ᵏ − 1) a tree of 2ᵏ points has not turned back yet, one of twice as many has come
+        round, which is not seen, and doubling goes on to the last.
         """
-        return min(stepsize, _LARGEST) if whitened else stepsize
+        for k in _LEVELS if whitened else ():
+            low, high = (2 * math.sin(math.pi / n / 2) for n in (2**k, 2**k - 1))
+            if low * (1 - _MARGIN) < stepsize < high * (1 + _MARGIN):
+                return low * (1 - _MARGIN)
+        return stepsize
 
     def move(
         self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],

@@ -16,6 +16,7 @@ from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.results.store import Store
 from sgmcmc.run.adaptation import spread_of
 from sgmcmc.run.exact_start import Ground, find_start
+from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.posterior import WholePosterior
@@ -53,9 +54,9 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
     ("dynamics", "stepsize"),
     [
         (HMC(n_leapfrog=3), 0.9),
-        (HMC(n_leapfrog=2, jitter=0.0), 1.3),
+        (HMC(n_leapfrog=1, jitter=0.0), 1.3),
         (HMC(length=1.5), 0.5),
-        (NUTS(), 0.7),
+        (NUTS(), 0.6),
         (NUTS(max_tree_depth=2), 1.2),
     ],
     ids=str,
@@ -435,6 +436,23 @@ def test_dual_averaging_finds_the_stepsize() -> None:
     for _ in range(400):
         averaging.see(float(np.exp(-(averaging.stepsize**2)) + rng.normal(0, 0.05)))
     assert abs(np.exp(-(averaging.settled**2)) - 0.8) < 0.02
+
+
+def test_trees_do_not_go_round_in_circles() -> None:
+    """On N(0, I), where at a stepsize of 0.9 some trajectories take all the steps they may."""
+    d, nuts = 10, NUTS()
+    assert nuts.suitable(0.6, True) == 0.6 and nuts.suitable(0.9, False) == 0.9
+    for stepsize in (1.2, 0.95, 0.78, 0.42, 0.3, 0.2):
+        samples = sgmcmc.sample(
+            lambda params, data: -0.5 * params["z"] ** 2 * data["one"][0], {"one": [1.0] * d},
+            {"z": np.zeros(d)}, dynamics=nuts, gradient="full", minibatches="uniform",
+            preconditioner="none", stepsize=nuts.suitable(stepsize, True), n_iters=200, burn_in=0,
+            n_chains=4, seed=1, verbose=False, dtype=tf.float64,
+        )  # fmt: skip
+        origin = samples.origin
+        assert isinstance(origin, SamplerOrigin)
+        assert max(facts["gradients of a move"] for facts in origin.facts) < 33
+        assert sum(facts["moves cut short"] for facts in origin.facts) == 0
 
 
 @pytest.mark.parametrize("dense", [True, False])
