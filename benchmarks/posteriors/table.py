@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environments import HERE
+from benchmarks.posteriors.families import POSTERIORS
 from benchmarks.report import describe_machine, replace_section, table
 
 DOCUMENT = HERE.parent / "docs" / "posteriors.md"
@@ -51,12 +52,18 @@ def line(name: str, result: Mapping[str, Any]) -> str:
 
 def write(results: Mapping[str, Any]) -> None:
     """Put the table into its document."""
-    rows = []
-    for name, result in results["posteriors"].items():
+    rows, right, wrong, said = [], 0, 0, 0
+    known = results["posteriors"]
+    for name in [name for name in POSTERIORS if name in known]:
+        result = known[name]
         if "failed" in result:
-            rows.append([name, *[""] * 9, result["failed"]])
+            wrong, said = wrong + 1, said + 1
+            rows.append([name, *[""] * 8, "**no**", *_short([result["failed"]])])
             continue
         found, report = verdict(result), result["report"]
+        right += found["good"]
+        wrong += not found["good"]
+        said += not found["good"] and found["warned"]
         predicted = max(report["Predicted"]["relative error of the posterior sds"])
         rows.append(
             [
@@ -75,7 +82,8 @@ def write(results: Mapping[str, Any]) -> None:
         )
     head = ["posterior", "N", "d", "condition", "worst sd ratio", "worst mean, sds"]
     head += ["predicted", "ESS", "seconds", "right", "warnings"]
-    text = "\n\n".join([describe_machine(dict(results)), table(head, rows)])
+    count = f"Of {len(rows)} posteriors {right} are right. Of the other {wrong}, {said} say so."
+    text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
     replace_section(DOCUMENT, "posteriors", text)
 
 
