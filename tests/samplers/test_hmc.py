@@ -438,6 +438,7 @@ def test_dual_averaging_finds_the_stepsize() -> None:
     assert abs(np.exp(-(averaging.settled**2)) - 0.8) < 0.02
 
 
+@pytest.mark.slow
 def test_trees_do_not_go_round_in_circles() -> None:
     """On N(0, I), where at a stepsize of 0.9 some trajectories take all the steps they may."""
     d, nuts = 10, NUTS()
