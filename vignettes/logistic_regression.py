@@ -86,7 +86,7 @@ def log_loss_on(test: Dataset) -> Callable[[Mapping[str, tf.Tensor]], tf.Tensor]
     X, y = tf.constant(test["X"]), tf.constant(test["y"])
 
     def log_loss(params):
-        logits = params["bias"] + tf.squeeze(tf.matmul(X, params["beta"]), -1)
+        logits = params["bias"] + tf.linalg.matvec(X, params["beta"])
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
         return tf.reduce_mean(losses)
 
@@ -106,7 +106,7 @@ class Path(NamedTuple):
 def start(features: int, from_zero: bool) -> dict[str, np.ndarray]:
     """Return starting values: zeros, or standard normal draws."""
     rng = np.random.default_rng(1)
-    bias, beta = rng.normal(size=()), rng.normal(size=(features, 1))
+    bias, beta = rng.normal(size=()), rng.normal(size=features)
     return {"bias": 0.0 * bias, "beta": 0.0 * beta} if from_zero else {"bias": bias, "beta": beta}
 
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 import sgmcmc
 
@@ -35,7 +36,7 @@ from demo import N_TEST, load, log_lik, log_prior, simulate
 
 # %%
 def set_up(train: dict[str, Any], stepsize: float) -> sgmcmc.StepwiseSampler:
-    params = {"bias": 0.0, "beta": np.zeros((train["X"].shape[1], 1))}
+    params = {"bias": 0.0, "beta": np.zeros(train["X"].shape[1])}
     return sgmcmc.sgld_setup(
         log_lik, train, params, stepsize, log_prior, minibatch_size=500, seed=13
     )
@@ -59,7 +60,7 @@ def run(
     losses = []
 
     def report(i: int) -> None:
-        loss = -float(sampler.log_lik(sampler.params, test)) / len(test["y"])
+        loss = -float(tf.reduce_mean(sampler.log_lik(sampler.params, test)))
         losses.append(loss)
         print(f"iteration {i:6d}  log loss {loss:.4f}")
 
@@ -94,7 +95,7 @@ def in_one_call(train: dict[str, Any], stepsize: float, n_iters: int) -> dict[st
     samples = sgmcmc.sgld(
         log_lik,
         train,
-        {"bias": 0.0, "beta": np.zeros((train["X"].shape[1], 1))},
+        {"bias": 0.0, "beta": np.zeros(train["X"].shape[1])},
         stepsize,
         log_prior,
         minibatch_size=500,

@@ -55,7 +55,7 @@ def test_published_example_predicts(
     samples = sgmcmc.sgldcv(
         vignette.log_lik,
         train,
-        {"bias": 0.0, "beta": [[0.0]] * 54},
+        {"bias": 0.0, "beta": np.zeros(54)},
         5e-6,
         5e-6,
         vignette.log_prior,
@@ -65,7 +65,7 @@ def test_published_example_predicts(
         verbose=False,
         test_functions={"log_loss": vignette.log_loss_on(test)},
     )
-    assert samples["beta"].shape == (11_000, 54, 1)
+    assert samples["beta"].shape == (11_000, 54)
     losses = samples.test_functions["log_loss"][1000:].astype(np.float64)
     print(f"\nlog loss {losses.mean():.5f}, sd {losses.std():.5f}")
     assert 0.51 < losses.mean() <= 0.518
@@ -104,7 +104,7 @@ del rows
 before = peak()
 started = time.perf_counter()
 sgmcmc.sgldcv(
-    log_lik, {"X": X, "y": y}, {"bias": 0.0, "beta": np.zeros((54, 1))}, 5e-6, 5e-6, log_prior,
+    log_lik, {"X": X, "y": y}, {"bias": 0.0, "beta": np.zeros(54)}, 5e-6, 5e-6, log_prior,
     minibatch_size=500, n_iters=1, n_iters_opt=1, verbose=False, seed=13,
 )
 seconds = time.perf_counter() - started

@@ -273,7 +273,7 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
             raise AssertionError(f"the block at {page.name}:{line} failed: {error}") from error
     if page.name == "README.md":
         assert {"sgldcv"} <= set(calls)
-        assert namespace["chains"]["beta"].shape == (4, 120, 54, 1)
+        assert namespace["chains"]["beta"].shape == (4, 120, 54)
         assert (tmp_path / "chain.npz").exists()
 
 
