@@ -59,6 +59,7 @@ def report_on(
             "Mode": _mode_facts(plan.mode),
             "Chain": {
                 **chain_facts(samples, sampler),
+                **_rows_facts(plan, samples),
                 "rows that the probabilities are worth": plan.effective_rows,
                 "variances in whitened coordinates": spread.tolist(),
             },
