@@ -31,8 +31,8 @@ def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Precondi
         return value
     if isinstance(value, str):
         raise ValueError(
-            f"`preconditioner` must be 'none', an array of p or p × p numbers (p = "
-            f"{space.layout.size}), or a dict of arrays by parameter; it is {value!r}."
+            "`preconditioner` must be 'none', 'dense', 'diagonal', an array of p or p × p numbers "
+            f"(p = {space.layout.size}), or a dict of arrays by parameter; it is {value!r}."
         )
     if isinstance(value, Mapping):
         matrix = _by_parameter(value, space)

@@ -237,7 +237,7 @@ def _choose(
     around = Surroundings(information, np.zeros_like(information), whitening.root)
     if given.takes_all(data.size):
         return _with_stepsize(mode, preconditioner, minibatches, data.size, given, around)
-    sizes = [n for n in _SIZES if n <= data.size]
+    sizes = [n for n in _SIZES if n <= data.size] or [data.size]
     if given.minibatch_size is not None:
         sizes = [given.minibatch_size]
     reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]

@@ -118,6 +118,14 @@ def test_only_the_length_may_be_open() -> None:
     assert found.report is not None and found.report.warnings == []
 
 
+def test_few_observations_and_a_gradient_from_minibatches() -> None:
+    few = {"X": X[:50], "y": Y[:50]}
+    found = sgmcmc.sample(
+        log_lik, few, {"beta": np.zeros(2)}, log_prior, gradient="minibatch", ess=50, **QUICK
+    )
+    assert found.settings["n"] == 50
+
+
 class Refusing(Dynamics):
     """Dynamics without a law of a linear recursion."""
 

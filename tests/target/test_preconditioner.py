@@ -518,7 +518,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "nan": (np.r_[np.ones(6), np.nan], "finite"),
     "nan in a matrix": (np.full((P, P), np.nan), "finite"),
     "infinite": (np.r_[np.ones(6), np.inf], "finite"),
-    "a name": ("diagonal", "must be 'none', an array"),
+    "a name": ("diagnal", "must be 'none', 'dense', 'diagonal', an array"),
     "strings": (["1"] * P, r"`preconditioner`"),
     "an object": (object(), r"`preconditioner`"),
     "unknown": ({"w": np.ones(4)}, r"`preconditioner` names 'w'.*W"),
