@@ -170,8 +170,12 @@ def zero_variance(
     if chosen:
         found = best(samples, test_functions, bijectors or {})
     else:
-        form = Form(degree or 1, fit or "pooled", batches)
-        found = _as_given(samples, degree, form, test_functions, bijectors or {})
+        form = Form(
+            1 if degree is None else whole_number("degree", degree, 1),
+            fit or "pooled",
+            None if batches is None else whole_number("batches", batches, 2),
+        )
+        found = _as_given(samples, form, test_functions, bijectors or {})
     helped = found.gain > 1 if chosen else np.ones(found.gain.shape, bool)
     if helped.any():
         for complaint in found.complaints:
@@ -182,17 +186,16 @@ def zero_variance(
 
 def _as_given(
     samples: Samples,
-    degree: Any,
     form: Form,
     test_functions: TestFunctions | None,
     bijectors: Mapping[str, Any],
 ) -> Fitted:
     """Return the correction in the form that the user asks for."""
-    if degree is not None and whole_number("degree", degree, 1) > 2:
-        raise ValueError(f"`degree` must be 1 or 2; it is {degree}.")
+    if form.degree > 2:
+        raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
     choice("fit", form.fit, ("pooled", "own", "others"))
     source = Source(samples, form.degree, test_functions, bijectors)
-    if form.batches is not None and whole_number("batches", form.batches, 2) > source.draws:
+    if form.batches is not None and form.batches > source.draws:
         raise ValueError(f"`batches` is {form.batches}, but there are only {source.draws} draws.")
     return fitted(source, form)
 

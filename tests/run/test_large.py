@@ -140,6 +140,7 @@ def test_same_seed_same_bits_and_starts_of_the_users() -> None:
     assert listed.report["Draws"]["burn-in"] == 50
 
 
+@pytest.mark.slow
 def test_draws_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     d = INPUTS * HIDDEN + 2 * HIDDEN
     monkeypatch.setattr(watched, "_MOST_BYTES", 4 * 4 * d * 50)
