@@ -111,12 +111,17 @@ def _look(objective: Objective, u: np.ndarray, information: Information) -> _Poi
 
 
 def _step(objective: Objective, here: _Point) -> _Point | None:
-    """Return a point along a Newton step that is higher, or nearer to the mode; else ``None``."""
+    """Return a point along a Newton step that is higher, or nearer to the mode; else ``None``.
+
+    At the mode of a prior with kinks a nearer point may be lower, by no more than one for each
+    coordinate. Farther below, a step that looks short is one of another, flatter place.
+    """
     step, length = here.information.covariance @ here.gradient, 1.0
     for _ in range(_HALVINGS):
         there = _look(objective, here.u + length * step, here.information)
         if np.isfinite(there.value) and np.isfinite(there.gradient).all():
-            if there.value > here.value + _HIGHER or there.distance < here.distance:
+            nearer = there.distance < here.distance and there.value > here.value - len(step)
+            if nearer or there.value > here.value + _HIGHER:
                 return there
         length *= 0.5
     return None

@@ -289,3 +289,23 @@ def test_undefined_at_the_start_of_a_step() -> None:
     found = find_mode(objective(log_lik, {"y": y}, {"rate": ()}), np.array([60.0]))
     assert found.converged
     assert found.position[0] == pytest.approx(y.mean(), abs=0.1 * y.mean() / np.sqrt(y.sum()))
+
+
+def test_flat_tails() -> None:
+    """A step into a tail looks short there, and is refused, because the log posterior is lower.
+
+    The rows that are looked at first lead to where the log-likelihood of all has no curvature.
+    """
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return tf.exp(-0.5 * (dataset["y"] - params["theta"]) ** 2)
+
+    y = 0.1 * np.random.default_rng(2).normal(size=2000)
+    for shift in (0.95, 1.05, 1.1):
+        found = find_mode(
+            objective(log_lik, {"y": y}, {"theta": ()}),
+            np.zeros(1),
+            objective(log_lik, {"y": y + shift}, {"theta": ()}),
+        )
+        assert found.converged
+        assert abs(found.position[0] - y.mean()) < 0.01
