@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import known_keys
 from sgmcmc.results.samples import Samples
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.geometry import Preconditioner, root_of
 
 _DRAWS_EACH = 10
 """Draws for each coordinate that a curvature matrix takes; below, variances alone are found."""
@@ -95,9 +95,7 @@ def whitened(
     if covariance is not None and covariance.ndim == 1:
         return _scaled(draws, gradients, np.sqrt(covariance))
     if covariance is not None:
-        scale = np.sqrt(np.diag(covariance))
-        root = np.linalg.cholesky(covariance / np.outer(scale, scale))
-        return _in_terms_of(draws, gradients, scale[:, np.newaxis] * root)
+        return _in_terms_of(draws, gradients, root_of(covariance))
     sds = draws.std(0)
     draws, gradients = _scaled(draws, gradients, np.where(sds > 0, sds, 1.0))
     if len(draws) < _DRAWS_EACH * d:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.checks import positive_number
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
@@ -35,6 +36,18 @@ def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:
     stepsizes = Stepsizes(argument, entries, names, tuple(layout.sizes.values()))
     stepsizes.at(1, 2)
     return stepsizes
+
+
+def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
+    """Return the stepsizes of an iteration as one number, or as one for each coordinate.
+
+    Args:
+        stepsizes: a row of the table of stepsizes.
+        layout: the parameters' places in the position.
+    """
+    if len(stepsizes) == 1:
+        return float(stepsizes[0])
+    return layout.spread(tf.constant(stepsizes, tf.float64)).numpy()
 
 
 def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:

@@ -23,6 +23,7 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.averaging import DualAveraging
+from sgmcmc.tuning.covariance import shrunk_covariance
 
 WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others
@@ -141,10 +142,7 @@ class WarmUp:
         return WarmedUp(
             self._combined(),
             None if averaging is None else self._suitable(averaging.settled),
-            [
-                {k: v.numpy() for k, v in space.constrain(tf.constant(r.position())).items()}
-                for r in self._runners
-            ],
+            [space.params(r.position(), self._sampler.target.dtype) for r in self._runners],
             self._done,
             self._changed,
             sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
@@ -259,12 +257,10 @@ def spread_of(draws: np.ndarray, dense: bool) -> tuple[np.ndarray, float, float]
         draws: in coordinates where it may be the identity, (k, d).
         dense: whether all of it is wanted, or variances alone, (d,).
     """
-    k, d = draws.shape
-    effective = k / 2
+    effective = len(draws) / 2
     if not dense:
         variances = (effective * draws.var(0) + 10.0) / (effective + 10.0)
         return variances, float(variances.max()), float(variances.min())
-    covariance = np.atleast_2d(np.cov(draws.T))
-    covariance = (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)
+    covariance = shrunk_covariance(draws, effective)
     values = np.linalg.eigvalsh(covariance)
     return covariance, float(values[-1]), float(values[0])

@@ -11,16 +11,17 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, params_at, read
+from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.multimodal import run_in_modes
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Space
+from sgmcmc.tuning.covariance import shrunk_covariance
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
@@ -32,9 +33,6 @@ _ROUNDS = 4
 
 _SLOWEST = 1e5
 """Iterations for an independent draw beyond which it is of no use to start anew."""
-
-_ROWS = 20_000
-"""Draws that the covariance is taken of."""
 
 
 def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Samples:
@@ -86,11 +84,8 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         if other.autocorrelation > _SLOWEST:
             break
         plan = other
-    origin = samples.origin
-    assert isinstance(origin, SamplerOrigin)
-    return samples.with_report(
-        report_on(samples, plan, lengths, wishes, values, origin.sampler, began)
-    )
+    sampler = origin_of(samples).sampler
+    return samples.with_report(report_on(samples, plan, lengths, wishes, values, sampler, began))
 
 
 def _need_all_open(request: Request, d: int) -> None:
@@ -121,14 +116,11 @@ def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[An
     whitening = plan.whitening
     moves = moves @ whitening.root.T if whitening.dense else moves * whitening.root
     middle = plan.mode.position
-    return [params_at(target.space, middle + apart * move, target.dtype) for move in moves]
+    return [target.space.params(middle + apart * move, target.dtype) for move in moves]
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
     u = unconstrained(samples, space)
-    zeta = np.stack([plan.whitening.into(one) for one in u.reshape(-1, u.shape[-1])])
-    d = zeta.shape[1]
-    effective = max(4.0, len(zeta) / max(1.0, plan.autocorrelation))
-    covariance = np.atleast_2d(np.cov(zeta.T))
-    return (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)
+    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
+    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
@@ -14,15 +13,14 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.progress import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
-from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.arrays import read_dataset
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.preconditioner import read_preconditioner
-from sgmcmc.inputs.tuning import read_stepsizes
+from sgmcmc.inputs.tuning import one_or_each, read_stepsizes
 from sgmcmc.minibatches import Minibatches
-from sgmcmc.run.sampler import Request, make_target
+from sgmcmc.run.sampler import Request, make_target, read_model
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
@@ -39,6 +37,11 @@ _MINIBATCHES = (AUTO, "leverage")
 
 def _is(value: Any, names: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in names
+
+
+def is_open(value: Any) -> bool:
+    """Tell whether a constant is to be chosen."""
+    return value is None or _is(value, (AUTO,))
 
 
 def centre_is_open(gradient: Any) -> bool:
@@ -87,7 +90,7 @@ class Chosen:
         """
         plan, request = plan or self.plan, self.request
         gradient = request.gradient
-        centre = params_at(self.target.space, plan.mode.position, self.target.dtype)
+        centre = self.target.space.params(plan.mode.position, self.target.dtype)
         if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size):
             gradient = FullGradient()
         elif centre_is_open(gradient):
@@ -118,13 +121,6 @@ class Chosen:
         return plan.preconditioner if _is(wanted, _PRECONDITIONERS) else wanted
 
 
-def params_at(space: Space, u: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
-    """Return the user's parameters at unconstrained coordinates."""
-    # Some bijectors are bound to the dtype of the chain.
-    found = space.constrain(tf.constant(u, dtype))
-    return {name: value.numpy() for name, value in found.items()}
-
-
 @dataclass(frozen=True)
 class Reading:
     """What a user handed over, checked.
@@ -152,13 +148,7 @@ def read(request: Request) -> Reading:
     Raises:
         ValueError, TypeError: an argument is wrong, or cannot be chosen; the message names it.
     """
-    quiet_start()
-    checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
-    if request.log_prior is not None:
-        checks.function("log_prior", request.log_prior, "of `params`, or None")
-    options = read_options(request.function, request.keywords, request.stepwise)
-    params = read_params(request.params, options.n_chains, options.dtype)
-    check_names(options, list(params[0]))
+    options, params = read_model(request)
     wanted = Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics
     dynamics = parts.read_dynamics(wanted)
     plain = replace(options, preconditioner=None)
@@ -242,18 +232,13 @@ def _given(reading: Reading, tolerance: float) -> Given:
         size = checks.minibatch_rows("minibatch_size", request.minibatch_size, data.size)
     stepsize: Any = None
     if not _is(request.stepsize, (AUTO,)):
-        stepsize = stepsizes_at_end(request.stepsize, reading.target)
+        layout = reading.target.space.layout
+        stepsize = one_or_each(
+            read_stepsizes("stepsize", request.stepsize, layout).at(1, 1)[0], layout
+        )
     space = reading.target.space
     preconditioner = _preconditioner(options.preconditioner, space, reading.starts[0])
     return Given(reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance)
-
-
-def stepsizes_at_end(value: Any, target: Target) -> float | np.ndarray:
-    """Return the stepsizes of the user's, one number or one for each coordinate."""
-    table = read_stepsizes("stepsize", value, target.space.layout).at(1, 1)[0]
-    if len(table) == 1:
-        return float(table[0])
-    return target.space.layout.spread(tf.constant(table, tf.float64)).numpy()
 
 
 def _preconditioner(value: Any, space: Space, start: np.ndarray) -> str | Preconditioner:

@@ -23,16 +23,14 @@ from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.store import Store
 from sgmcmc.run.adaptation import WarmedUp, WarmUp, first_stepsize
+from sgmcmc.run.choices import is_open
 from sgmcmc.run.driver import run, run_lengths
 from sgmcmc.run.exact_reporting import Told, report_on
 from sgmcmc.run.exact_start import Ground, Start, find_start, start_at_params
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.origin import origin_of
 from sgmcmc.run.sampler import Request, make_sampler
 from sgmcmc.target.geometry import Preconditioner
-
-OPEN = (None, "auto")
-"""What a user writes for a constant that is to be chosen."""
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
 """Iterations dropped after a warm-up, and where there was none."""
@@ -59,11 +57,12 @@ def is_hamiltonian(dynamics: Any) -> bool:
 def _whole(request: Request) -> Request:
     """Return the request with dynamics that are known, and the whole dataset for every gradient."""
     dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
-    if request.gradient not in OPEN:
+    if not is_open(request.gradient):
         parts.read_gradient(request.gradient, dynamics)
-    if keywords.pop("minibatches", None) not in (*OPEN, "uniform"):
+    minibatches = keywords.pop("minibatches", None)
+    if not (is_open(minibatches) or minibatches == "uniform"):
         raise ValueError("`minibatches`: every move takes the whole dataset; leave it out.")
-    if request.minibatch_size not in OPEN:
+    if not is_open(request.minibatch_size):
         raise ValueError("`minibatch_size`: every move takes the whole dataset; leave it out.")
     return replace(
         request, dynamics=dynamics, gradient=FullGradient(), minibatch_size=None, keywords=keywords
@@ -90,7 +89,9 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
     ground = Ground.of(request)
     _need_fixed_length(ground.options, wishes)
     request = replace(request, dynamics=_dynamics(request))
-    open_ = request.stepsize in OPEN or _is_open(request.keywords.get("preconditioner"))
+    open_ = is_open(request.stepsize) or _coordinates_are_open(
+        request.keywords.get("preconditioner")
+    )
     burn_in = wishes.burn_in
     if burn_in is None:
         burn_in = _BURN_IN if open_ else _COLD_BURN_IN
@@ -128,7 +129,7 @@ def _fitting(wishes: Wishes, told: Told) -> int:
     return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
 
 
-def _is_open(preconditioner: Any) -> bool:
+def _coordinates_are_open(preconditioner: Any) -> bool:
     """Tell whether the coordinates are to be chosen."""
     return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
 
@@ -147,18 +148,15 @@ def _dynamics(request: Request) -> Hamiltonian:
 def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
     """Return the draws with their report."""
     told.done("chain")
-    origin = samples.origin
-    assert isinstance(origin, SamplerOrigin)
-    return samples.with_report(
-        report_on(samples, told, diagnose(samples), wishes.ess, origin.facts)
-    )
+    facts = origin_of(samples).facts
+    return samples.with_report(report_on(samples, told, diagnose(samples), wishes.ess, facts))
 
 
 def _tuned(request: Request, ground: Ground, wishes: Wishes, told: Told, verbose: bool) -> Request:
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
     start = Start(None, request.params, None, "none")
-    if _is_open(preconditioner):
+    if _coordinates_are_open(preconditioner):
         start = find_start(ground, preconditioner, wishes.n_chains, verbose)
         told.mode = start.mode
         told.warnings += start.warnings
@@ -183,18 +181,18 @@ def _warmed_up(
     request: Request, start: Start, ground: Ground, wishes: Wishes, told: Told, verbose: bool
 ) -> WarmedUp:
     """Return what the warm-up finds from a start."""
-    is_open, dynamics = request.stepsize in OPEN, request.dynamics
+    dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
     keywords = {k: v for k, v in request.keywords.items() if k not in _OF_THE_CHAIN}
     preconditioner = start.preconditioner or request.keywords.get("preconditioner")
     trial = replace(
         request,
         params=start.params,
         dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
-        stepsize=first_stepsize(ground.target.size) if is_open else request.stepsize,
+        stepsize=first_stepsize(ground.target.size) if stepsize_is_open else request.stepsize,
         keywords={**keywords, "preconditioner": preconditioner},
     )
     left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
-    wanted = dynamics.acceptance if is_open else None
+    wanted = dynamics.acceptance if stepsize_is_open else None
     return WarmUp(make_sampler(trial), wanted, told.began + left).run(verbose)
 
 

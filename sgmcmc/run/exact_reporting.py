@@ -13,10 +13,9 @@ from sgmcmc.results.diagnostics import Diagnostics
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.adaptation import WarmedUp
+from sgmcmc.run.misgivings import too_coarse
+from sgmcmc.run.reporting import draws_facts, mode_facts
 from sgmcmc.tuning.mode import Mode
-
-_ROUNDING = 0.1
-"""How much of a posterior sd the rounding of a coordinate may be."""
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
 """The least acceptance rate, and how often trajectories may be cut short, without a warning."""
@@ -74,12 +73,7 @@ def report_on(
     warnings += diagnostics.warnings(ess)
     found: dict[str, Any] = {"method": settings["method"]}
     if told.mode is not None:
-        found["Mode"] = {
-            "found": told.mode.converged,
-            "distance of a Newton step, posterior sds": told.mode.distance,
-            "passes over the data": told.mode.evaluations,
-            "condition number of the information": told.mode.information.condition,
-        }
+        found["Mode"] = mode_facts(told.mode)
     if told.warmed_up is not None:
         found["Warm-up"] = {
             "iterations": told.warmed_up.iterations,
@@ -94,13 +88,7 @@ def report_on(
         "gradients of a move": float(np.mean([chain["gradients of a move"] for chain in facts])),
         "moves cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
-    found["Draws"] = {
-        "chains, draws of each": f"{settings['n_chains']}, {diagnostics.draws}",
-        "burn-in": settings["burn_in"],
-        "ESS, bulk": diagnostics.bulk,
-        "ESS, tail": diagnostics.tail,
-        "R-hat": diagnostics.rhat,
-    }
+    found["Draws"] = draws_facts(diagnostics, samples)
     found["Seconds"] = {**told.seconds, "all": time.monotonic() - told.began}
     return Report({**found, "warnings": warnings})
 
@@ -138,9 +126,4 @@ def _about_rounding(samples: Samples) -> list[str]:
         size = np.abs(np.mean(draws, (0, 1), dtype=np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):
             worst = max(worst, float(np.nanmax(np.finfo(dtype).eps * size / sds)))
-    if worst <= _ROUNDING:
-        return []
-    return [
-        f"A posterior sd is only {1 / worst:.2g} times the rounding of {dtype.name}. Use "
-        "dtype=tf.float64, or centre the data."
-    ]
+    return too_coarse(worst, dtype)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.engine.progress import Progress
-from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_params
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.run.sampler import Request, make_target
+from sgmcmc.inputs.options import Options
+from sgmcmc.run.sampler import Request, make_target, read_model
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode, find_mode
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.plan import PART_ROWS, whitening_at
+from sgmcmc.tuning.plan import part_of, whitening_at
 
 _SPREAD = 1.5
 """How many posterior sds chains start away from the mode, in the root mean square."""
@@ -70,16 +67,9 @@ class Ground:
     @classmethod
     def of(cls, request: Request) -> Ground:
         """Check what was handed over."""
-        quiet_start()
-        checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
-        if request.log_prior is not None:
-            checks.function("log_prior", request.log_prior, "of `params`, or None")
-        options = read_options(
-            request.function, {**request.keywords, "preconditioner": None}, stepwise=False
-        )
+        options, params = read_model(request)
+        options = replace(options, preconditioner=None)
         parts.need_no_latents(request.dynamics, options.gibbs)
-        params = read_params(request.params, options.n_chains, options.dtype)
-        check_names(options, list(params[0]))
         target, starts = make_target(request, options, request.dynamics, params)
         request.dynamics.bind(target.space)
         data = read_dataset(request.dataset, options.dtype)
@@ -133,7 +123,9 @@ def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
-    spread = [_user(target, _good(objective, mode, _SPREAD * move)) for move in moves]
+    spread = [
+        target.space.params(_good(objective, mode, _SPREAD * move), target.dtype) for move in moves
+    ]
     if not dense:
         sds = np.sqrt(np.diag(mode.information.covariance))
         whitening = Preconditioner(sds, mode.position)
@@ -148,7 +140,7 @@ def start_at_params(ground: Ground, wanted: str | None) -> Start:
         wanted: "dense", "diagonal", or either.
     """
     target, starts = ground.target, [start.astype(np.float64) for start in ground.starts]
-    own = [_user(target, start) for start in ground.starts]
+    own = [target.space.params(start, target.dtype) for start in ground.starts]
     params = own[0] if len(own) == 1 else own
     if target.size > DENSE_UP_TO:
         around = look_around(target, ground.data, starts, ground.seed)
@@ -166,13 +158,9 @@ def _mode(
     objective: Objective, target: Target, data: Data, start: np.ndarray, seed: int
 ) -> Mode | None:
     """Return the mode, if one is found that is of use."""
-    part = None
-    if data.size > 2 * PART_ROWS:
-        rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
-        part = Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
     try:
         with np.errstate(all="ignore"):
-            mode = find_mode(objective, start, part)
+            mode = find_mode(objective, start, part_of(target, data, seed))
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)
@@ -202,9 +190,3 @@ def _scales(objective: Objective, u: np.ndarray) -> Preconditioner:
         curvature = np.ones(len(u))
     good = np.isfinite(curvature) & (curvature > 0)
     return Preconditioner(1.0 / np.sqrt(np.where(good, curvature, 1.0)), u)
-
-
-def _user(target: Target, u: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the user's parameters at unconstrained coordinates."""
-    found = target.space.constrain(tf.constant(u, target.dtype))
-    return {name: value.numpy() for name, value in found.items()}

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.inputs.tuning import one_or_each
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import Target
+from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.plan import information_in, mode_from, unchanged
@@ -90,31 +90,29 @@ def judge(
     u = unconstrained(samples, space)
     flat = u.reshape(-1, u.shape[-1])
     if mode is None:
-        bare = Target(
-            sampler.target.log_lik, sampler.target.log_prior, space.preconditioned(None),
-            sampler.target.dtype,
-        )  # fmt: skip
-        mode = mode_from(bare, sampler.data, flat.mean(0), sampler.seed)
+        mode = mode_from(
+            sampler.target.preconditioned(None), sampler.data, flat.mean(0), sampler.seed
+        )
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
     centres = _centres(samples, space)
-    noise, along = np.zeros_like(information), []
+    quiet = Surroundings(information, np.zeros_like(information), whitening.root)
+    around, along = quiet, []
     if not sampler.draws.every_row:
         if meter is None:
             meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
         at = _along(u)
         middle = mode.position if centres is None else centres[0]
-        found = meter.at(_into(whitening, at), whitening.into(middle), sampler.seed)
+        found = meter.at(whitening.into(at), whitening.into(middle), sampler.seed)
         found = found * np.sqrt(meter.factor(sampler.draws.size))
-        noise = found.T @ found / len(found)
-        values, vectors = Surroundings(information, noise, whitening.root).axes
+        around = quiet.with_noise(found.T @ found / len(found))
+        values, vectors = around.axes
         whitened = (found @ vectors / np.sqrt(values)) ** 2
         parts = np.array_split(whitened, min(_PARTS, len(whitened)))
         along = [float(part.mean()) for part in parts]
-    around = Surroundings(information, noise, whitening.root)
     stepsize = final_stepsize(sampler.chain, samples)
     prediction = _predicted(around, sampler.chain, stepsize)
-    quiet = _predicted(around.with_noise(0.0), sampler.chain, stepsize)
+    without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
         largest = largest_stepsize(sampler.chain.dynamics, around, tolerance)
@@ -124,7 +122,7 @@ def judge(
         J = mode.information.matrix
         off = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
     return Judgement(
-        mode, around, prediction, quiet,
+        mode, around, prediction, without_noise,
         flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off, along, largest,
     )  # fmt: skip
 
@@ -140,12 +138,8 @@ def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:
     """Return the stepsizes at the end of a chain: one number, or one for each coordinate."""
     draws = next(iter(by_chain(samples.settings, samples).values())).shape[1]
     last = samples.settings["burn_in"] + draws * samples.settings["thin"]
-    table = chain.stepsizes.at(max(1, last), 1)[0]
-    if len(table) == 1:
-        return float(table[0])
-    layout = chain.recorder.target.space.layout if chain.recorder else None
-    assert layout is not None, "not bound"
-    return layout.spread(tf.constant(table, tf.float64)).numpy()
+    assert chain.recorder is not None, "not bound"
+    return one_or_each(chain.stepsizes.at(max(1, last), 1)[0], chain.recorder.target.space.layout)
 
 
 def unconstrained(samples: Samples, space: Space) -> np.ndarray:
@@ -186,7 +180,3 @@ def _along(u: np.ndarray) -> np.ndarray:
     ordered = u.transpose(1, 0, 2).reshape(-1, u.shape[-1])
     places = np.linspace(0, len(ordered) - 1, min(_POSITIONS, len(ordered))).astype(int)
     return ordered[places]
-
-
-def _into(whitening: Preconditioner, u: np.ndarray) -> np.ndarray:
-    return np.stack([whitening.into(row) for row in u])

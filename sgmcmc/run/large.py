@@ -12,14 +12,14 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.progress import Progress
-from sgmcmc.errors import DivergenceError
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Wishes, need_draws
+from sgmcmc.run.retries import with_smaller_steps
 from sgmcmc.run.sampler import Request
 from sgmcmc.run.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.run.watched import Watched, need_draws
+from sgmcmc.run.watched import Watched
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around
@@ -89,17 +89,14 @@ def run_large(
     positions = ascend(first, target, data, positions, around, verbose)
     clock.done("ascent")
     plan, positions = _settled(first, target, data, positions, dynamics, wishes, verbose, clock)
-    for tries in range(_TRIES):
+
+    def chains(plan: LocalPlan) -> tuple[Watched, Samples]:
         lengths = Watched(wishes, plan, target, data, seed, thin, began)
         asked = replace(planned(request, target, plan, positions), seed=seed)
         asked = replace(asked, keywords={**asked.keywords, "thin": lengths.thin})
-        try:
-            samples = run_lengths(asked, lengths, verbose)
-            break
-        except DivergenceError:
-            if tries == _TRIES - 1:
-                raise
-            plan = replace(plan, stepsize=plan.stepsize / _SMALLER)
+        return lengths, run_lengths(asked, lengths, verbose)
+
+    plan, (lengths, samples) = with_smaller_steps(plan, chains, _TRIES, _SMALLER)
     clock.done("chains")
     ends = [_unconstrained(samples, target, chain) for chain in range(wishes.n_chains)]
     after = _look(target, data, ends, seed + 1, verbose)
@@ -138,14 +135,12 @@ def _settled(
     plan = choose_locally(around, dynamics, wishes.tolerance)
     clock.done("scales, curvature and noise")
     length = Watched(wishes, plan, target, data, request.seed, 1, time.monotonic()).burn_in
-    for tries in range(_TRIES):
-        try:
-            positions = warm_up(request, target, plan, positions, max(1, length or 0), verbose)
-            break
-        except DivergenceError:
-            if tries == _TRIES - 1:
-                raise
-            plan = replace(plan, stepsize=plan.stepsize / _SMALLER)
+    plan, positions = with_smaller_steps(
+        plan,
+        lambda plan: warm_up(request, target, plan, positions, max(1, length or 0), verbose),
+        _TRIES,
+        _SMALLER,
+    )
     clock.done("warm-up")
     around = _look(target, data, positions, request.seed + 1, verbose)
     clock.done("scales, curvature and noise")

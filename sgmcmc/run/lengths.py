@@ -21,12 +21,25 @@ of each chain."""
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""
 
-_FEWEST = 25
+FEWEST = 25
 """Draws that a chain has to have kept to be looked at."""
+
+
+def need_draws(wishes: Wishes, thin: int) -> None:
+    """Raise an error where a length of the user's leaves too few draws to judge them."""
+    if wishes.n_iters is not None and wishes.n_iters < FEWEST * thin:
+        raise ValueError(
+            f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
+            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes {FEWEST}."
+        )
 
 
 class Lengths(ABC):
     """How long a chain is to run, decided on the way.
+
+    Args:
+        wishes: what the user wants of the draws.
+        began: when the clock of ``max_seconds`` was started.
 
     Attributes:
         burn_in: iterations that are dropped first.
@@ -35,6 +48,15 @@ class Lengths(ABC):
 
     burn_in: int | None
     cap: int
+
+    def __init__(self, wishes: Wishes, began: float) -> None:
+        self._wishes, self._began = wishes, began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        most = self._wishes.max_seconds
+        return np.inf if most is None else self._began + most - time.monotonic()
 
     @abstractmethod
     def goals(self) -> Iterator[int]:
@@ -118,24 +140,18 @@ class UntilEffective(Lengths):
         began: float,
         trial: int = _TRIAL,
     ) -> None:
-        if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
-            raise ValueError(
-                f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
-                f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes "
-                f"{_FEWEST}."
-            )
-        self._wishes = wishes
-        self._began = began
+        need_draws(wishes, thin)
+        super().__init__(wishes, began)
         time_of = plan.autocorrelation
         self.burn_in = wishes.burn_in
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        draws = max(_FEWEST * thin, 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains)
+        draws = max(FEWEST * thin, 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains)
         first = int(np.ceil(max(250, draws)))
         most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
         self.cap = wishes.n_iters or min(most, 200 * first)
-        self._trial = max(trial, _FEWEST * thin)
+        self._trial = max(trial, FEWEST * thin)
         self.first = min(wishes.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
 
@@ -143,12 +159,6 @@ class UntilEffective(Lengths):
     def reached(self) -> bool:
         """Whether the draws are what was asked for."""
         return self.diagnostics is not None and self.diagnostics.enough(self._wishes.ess)
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        most = self._wishes.max_seconds
-        return np.inf if most is None else self._began + most - time.monotonic()
 
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""

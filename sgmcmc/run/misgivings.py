@@ -128,7 +128,11 @@ def of_rounding(samples: Samples, mode: Mode) -> list[str]:
     """Return what rounding does to draws whose sds are small against their values."""
     dtype = np.dtype(samples.settings["dtype"])
     sds = np.sqrt(np.diag(mode.information.covariance))
-    rounding = float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max())
+    return too_coarse(float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max()), dtype)
+
+
+def too_coarse(rounding: float, dtype: np.dtype) -> list[str]:
+    """Return a warning where the rounding of a number is no small part of its posterior sd."""
     if rounding <= _ROUNDING:
         return []
     return [

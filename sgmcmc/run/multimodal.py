@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import ControlVariate
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.choices import Chosen, centre_is_open, params_at
+from sgmcmc.run.choices import Chosen, centre_is_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reporting import chain_facts, draws_facts, of_rising
+from sgmcmc.run.retries import with_smaller_steps
 from sgmcmc.run.sampler import Request
+from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
@@ -94,17 +95,15 @@ def run_in_modes(
     """
     numbers = [chain % len(surveyed.modes) for chain in range(wishes.n_chains)]
     plan = _pooled(chosen, surveyed)
-    for tries in range(_TRIES):
+
+    def chains(plan: Plan) -> tuple[UntilEffectiveInEach, Samples]:
         asked = _asked(chosen, plan, surveyed, numbers)
         d = chosen.target.size
         lengths = UntilEffectiveInEach(numbers, wishes, plan, d, thin, began)
-        try:
-            samples = run_lengths(asked, lengths, verbose)
-            break
-        except DivergenceError:
-            if tries == _TRIES - 1 or plan.given.stepsize is not None:
-                raise
-            plan = replace(plan, stepsize=plan.stepsize / _SMALLER)
+        return lengths, run_lengths(asked, lengths, verbose)
+
+    tries = _TRIES if plan.given.stepsize is None else 1
+    plan, (lengths, samples) = with_smaller_steps(plan, chains, tries, _SMALLER)
     return samples.with_report(_report(samples, chosen, plan, surveyed, numbers, lengths, began))
 
 
@@ -131,12 +130,10 @@ def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> 
     starts = []
     for number in numbers:
         mode = surveyed.modes[number]
-        scale = np.sqrt(np.diag(mode.information.covariance))
-        correlation = mode.information.covariance / np.outer(scale, scale)
-        move = scale * (np.linalg.cholesky(correlation) @ rng.standard_normal(target.size))
+        move = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
         # A control variate without a centre of its own is centred where its chain starts.
         apart = 0.0 if centred else _APART
-        starts.append(params_at(target.space, mode.position + apart * move, target.dtype))
+        starts.append(target.space.params(mode.position + apart * move, target.dtype))
     asked = chosen.completed(plan, starts)
     return replace(asked, gradient=ControlVariate(1.0, n_iters_opt=0)) if centred else asked
 
@@ -151,8 +148,8 @@ def _report(
     began: float,
 ) -> Report:
     """Return the report on draws from several modes."""
-    origin, together, each = samples.origin, lengths.together, lengths.diagnostics
-    assert isinstance(origin, SamplerOrigin) and together is not None and each is not None
+    together, each = lengths.together, lengths.diagnostics
+    assert together is not None and each is not None
     parts = _where(samples, chosen, surveyed)
     crossed = bool(((parts > _STRAY).sum(1) > 1).any())
     agree = together.enough(0.0)
@@ -169,7 +166,7 @@ def _report(
         {
             "method": samples.settings["method"],
             "Modes": _modes_facts(chosen, surveyed, numbers),
-            "Chain": chain_facts(samples, origin.sampler),
+            "Chain": chain_facts(samples, origin_of(samples).sampler),
             "Predicted": {
                 "at draws of the normal at a mode": plan.prediction.error.tolist(),
                 "iterations for an independent draw": plan.prediction.times.tolist(),
@@ -234,7 +231,7 @@ def _modes_facts(chosen: Chosen, surveyed: Survey, numbers: list[int]) -> dict[s
     """Return position, height and weight of each mode, and the chains that start there."""
     facts: dict[str, Any] = {"found": len(surveyed.modes)}
     for k, mode in enumerate(surveyed.modes):
-        params = params_at(chosen.target.space, mode.position, chosen.target.dtype)
+        params = chosen.target.space.params(mode.position, chosen.target.dtype)
         name = f"mode {k + 1}"
         facts[f"{name}: log posterior"] = float(surveyed.heights[k])
         facts[f"{name}: Laplace weight"] = float(surveyed.weights[k])

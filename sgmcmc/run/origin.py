@@ -52,3 +52,9 @@ class SamplerOrigin:
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""
         return report_on_constants(self.sampler, samples)
+
+
+def origin_of(samples: Samples) -> SamplerOrigin:
+    """Return the sampler that has just made these draws."""
+    assert isinstance(samples.origin, SamplerOrigin)
+    return samples.origin

@@ -56,7 +56,7 @@ def report_on(
     return Report(
         {
             "method": samples.settings["method"],
-            "Mode": _mode_facts(plan.mode),
+            "Mode": mode_facts(plan.mode),
             "Chain": {
                 **chain_facts(samples, sampler),
                 **_rows_facts(plan, samples),
@@ -82,22 +82,23 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
     diagnostics = diagnose(by_chain(samples.settings, samples))
     facts: dict[str, Any] = {"method": samples.settings["method"]}
     reason = cannot_judge(sampler, samples)
-    chain = chain_facts(samples, sampler)
-    if reason is not None:
-        facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}}
-        facts["Draws"] = draws_facts(diagnostics, samples)
+    judgement = judge(sampler, samples, TOLERANCE) if reason is None else None
+    if judgement is not None and not judgement.mode.converged:
+        reason, judgement = "no mode was found from the mean of the draws", None
+    chain, draws = chain_facts(samples, sampler), draws_facts(diagnostics, samples)
+    if judgement is None:
+        facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}, "Draws": draws}
         warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     else:
-        judgement = judge(sampler, samples, TOLERANCE)
         swings = is_right(judgement, TOLERANCE)
         warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE)
         warnings += of_draws(diagnostics, samples.settings, ENOUGH, swings)
         warnings += of_rounding(samples, judgement.mode)
         facts |= {
-            "Mode": _mode_facts(judgement.mode),
+            "Mode": mode_facts(judgement.mode),
             "Chain": chain,
             "Predicted": _predicted_facts(judgement),
-            "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
+            "Draws": {**draws, **_measured_facts(judgement)},
         }
     facts["Seconds"] = {"report": time.monotonic() - began}
     return Report({**facts, "warnings": warnings})
@@ -125,7 +126,8 @@ def of_rising(surveyed: Survey | None) -> list[str]:
     ]
 
 
-def _mode_facts(mode: Mode) -> dict[str, Any]:
+def mode_facts(mode: Mode) -> dict[str, Any]:
+    """Return how well the mode is known."""
     return {
         "found": mode.converged,
         "distance of a Newton step, posterior sds": mode.distance,

@@ -116,8 +116,8 @@ class Sampler:
         return whole_data(self.target, self.data, self.draws, self.latents, self.seed, self.starts)
 
 
-def make_sampler(request: Request) -> Sampler:
-    """Check everything that the user handed over and put the sampler together."""
+def read_model(request: Request) -> tuple[Options, list[dict[str, np.ndarray]]]:
+    """Check the user's functions, and return the checked keyword arguments and starting values."""
     quiet_start()
     checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
     if request.log_prior is not None:
@@ -125,6 +125,12 @@ def make_sampler(request: Request) -> Sampler:
     options = read_options(request.function, request.keywords, request.stepwise)
     params = read_params(request.params, options.n_chains, options.dtype)
     check_names(options, list(params[0]))
+    return options, params
+
+
+def make_sampler(request: Request) -> Sampler:
+    """Check everything that the user handed over and put the sampler together."""
+    options, params = read_model(request)
     dynamics = parts.read_dynamics(request.dynamics)
     gradient = parts.read_gradient(request.gradient, dynamics)
     parts.need_no_latents(dynamics, options.gibbs)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
@@ -138,7 +137,7 @@ def _asked(
 ) -> Request:
     return replace(
         request,
-        params=[user_params(target, u) for u in positions],
+        params=[target.space.params(u, target.dtype) for u in positions],
         dynamics=dynamics,
         gradient=gradient,
         minibatch_size=n,
@@ -177,10 +176,3 @@ def _run(
     )
     ends = search(replace(sampler, phases=(phase, chain)), verbose)
     return [whitening.origin + whitening.root * end.astype(np.float64) for end in ends]
-
-
-def user_params(target: Target, u: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the user's parameters at unconstrained coordinates."""
-    # Some bijectors are bound to the dtype of the chain.
-    found = target.space.constrain(tf.constant(u, target.dtype))
-    return {name: value.numpy() for name, value in found.items()}

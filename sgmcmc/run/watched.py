@@ -14,13 +14,12 @@ from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.lengths import Lengths, Wishes
+from sgmcmc.run.lengths import FEWEST, Lengths, Wishes
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
-_MOST_BYTES, _MOST_DRAWS, _FEWEST = 2**29, 2000, 25
-"""Memory that the draws of all chains may take, how many each chain keeps at most, and at least
-before it is looked at."""
+_MOST_BYTES, _MOST_DRAWS = 2**29, 2000
+"""Memory that the draws of all chains may take, and how many each chain keeps at most."""
 
 _WORK, _SHORTEST, _LONGEST = 2.4e11, 3000, 200_000
 """Rows × coordinates that a chain goes through unless told otherwise, and bounds of its length."""
@@ -33,15 +32,6 @@ _LOOKS = 4
 
 _ROWS, _COORDINATES = 500, 50
 """Rows whose log-likelihood is watched, and coordinates that are, drawn at random."""
-
-
-def need_draws(wishes: Wishes, thin: int) -> None:
-    """Raise an error where a length of the user's leaves too few draws to judge them."""
-    if wishes.n_iters is not None and wishes.n_iters < _FEWEST * thin:
-        raise ValueError(
-            f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
-            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes {_FEWEST}."
-        )
 
 
 class Watched(Lengths):
@@ -75,10 +65,11 @@ class Watched(Lengths):
         thin: int,
         began: float,
     ) -> None:
-        self._wishes, self._began, self._target = wishes, began, target
+        super().__init__(wishes, began)
+        self._target = target
         d = target.space.user_layout.size
         length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
-        self.cap = wishes.n_iters or max(length, _FEWEST * thin)
+        self.cap = wishes.n_iters or max(length, FEWEST * thin)
         self.burn_in = wishes.burn_in
         if self.burn_in is None:
             self.burn_in = max(_LEAST_BURN_IN, min(length, self.cap) // _BURN_IN)
@@ -101,15 +92,9 @@ class Watched(Lengths):
         found = self.predictions, self.coordinates
         return all(one is not None and one.enough(self._wishes.ess) for one in found)
 
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        most = self._wishes.max_seconds
-        return np.inf if most is None else self._began + most - time.monotonic()
-
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in."""
-        started, least = time.monotonic(), _FEWEST * self.thin
+        started, least = time.monotonic(), FEWEST * self.thin
         goal = least if np.isfinite(self.left) else max(least, self.cap // _LOOKS)
         while True:
             goal = min(goal, self.cap)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.target.geometry import Space
+from sgmcmc.target.geometry import Preconditioner, Space
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]
@@ -35,6 +35,11 @@ class Target:
         self.log_prior = log_prior
         self.space = space
         self.dtype = dtype
+
+    def preconditioned(self, preconditioner: Preconditioner | None) -> Target:
+        """Return the same target in the coordinates of another preconditioner."""
+        space = self.space.preconditioned(preconditioner)
+        return Target(self.log_lik, self.log_prior, space, self.dtype)
 
     @property
     def size(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.objective import Objective
 
@@ -27,9 +28,7 @@ class Climber:
     """The log posterior over a part of the data, in coordinates whitened at the mode."""
 
     def __init__(self, objective: Objective, mode: Mode) -> None:
-        covariance = mode.information.covariance
-        scale = np.sqrt(np.diag(covariance))
-        self.root = scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
+        self.root = root_of(mode.information.covariance)
         self.objective, self._origin = objective, mode.position
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
 

@@ -11,6 +11,8 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO
+from sgmcmc.tuning.prediction import largest_good
 from sgmcmc.tuning.probe import Probe
 
 PAIRS = 128
@@ -25,17 +27,12 @@ _FEW = 16
 _FLOOR = 1e-4
 """The least information on a coordinate, as a part of the mean over all."""
 
-WHOLE_UP_TO = 2000
-"""Observations up to which every gradient takes them all."""
-
-_LARGEST = 0.25
-"""The largest stepsize, times the largest curvature."""
-
 _SIZES = (500, 1000)
 """Rows of a minibatch. Where noise limits the stepsize twice the rows allow twice the stepsize, so
 that nothing is gained by more."""
 
-_LEAST, _HALVINGS = 1e-6, 30
+_LEAST = 1e-6
+"""The least stepsize, as a part of the largest."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,7 @@ def choose_locally(around: Neighbourhood, dynamics: Dynamics, tolerance: float) 
         dynamics: how the state is to move, linearly.
         tolerance: the largest relative error of a sd.
     """
-    most = _LARGEST / max(1.0, around.curvature)
+    most = LARGEST / max(1.0, around.curvature)
     whole = around.size <= WHOLE_UP_TO
     sizes = [around.size] if whole else [n for n in _SIZES if n <= around.size]
     noisiest = float(around.noise.max())
@@ -226,10 +223,4 @@ def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> 
         law = LinearLaw(dynamics, stepsize)
         return law.stable and abs(np.sqrt(law.variance(noise)) - 1) <= tolerance
 
-    low, high = _LEAST * most, most
-    if good(high):
-        return high
-    for _ in range(_HALVINGS):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
+    return largest_good(good, _LEAST * most, most)

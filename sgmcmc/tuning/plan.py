@@ -13,7 +13,7 @@ from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
 from sgmcmc.tuning.mode import Mode, find_mode
@@ -185,11 +185,15 @@ def make_plan(
 
 def mode_from(target: Target, data: Data, start: np.ndarray, seed: int) -> Mode:
     """Return the mode that is found from a position, of a large dataset first on a part."""
-    part = None
-    if data.size > 2 * PART_ROWS:
-        rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
-        part = Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
-    return find_mode(Objective(target, data), start, part)
+    return find_mode(Objective(target, data), start, part_of(target, data, seed))
+
+
+def part_of(target: Target, data: Data, seed: int) -> Objective | None:
+    """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
+    if data.size <= 2 * PART_ROWS:
+        return None
+    rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
+    return Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
 
 
 def unchanged(d: int) -> Preconditioner:
@@ -211,9 +215,7 @@ def make_preconditioner(wanted: str | Preconditioner, mode: Mode) -> Preconditio
 
 def whitening_at(position: np.ndarray, covariance: np.ndarray) -> Preconditioner:
     """Return the change to coordinates in which this covariance is the identity."""
-    scale = np.sqrt(np.diag(covariance))
-    root = scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
-    return Preconditioner(root, position)
+    return Preconditioner(root_of(covariance), position)
 
 
 def information_in(whitening: Preconditioner, mode: Mode) -> np.ndarray:
@@ -241,9 +243,7 @@ def _choose(
     if given.minibatch_size is not None:
         sizes = [given.minibatch_size]
     reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]
-    whitened = Target(
-        target.log_lik, target.log_prior, target.space.preconditioned(preconditioner), target.dtype
-    )
+    whitened = target.preconditioned(preconditioner)
     centre = whitening.into(mode.position)
     meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
@@ -253,7 +253,7 @@ def _choose(
     plans = [
         _with_stepsize(
             mode, preconditioner, minibatches, n, given,
-            replace(around, noise=noise * meter.factor(n)),
+            around.with_noise(noise * meter.factor(n)),
         )
         for n in sizes
     ]  # fmt: skip

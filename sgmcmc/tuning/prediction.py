@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,8 +18,11 @@ _LEAST_CURVATURE = 1e-12
 _USUAL_TIME = 50.0
 """Iterations for an independent draw where nothing is known."""
 
-_LEAST, _MOST, _HALVINGS = 1e-6, 1.0, 30
+_LEAST, _MOST = 1e-6, 1.0
 """Between what stepsizes, times the largest curvature, one is looked for."""
+
+_COARSE, _HALVINGS = 4.0, 26
+"""By what the search goes down, and how often it halves the way back."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,19 @@ class Surroundings:
         information: J, the negative Hessian in the chain's coordinates, (d, d).
         noise: V, the covariance of the gradient noise in them, (d, d).
         root: C, that leads from them to the unconstrained coordinates: (d, d), or (d,) if diagonal.
+        known_axes: the eigenvalues and eigenvectors of J, if they are known.
     """
 
     information: np.ndarray
     noise: np.ndarray
     root: np.ndarray
+    known_axes: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     @cached_property
     def axes(self) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues and eigenvectors of the information, with no curvature below zero."""
+        if self.known_axes is not None:
+            return self.known_axes
         values, vectors = np.linalg.eigh(self.information)
         return np.maximum(values, _LEAST_CURVATURE * max(values[-1], 1e-300)), vectors
 
@@ -87,9 +95,9 @@ class Surroundings:
         """Whether gradients have no noise."""
         return not self.noise.any()
 
-    def with_noise(self, factor: float) -> Surroundings:
-        """Return the same with the noise so many times as large."""
-        return Surroundings(self.information, factor * self.noise, self.root)
+    def with_noise(self, noise: np.ndarray) -> Surroundings:
+        """Return the same with another covariance of the noise."""
+        return replace(self, noise=noise, known_axes=self.axes)
 
     def scaled(self, scale: np.ndarray) -> Surroundings:
         """Return what a chain in other units meets, ζ = scale · φ."""
@@ -102,10 +110,10 @@ class Surroundings:
     @property
     def noise_by_coordinate(self) -> np.ndarray:
         """Variance of the noise in the direction of each unconstrained coordinate, in its sds."""
-        values, vectors = self.axes
-        shares = self._shares() * np.sqrt(values)
-        sizes = np.linalg.norm(self._shares() / np.sqrt(values), axis=1, keepdims=True)
-        directions = (shares / values) / np.where(sizes > 0, sizes, 1.0)
+        values, _ = self.axes
+        rows = self._shares() / np.sqrt(values)
+        sizes = np.linalg.norm(rows, axis=1, keepdims=True)
+        directions = rows / np.where(sizes > 0, sizes, 1.0)
         whitened = self.noise_along_axes / np.sqrt(np.outer(values, values))
         return np.einsum("ij,jk,ik->i", directions, whitened, directions)
 
@@ -161,10 +169,24 @@ def largest_stepsize(
     def good(stepsize: float) -> bool:
         return surroundings.predict(dynamics, stepsize).worst <= tolerance
 
-    low, high = _LEAST * unit, most * unit
-    if good(high):
-        return high
-    for _ in range(_HALVINGS):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
+    return largest_good(good, _LEAST * unit, most * unit)
+
+
+def largest_good(good: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the largest number between two that is good, where all below it are.
+
+    Args:
+        good: tells whether a number is.
+        low: returned if nothing is good.
+        high: the largest that may be returned.
+    """
+    below = high
+    while not good(below):
+        if below <= low:
+            return low
+        # Not straight to the middle: far below, rounding would spoil what is predicted.
+        below, high = max(low, below / _COARSE), below
+    for _ in range(_HALVINGS if below < high else 0):
+        middle = float(np.sqrt(below * high))
+        below, high = (middle, high) if good(middle) else (below, middle)
+    return below

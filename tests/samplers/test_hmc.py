@@ -341,6 +341,7 @@ def test_a_store_with_chosen_constants_goes_on(
         {"preconditioner": "none", "stepsize": 0.2},
         {"preconditioner": "none"},
         {"stepsize": 0.5},
+        {"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"},
         {"preconditioner": [0.1, 0.1, 0.1]},
         {"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]},
     ],
@@ -356,7 +357,7 @@ def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> No
     assert samples["beta"].shape == (4, 300, 2)
     assert max(samples.report["Draws"]["R-hat"]) < 1.05
     if "stepsize" in given:
-        assert samples.settings["stepsize"] == given["stepsize"]
+        np.testing.assert_array_equal(samples.settings["stepsize"], given["stepsize"])
 
 
 def groups(number: int = 30, apart: float = 0.5) -> tuple[Any, ...]:

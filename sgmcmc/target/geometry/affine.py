@@ -6,6 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 
+def root_of(covariance: np.ndarray) -> np.ndarray:
+    """Return a lower triangular C with CCᵀ the covariance, in float64, whatever the units are."""
+    scale = np.sqrt(np.diag(covariance))
+    return scale[:, np.newaxis] * np.linalg.cholesky(covariance / np.outer(scale, scale))
+
+
 class Preconditioner:
     """u = û + Cζ with CCᵀ = M: the chain moves in ζ.
 
@@ -26,9 +32,9 @@ class Preconditioner:
         self._inverse = np.linalg.inv(self.root) if self.dense else 1.0 / self.root
 
     def into(self, u: np.ndarray) -> np.ndarray:
-        """Return ζ of u, as NumPy."""
+        """Return ζ of u, (..., d), as NumPy."""
         gap = np.asarray(u, np.float64) - self.origin
-        return self._inverse @ gap if self.dense else self._inverse * gap
+        return (self._inverse @ gap.T).T if self.dense else self._inverse * gap
 
     def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
         """Return u of ζ."""

@@ -73,6 +73,12 @@ class Space:
         """Return the user's parameters at a position."""
         return self._each("constrain", self.coordinates(position))
 
+    def params(self, position: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
+        """Return the user's parameters at a position, as NumPy."""
+        # Some bijectors are bound to the dtype of the chain.
+        found = self.constrain(tf.constant(position, dtype))
+        return {name: value.numpy() for name, value in found.items()}
+
     def _each(self, method: str, *parts: Tensors) -> Tensors:
         """Call a method of each parameter's geometry on its own parts."""
         return {
