@@ -155,12 +155,13 @@ def _download(
 def _transfer(url: str, part: Path, title: str, verbose: bool) -> None:
     # Slow to import, and of no use once the files are there.
     from pooch import HTTPDownloader
-    from tqdm.auto import tqdm
 
-    hidden = not (verbose and _shows_progress())
+    from sgmcmc import bars
+
+    hidden = not (verbose and (bars.are_replaced() or _shows_progress()))
     # pooch asks for the bar's truth value, which is an error without a total; it then sets it.
     with (
-        tqdm(desc=title, total=1, unit="B", unit_scale=True, disable=hidden) as bar,
+        bars.make_bar(desc=title, total=1, unit="B", unit_scale=True, disable=hidden) as bar,
         open(part, "wb") as file,
     ):
         download = HTTPDownloader(

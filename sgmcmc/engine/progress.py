@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from types import TracebackType
 
-with warnings.catch_warnings():
-    # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
-    warnings.simplefilter("ignore")
-    from tqdm.auto import tqdm
+from sgmcmc.bars import make_bar
 
 
 class Progress:
@@ -25,7 +21,7 @@ class Progress:
     def __init__(self, label: str, total: int, verbose: bool, done: int = 0) -> None:
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
-        self._bar = tqdm(total=total, initial=done, desc=label, unit="it", disable=silent)
+        self._bar = make_bar(total=total, initial=done, desc=label, unit="it", disable=silent)
 
     def describe(self, what: str) -> None:
         """Say what is done now."""

@@ -1,0 +1,44 @@
+"""Progress bars: tqdm's, unless the call came through a front end that has its own."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
+    warnings.simplefilter("ignore")
+    from tqdm.auto import tqdm
+
+_makers: list[Callable[..., Any]] = [tqdm]
+"""What makes a bar; the last one counts."""
+
+
+def make_bar(**options: Any) -> Any:
+    """Return a bar.
+
+    Args:
+        options: those of ``tqdm.tqdm``.
+    """
+    return _makers[-1](**options)
+
+
+@contextlib.contextmanager
+def made_by(maker: Callable[..., Any]) -> Iterator[None]:
+    """Have all bars made by this inside the ``with`` block, in place of tqdm.
+
+    Args:
+        maker: takes the arguments of ``tqdm.tqdm`` and returns what has its methods.
+    """
+    _makers.append(maker)
+    try:
+        yield
+    finally:
+        _makers.pop()
+
+
+def are_replaced() -> bool:
+    """Tell whether bars are others than tqdm's."""
+    return len(_makers) > 1
