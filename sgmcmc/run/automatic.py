@@ -13,6 +13,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.far_from_normal import may_be_exact, may_begin_anew, run_by_nuts
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
@@ -62,12 +63,17 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
     plan, apart = chosen.plan, _SPREAD
+    exact = may_be_exact(request, plan)
+    if exact and not plan.mode.converged:
+        return run_by_nuts(request, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):
         asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))
         lengths = UntilEffective(wishes, plan, chosen.target.size, thin, began)
         try:
             samples = run_lengths(asked, lengths, verbose)
         except DivergenceError:
+            if exact:
+                return run_by_nuts(request, wishes, verbose, began, "other chains diverged")
             if rounds == _ROUNDS - 1 or plan.given.stepsize is not None:
                 raise
             # Far from normal: nearer to the mode, and with smaller steps, it may hold.
@@ -76,6 +82,12 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         spread = _spread(samples, plan, chosen.target.space)
         values = np.linalg.eigvalsh(spread)
         normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
+        if exact and not normal and may_begin_anew(wishes, lengths.left):
+            reason = (
+                "the posterior is far from normal: in coordinates whitened at its mode, variances "
+                f"range from {values[0]:.2g} to {values[-1]:.2g}"
+            )
+            return run_by_nuts(request, wishes, verbose, began, reason)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
         if lengths.reached or normal or last or not _may_rewhiten(request):
             break

@@ -18,6 +18,7 @@ from sgmcmc.dynamics.hmc import STEPS
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length
+from sgmcmc.inputs.turns import JOINT, need_steps
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
@@ -59,6 +60,7 @@ def _whole(request: Request) -> Request:
     dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
     if not is_open(request.gradient):
         parts.read_gradient(request.gradient, dynamics)
+    need_steps(keywords.get("updates", JOINT), dynamics)
     minibatches = keywords.pop("minibatches", None)
     if not (is_open(minibatches) or minibatches == "uniform"):
         raise ValueError("`minibatches`: every move takes the whole dataset; leave it out.")
@@ -69,7 +71,7 @@ def _whole(request: Request) -> Request:
     )
 
 
-def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
+def run_exactly(request: Request, wishes: Wishes, verbose: Any, reason: str = "") -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
     Args:
@@ -77,8 +79,9 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any) -> Samples:
             "auto" where a constant is open, and the whole dataset for its gradient.
         wishes: what the user wants of the draws.
         verbose: show progress.
+        reason: why the dynamics were chosen, if not by the user.
     """
-    told = Told(time.monotonic())
+    told = Told(time.monotonic(), reason)
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
     request = _whole(request)
     request = replace(

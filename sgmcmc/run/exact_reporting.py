@@ -27,6 +27,7 @@ class Told:
 
     Attributes:
         began: when the clock was started.
+        reason: why the dynamics were chosen; empty where the user did.
         mode: ``None`` where none was looked for, or none was of use.
         warmed_up: ``None`` where there was no warm-up.
         warnings: sentences on what went wrong.
@@ -34,6 +35,7 @@ class Told:
     """
 
     began: float
+    reason: str = ""
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
     warnings: list[str] = field(default_factory=list)
@@ -72,6 +74,8 @@ def report_on(
     warnings += _about_rounding(samples)
     warnings += diagnostics.warnings(ess)
     found: dict[str, Any] = {"method": settings["method"]}
+    if told.reason:
+        found["Dynamics"] = {f"{settings['dynamics']['name']}, because": told.reason}
     if told.mode is not None:
         found["Mode"] = mode_facts(told.mode)
     if told.warmed_up is not None:

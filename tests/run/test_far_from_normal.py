@@ -1,0 +1,70 @@
+"""Small data whose posterior is far from normal: `sample` goes on with NUTS, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.data.minibatch import Tensors
+
+SD, WIDTH = 1.5, 4
+Y = np.random.default_rng(1).normal(2.0, 1.0, 30)
+
+
+def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    return -0.5 * (dataset["y"] - params["w"]) ** 2
+
+
+def funnel(params: Tensors) -> tf.Tensor:
+    """v ~ N(0, SD²), x_j | v ~ N(0, e^v): the top is in the neck, the mass is not."""
+    v, x = params["v"], params["x"]
+    return -0.5 * (v / SD) ** 2 - 0.5 * WIDTH * v - 0.5 * tf.exp(-v) * tf.reduce_sum(x**2)
+
+
+def draw(**keywords: Any) -> sgmcmc.Samples:
+    params = {"w": 0.0, "v": 0.0, "x": np.zeros(WIDTH)}
+    return sgmcmc.sample(log_lik, {"y": Y}, params, funnel, seed=2, verbose=False, **keywords)
+
+
+@pytest.fixture(scope="module")
+def samples() -> sgmcmc.Samples:
+    return draw()
+
+
+def test_exact_law(samples: sgmcmc.Samples) -> None:
+    """Means and sds within four standard errors of what they are."""
+    errors = sgmcmc.summary(samples)
+    for name, mean, sd in (("v", 0.0, SD), ("w", Y.mean(), 1 / np.sqrt(len(Y)))):
+        assert abs(errors.loc[name, "mean"] - mean) < 4 * errors.loc[name, "mcse_mean"]
+        assert abs(errors.loc[name, "sd"] - sd) < 4 * errors.loc[name, "mcse_sd"]
+
+
+def test_said(samples: sgmcmc.Samples) -> None:
+    """The sampler and the reason stand in settings and report."""
+    assert samples.settings["dynamics"]["name"] == "NUTS"
+    reason = samples.report["Dynamics"]["NUTS, because"]
+    assert "far from normal" in reason or "diverged" in reason or "no mode" in reason
+    assert reason in str(samples.report).replace("\n", " ")
+
+
+def test_goes_on(samples: sgmcmc.Samples) -> None:
+    """More draws can be had as of every chain."""
+    more = samples.extend(100)
+    assert more["v"].shape[1] == samples["v"].shape[1] + 100
+
+
+def test_not_where_a_constant_is_given() -> None:
+    """Who names the dynamics gets them."""
+    samples = draw(dynamics="underdamped", n_iters=1000)
+    assert samples.settings["dynamics"]["name"] != "NUTS"
+
+
+def test_not_where_it_is_normal() -> None:
+    """A normal posterior stays with the dynamics whose laws are known."""
+    samples = sgmcmc.sample(log_lik, {"y": Y}, {"w": 0.0}, seed=1, verbose=False)
+    assert samples.settings["dynamics"]["name"] != "NUTS"
+    assert "Dynamics" not in samples.report
