@@ -40,11 +40,10 @@ def line(name: str, result: Mapping[str, Any]) -> str:
     if "failed" in result:
         return f"{name}: {result['failed']}"
     found = verdict(result)
-    predicted = max(result["report"]["Predicted"]["relative error of the posterior sds"])
     return (
         f"{'ok  ' if found['good'] else 'FAIL'} {name}: N {result['N']}, d {result['d']}, "
         f"sd {found['sd']:.3f}±{found['sd_error']:.3f}, "
-        f"mean {found['mean']:.3f}±{found['mean_error']:.3f}, predicted {predicted:.3f}, "
+        f"mean {found['mean']:.3f}±{found['mean_error']:.3f}, predicted {_predicted(result)}, "
         f"ESS {result['ess']:.0f}/{result['long']['ess']:.0f}, {result['seconds']:.1f} s"
         f"{''.join(' ! ' + text for text in result['long']['warnings'])}"
     )
@@ -64,16 +63,15 @@ def write(results: Mapping[str, Any]) -> None:
         right += found["good"]
         wrong += not found["good"]
         said += not found["good"] and found["warned"]
-        predicted = max(report["Predicted"]["relative error of the posterior sds"])
         rows.append(
             [
                 f"{name}: {result['about']}",
                 str(result["N"]),
                 str(result["d"]),
-                f"{report['Mode']['condition number of the information']:.0e}",
+                _condition(report),
                 f"{found['sd']:.3f} ± {found['sd_error']:.3f}",
                 f"{found['mean']:.3f} ± {found['mean_error']:.3f}",
-                f"{predicted:.1%}",
+                _predicted(result),
                 f"{result['ess']:.0f}",
                 f"{result['seconds']:.1f}",
                 "yes" if found["good"] else "**no**",
@@ -85,6 +83,20 @@ def write(results: Mapping[str, Any]) -> None:
     count = f"Of {len(rows)} posteriors {right} are right. Of the other {wrong}, {said} say so."
     text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
     replace_section(DOCUMENT, "posteriors", text)
+
+
+def _condition(report: Mapping[str, Any]) -> str:
+    if "Mode" not in report:
+        return "no mode"
+    return f"{report['Mode']['condition number of the information']:.0e}"
+
+
+def _predicted(result: Mapping[str, Any]) -> str:
+    """Return the largest predicted error, or the sampler that has none."""
+    if "Predicted" not in result["report"]:
+        return "NUTS"
+    errors = result["report"]["Predicted"]["relative error of the posterior sds"]
+    return f"{max(errors, key=abs):.1%}"
 
 
 def _short(warnings: Iterable[str]) -> list[str]:
