@@ -93,15 +93,16 @@ class Pool:
 
     def _make(self) -> Buffers:
         kernel, stepsizes = self._kernel, self._stepsizes
-        length, dynamics = kernel.length, kernel.dynamics
+        length, dynamics, iteration = kernel.length, kernel.dynamics, kernel.iteration
         dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
         steps = length * dynamics.steps
-        shapes = kernel.stream.shapes(steps)
+        seeds = iteration.latent_seeds_of_step + iteration.seeds_of_step
+        shapes = kernel.stream.shapes(steps + iteration.lead)
         return Buffers(
             {name: Buffer(*spec) for name, spec in shapes.items()},
             Buffer((length, dynamics.normals, kernel.target.size), dtype),
             Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
-            Buffer((steps, kernel.latent_seeds + dynamics.seeds, 2), np.dtype(np.int32)),
+            Buffer((steps, seeds, 2), np.dtype(np.int32)),
         )
 
 

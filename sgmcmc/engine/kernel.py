@@ -2,7 +2,7 @@
 
 Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
 gradient estimate of the present position and then estimates the gradient at the new one. So the
-chain always carries the estimate that belongs to its position, and no gradient is taken twice.
+chain always carries the estimate that belongs to its position.
 Exact dynamics make one transition instead, with the log posterior over the whole dataset at hand.
 """
 
@@ -16,7 +16,9 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
+from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient
 from sgmcmc.gradients.latents import Latents, LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
@@ -36,10 +38,11 @@ class Kernel:
         stream: which data a step sees.
         recorder: what is written down.
         latents: draws latent variables before each gradient; ``None`` if there are none.
+        turns: the order in which parameters move; ``None`` where they move together.
 
     Attributes:
         length: iterations in a block.
-        latent_seeds: seeds that a step takes for latent variables.
+        iteration: one of them.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Kernel:
         stream: Stream,
         recorder: Recorder,
         latents: Latents | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.target = target
         self.dynamics = dynamics
@@ -58,7 +62,7 @@ class Kernel:
         self.recorder = recorder
         self.latents = latents
         self.length = block_length(stream, dynamics, target)
-        self.latent_seeds = 0 if latents is None else 1 + gradient.centred
+        self.iteration = Iteration(target, dynamics, gradient, stream, recorder, latents, turns)
         self._layout = target.space.layout
         self._run: Compiled | None = None
         self._init: Any = None
@@ -142,8 +146,7 @@ class Kernel:
                 whole = WholePosterior(self.target, minibatch.columns)
                 state = self.dynamics.start(whole, position)
                 return carry._replace(state=state, gradient=state.gradient)
-            wanted = tf.constant(True)
-            carry = self._estimate(carry, position, minibatch, seeds, wanted)
+            carry = self.iteration.begin(carry, position, minibatch, seeds)
             stepsize = self._layout.spread(stepsizes)
             state = self.dynamics.init(position, carry.gradient, stepsize, normals)
             return carry._replace(state=state)
@@ -175,7 +178,7 @@ class Kernel:
         def one_iteration(
             i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
         ) -> tuple:
-            carry = self._iterate(carry, fixed, inputs, i, last)
+            carry = self.iteration.run(carry, fixed, inputs, i, last)
             position = carry.state.position
             carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
             # The slot of a draw still in the making is written again until it is complete.
@@ -211,76 +214,5 @@ class Kernel:
             return carry.latents.log_post
         if isinstance(self.dynamics, ExactDynamics):
             return carry.state.log_post
-        last = self.stream.minibatch(fixed, inputs.minibatches, step)
+        last = self.stream.minibatch(fixed, inputs.minibatches, step + self.iteration.lead)
         return self.target.log_post(carry.state.position, last)
-
-    def _estimate(
-        self,
-        carry: Carry,
-        position: tf.Tensor,
-        minibatch: Minibatch,
-        seeds: tf.Tensor | None,
-        log_post_wanted: tf.Tensor,
-    ) -> Carry:
-        """Return the carry with the gradient estimated at a position, latent variables drawn.
-
-        With latent variables the log posterior can be estimated here alone, and takes about as
-        long as its gradient.
-        """
-        latents, at_centre = carry.latents, minibatch
-        if self.latents is not None and isinstance(latents, LatentState):
-            centre = self.gradient.centre(carry.estimator) if self.gradient.centred else None
-            minibatch, at_centre, latents = self.latents.complete(
-                self.target.space, latents, position, centre, minibatch, seeds
-            )
-            if not self.recorder.stepwise:
-                log_post = tf.cond(
-                    log_post_wanted,
-                    lambda: self.target.log_post(position, minibatch),
-                    lambda: latents.log_post,
-                )
-                latents = latents._replace(log_post=log_post)
-        gradient, estimator = self.gradient.estimate(
-            self.target, carry.estimator, position, minibatch, at_centre
-        )
-        return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
-
-    def _iterate(
-        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
-    ) -> Carry:
-        dynamics = self.dynamics
-        row = 0 if inputs.stepsizes.shape[0] == 1 else i
-        stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
-        if isinstance(dynamics, ExactDynamics):
-            columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
-            whole, seed = WholePosterior(self.target, columns), tf.gather(inputs.seeds, i)[0]
-            state = dynamics.transition(whole, carry.state, stepsize, seed)
-            return carry._replace(state=state, gradient=state.gradient)
-        normals = tf.gather(inputs.noise, i)
-        refresh = dynamics.refresh_normals
-
-        def noise(step: int | tf.Tensor) -> tf.Tensor:
-            if dynamics.seeds:
-                seeds = tf.gather(inputs.seeds, i * dynamics.steps + step)
-                return seeds[self.latent_seeds :]
-            first = refresh + step * dynamics.step_normals
-            return tf.slice(normals, [first, 0], [dynamics.step_normals, self._layout.size])
-
-        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
-            state = dynamics.step(carry.state, carry.gradient, stepsize, noise(step))
-            now = i * dynamics.steps + step
-            minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
-            seeds = None if self.latents is None else tf.gather(inputs.seeds, now)
-            carry = self._estimate(carry, state.position, minibatch, seeds, tf.equal(now, last))
-            state = dynamics.finish_step(state, carry.gradient, stepsize)
-            return step + 1, carry._replace(state=state)
-
-        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, normals[:refresh]))
-        if dynamics.steps == 1:
-            return one_step(0, carry)[1]
-        return tf.while_loop(
-            lambda step, _: step < dynamics.steps,
-            one_step,
-            (tf.constant(0), carry),
-            parallel_iterations=1,
-        )[1]

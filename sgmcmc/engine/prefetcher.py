@@ -18,6 +18,7 @@ from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.buffers import Buffers, Pool
 from sgmcmc.engine.kernel import Kernel
+from sgmcmc.minibatches.streams import Edges
 
 
 class Source(NamedTuple):
@@ -84,7 +85,7 @@ class Prefetcher:
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
         self._normals(source.rng(Purpose.START_NOISE), normals)
-        seeds = np.empty((kernel.latent_seeds, 2), np.int32)
+        seeds = np.empty((kernel.iteration.latent_seeds, 2), np.int32)
         self._seeds(Purpose.START_LATENTS, seeds)
         return (
             kernel.stream.first(source.rng(Purpose.START_MINIBATCH)),
@@ -125,15 +126,23 @@ class Prefetcher:
         table = stepsizes.at(first, min(length, total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
+    def _edges(self, number: int) -> Edges | None:
+        """Return where the minibatches come from that a block shares with its neighbours."""
+        if not self._kernel.iteration.lead:
+            return None
+        before, after = (
+            self._source.rng(Purpose.START_MINIBATCH, block) for block in (number, number + 1)
+        )
+        return before, after
+
     def _prepare(self, number: int) -> _Prepared:
         kernel, source = self._kernel, self._source
         buffers = self._pool.take()
         self._normals(source.rng(Purpose.NOISE, number), buffers.noise.array)
-        kernel.stream.prepare(
-            source.rng(Purpose.MINIBATCH, number),
-            {name: buffer.array for name, buffer in buffers.minibatches.items()},
-        )
-        seeds, latent = buffers.seeds.array, kernel.latent_seeds
+        minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
+        rng = source.rng(Purpose.MINIBATCH, number)
+        kernel.stream.prepare(rng, minibatch_arrays, self._edges(number))
+        seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
         self._seeds(Purpose.SEEDS, seeds[:, latent:], number)
         buffers.stepsizes.array[...] = self._stepsizes_of(number * kernel.length + 1)

@@ -38,6 +38,7 @@ class Keywords(TypedDict, total=False):
     replace: bool
     minibatches: str | Minibatches | None
     preconditioner: Any
+    updates: str
     dtype: tf.DType
     jit_compile: bool | None
     gibbs: Gibbs | None
@@ -57,6 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "replace": False,
     "minibatches": None,
     "preconditioner": None,
+    "updates": "joint",
     "dtype": tf.float32,
     "jit_compile": None,
     "gibbs": None,
@@ -98,6 +100,7 @@ class Options:
     replace: bool
     minibatches: Any
     preconditioner: Any
+    updates: str
     dtype: tf.DType
     jit_compile: bool | None
     gibbs: Gibbs | None
@@ -138,6 +141,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         replace=flag("replace", given["replace"]),
         minibatches=given["minibatches"],
         preconditioner=given["preconditioner"],
+        updates=checks.choice("updates", given["updates"], ["joint", "in_turn"]),
         dtype=checks.floating_dtype("dtype", given["dtype"]),
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
         gibbs=_read_gibbs(given["gibbs"], given["latents"]),

@@ -24,6 +24,9 @@ from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.rows import row_dtype
 
 Arrays = dict[str, np.ndarray]
+Edges = tuple[np.random.Generator, np.random.Generator]
+"""Where the first and the last minibatch of a block come from, where the blocks before and after
+have them too."""
 
 _COLUMN, _WEIGHTS, _ROWS = "column/", "weights", "rows"
 """Names of a block's arrays."""
@@ -77,9 +80,17 @@ class Stream(ABC):
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block of so many steps."""
 
-    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
         """Fill a block's arrays: here with the rows of each step."""
-        out[_ROWS][...] = self.draws.draw(rng, out[_ROWS].shape[0])
+        out[_ROWS][...] = self._draw(rng, out[_ROWS].shape[0], edges)
+
+    def _draw(self, rng: np.random.Generator, count: int, edges: Edges | None) -> np.ndarray:
+        """Return the rows of a block's minibatches, (count, n)."""
+        if edges is None:
+            return self.draws.draw(rng, count)
+        before, after = (self.draws.draw(edge, 1) for edge in edges)
+        between = [self.draws.draw(rng, count - 2)] if count > 2 else []
+        return np.concatenate([before, *between, after])
 
     def minibatch(
         self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
@@ -145,9 +156,9 @@ class GatheredAhead(Stream):
             shapes[_ROWS] = (steps, self.size), row_dtype(self.data.size)
         return shapes
 
-    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
         """Draw the rows of each step and copy them."""
-        rows = self.draws.draw(rng, next(iter(out.values())).shape[0])
+        rows = self._draw(rng, next(iter(out.values())).shape[0], edges)
         for name, column in self.columns.items():
             column.take(rows, out[name])
         if self._with_rows:
@@ -226,7 +237,7 @@ class Whole(Stream):
         """Return no arrays: a block needs none."""
         return {}
 
-    def prepare(self, rng: np.random.Generator, out: Arrays) -> None:
+    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
         """Do nothing: there is nothing to draw."""
 
     def minibatch(

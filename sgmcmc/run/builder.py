@@ -71,8 +71,9 @@ def _make_kernel(sampler: Sampler, phase: Phase) -> Kernel:
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase)
     return Kernel(
-        sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents
-    )
+        sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
+        phase.turns,
+    )  # fmt: skip
 
 
 def chosen_stream(sampler: Sampler, phase: Phase) -> Stream:

@@ -9,8 +9,10 @@ from sgmcmc.data.rng import RunPhase
 from sgmcmc.dynamics import SGD, Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.inputs.tuning import read_stepsizes
+from sgmcmc.inputs.turns import JOINT, read_turns
 from sgmcmc.target.target import Target
 
 
@@ -27,6 +29,7 @@ class Phase:
         stepsizes: its stepsizes.
         n_iters: its iterations; of the chain the driver knows them.
         recorder: what is written down.
+        turns: the order in which parameters move; ``None`` where they move together.
     """
 
     kind: RunPhase
@@ -37,6 +40,7 @@ class Phase:
     stepsizes: Stepsizes
     n_iters: int = 0
     recorder: Recorder | None = None
+    turns: Turns | None = None
 
     def bound(self, whole: WholeData, recorder: Recorder) -> Phase:
         """Return the phase with its parts bound to target and data.
@@ -54,7 +58,12 @@ class Phase:
 
 
 def make_phases(
-    method: str, stepsize: Any, dynamics: Dynamics, gradient: Gradient, target: Target
+    method: str,
+    stepsize: Any,
+    dynamics: Dynamics,
+    gradient: Gradient,
+    target: Target,
+    updates: str = JOINT,
 ) -> tuple[Phase, ...]:
     """Return the phases of a sampler: a search, if the gradient wants one, and the chain.
 
@@ -64,6 +73,7 @@ def make_phases(
         dynamics: of the chain.
         gradient: of the chain.
         target: what is sampled.
+        updates: whether parameters of the chain move together; in a search they do.
     """
     space, phases = target.space, []
     stepsizes = read_stepsizes("stepsize", stepsize, space.layout)
@@ -81,5 +91,7 @@ def make_phases(
             )
         )
     bound = dynamics.bind(space)
-    phases.append(Phase(RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes))
+    turns = read_turns(updates, bound, target)
+    chain = Phase(RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes, turns=turns)
+    phases.append(chain)
     return tuple(phases)

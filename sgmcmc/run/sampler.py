@@ -137,7 +137,7 @@ def make_sampler(request: Request) -> Sampler:
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)
-    phases = make_phases(request.method, request.stepsize, dynamics, gradient, target)
+    phases = make_phases(request.method, request.stepsize, dynamics, gradient, target, options.updates)
     data = read_dataset(request.dataset, options.dtype)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
@@ -262,6 +262,7 @@ def _option_settings(options: Options) -> dict[str, Any]:
         "test_functions": list(options.test_functions),
         "reductions": list(options.reductions),
         "store_params": stored if isinstance(stored, bool) else list(stored),
+        "updates": options.updates,
         "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
         "dtype": options.dtype.name,
         "jit_compile": options.jit_compile,

@@ -69,6 +69,10 @@ DESCRIPTIONS = {
         matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
         stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) takes the inverse of the information at
         the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
+    "updates": """
+        ``"joint"``: all parameters move at once; ``"in_turn"``: one after the other, in the order
+        of ``params``, each with a gradient taken afresh where the others are then, on the same
+        minibatch.""",
     "dtype": """
         ``tf.float32`` or ``tf.float64``.""",
     "jit_compile": """

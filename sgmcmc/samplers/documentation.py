@@ -182,7 +182,7 @@ def documented_exact() -> Callable[[Function], Function]:
     """
 
     def complete(function: Function) -> Function:
-        complete_signature(function, ("replace", "minibatches", "gibbs", "latents"))
+        complete_signature(function, ("replace", "minibatches", "updates", "gibbs", "latents"))
         text = arguments_section(function, {**DESCRIPTIONS, **OF_PARTS, **OF_EXACT}) + "\n"
         text += _RETURNS.rstrip()
         text = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)

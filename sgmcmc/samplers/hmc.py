@@ -15,7 +15,7 @@ from sgmcmc.run.sampler import Request
 from sgmcmc.samplers.documentation import documented_exact
 from sgmcmc.target.target import LogLik, LogPrior
 
-NOT_HERE = ("replace", "minibatches", "gibbs", "latents")
+NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
 """Keywords of other samplers that mean nothing where every move takes the whole dataset."""
 
 

@@ -1,0 +1,222 @@
+"""One iteration of a chain, inside the compiled loop.
+
+The chain always carries the gradient estimate that belongs to its position. With joint updates a
+step moves every parameter with that estimate, and ends with a new one, from a fresh minibatch, at
+the new position; no gradient is taken twice. In turn, a step is a pass over the parameters: each
+moves in its turn, and after each the gradient is estimated anew where all of them are then. The
+minibatch is the same for all that move in a pass: that of the estimate with which the pass before
+ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.engine.block import BlockInputs, Carry
+from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.turns import Turns
+from sgmcmc.gradients import Gradient
+from sgmcmc.gradients.latents import Latents, LatentState
+from sgmcmc.minibatches.streams import Stream
+from sgmcmc.target.posterior import WholePosterior
+from sgmcmc.target.target import Target
+
+
+class Iteration:
+    """A dynamics with a gradient estimator over a data stream, one iteration at a time.
+
+    Args:
+        target: what is sampled.
+        dynamics: how the state moves.
+        gradient: how the gradient is estimated.
+        stream: which data a step sees.
+        recorder: what is written down.
+        latents: draws latent variables before each gradient; ``None`` if there are none.
+        turns: the order in which parameters move; ``None`` where they move together.
+
+    Attributes:
+        lead: minibatches in a block before that of its first step: one where a pass begins with
+            the minibatch that the pass before ended with.
+        latent_seeds: seeds that a gradient takes for latent variables.
+        latent_seeds_of_step: the same of all gradients of a step.
+        seeds_of_step: seeds that the dynamics take in a step.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        dynamics: Dynamics,
+        gradient: Gradient,
+        stream: Stream,
+        recorder: Recorder,
+        latents: Latents | None,
+        turns: Turns | None,
+    ) -> None:
+        self._target = target
+        self._dynamics = dynamics
+        self._gradient = gradient
+        self._stream = stream
+        self._recorder = recorder
+        self._latents = latents
+        self._turns = turns
+        self._layout = target.space.layout
+        self.lead = 0 if turns is None else 1
+        moves = 1 if turns is None else len(turns)
+        self.latent_seeds = 0 if latents is None else 1 + gradient.centred
+        self.latent_seeds_of_step = moves * self.latent_seeds
+        self.seeds_of_step = moves * dynamics.seeds
+
+    def begin(
+        self, carry: Carry, position: tf.Tensor, minibatch: Minibatch, seeds: tf.Tensor
+    ) -> Carry:
+        """Return the carry with the gradient that a chain starts with."""
+        started = self._estimate(carry, position, minibatch, seeds, tf.constant(True))
+        return started if self._turns is None else started._replace(estimator=carry.estimator)
+
+    def run(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
+    ) -> Carry:
+        """Return the carry one iteration on.
+
+        Args:
+            carry: what the iteration before left.
+            fixed: tensors of the stream that every block needs.
+            inputs: what the whole block consumes.
+            i: the iteration within the block.
+            last: the last step to be run in the block, of which the log posterior may be wanted.
+        """
+        dynamics = self._dynamics
+        row = 0 if inputs.stepsizes.shape[0] == 1 else i
+        stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
+        if isinstance(dynamics, ExactDynamics):
+            columns = self._stream.minibatch(fixed, inputs.minibatches, i).columns
+            whole, seed = WholePosterior(self._target, columns), tf.gather(inputs.seeds, i)[0]
+            state = dynamics.transition(whole, carry.state, stepsize, seed)
+            return carry._replace(state=state, gradient=state.gradient)
+        normals = tf.gather(inputs.noise, i)
+        refresh = dynamics.refresh_normals
+
+        def one_step(step: int | tf.Tensor, carry: Carry) -> tuple[Any, Carry]:
+            now = i * dynamics.steps + step
+            first = refresh + step * dynamics.step_normals
+            noise = tf.slice(normals, [first, 0], [dynamics.step_normals, self._layout.size])
+            move = self._step if self._turns is None else self._pass
+            return step + 1, move(carry, fixed, inputs, stepsize, noise, now, tf.equal(now, last))
+
+        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, normals[:refresh]))
+        if dynamics.steps == 1:
+            return one_step(0, carry)[1]
+        return tf.while_loop(
+            lambda step, _: step < dynamics.steps,
+            one_step,
+            (tf.constant(0), carry),
+            parallel_iterations=1,
+        )[1]
+
+    def _step(
+        self,
+        carry: Carry,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        stepsize: tf.Tensor,
+        noise: tf.Tensor,
+        now: tf.Tensor,
+        is_last: tf.Tensor,
+    ) -> Carry:
+        """Return the carry after all parameters have moved together."""
+        dynamics = self._dynamics
+        noise, seeds = self._random(inputs, noise, now, 0)
+        state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
+        minibatch = self._stream.minibatch(fixed, inputs.minibatches, now)
+        carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
+        state = dynamics.finish_step(state, carry.gradient, stepsize)
+        return carry._replace(state=state)
+
+    def _pass(
+        self,
+        carry: Carry,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        stepsize: tf.Tensor,
+        noise: tf.Tensor,
+        now: tf.Tensor,
+        is_last: tf.Tensor,
+    ) -> Carry:
+        """Return the carry after each parameter has moved in its turn.
+
+        An estimator that learns from what it sees learns once from each minibatch, when the pass
+        is over: a minibatch that it had learned from already would no longer be a random one.
+        """
+        dynamics, turns = self._dynamics, self._turns
+        assert turns is not None
+        before = carry.estimator
+        for number in range(len(turns)):
+            ends = number == len(turns) - 1
+            numbers, seeds = self._random(inputs, noise, now, number)
+            state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
+            state = turns.moved(number, carry.state, state)
+            # The block's minibatches begin with the one that the block before ended with.
+            minibatch = self._stream.minibatch(fixed, inputs.minibatches, now + int(ends))
+            learned = carry.estimator
+            carry = self._estimate(
+                carry._replace(estimator=learned if ends else before),
+                state.position,
+                minibatch,
+                seeds,
+                is_last if ends else tf.constant(False),
+            )
+            if ends:
+                carry = carry._replace(estimator=learned)
+            closed = dynamics.finish_step(state, carry.gradient, stepsize)
+            carry = carry._replace(state=turns.moved(number, state, closed))
+        if self._recorder.with_gradients:
+            return carry
+        return carry._replace(gradient=turns.first_alone(carry.gradient))
+
+    def _random(
+        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, number: int
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Return what the dynamics draw a move from, and the seeds of the gradient after it."""
+        dynamics, seeds = self._dynamics, None
+        if dynamics.seeds:
+            first = self.latent_seeds_of_step + number * dynamics.seeds
+            noise = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
+        if self._latents is not None:
+            first = number * self.latent_seeds
+            seeds = tf.gather(inputs.seeds, now)[first : first + self.latent_seeds]
+        return noise, seeds
+
+    def _estimate(
+        self,
+        carry: Carry,
+        position: tf.Tensor,
+        minibatch: Minibatch,
+        seeds: tf.Tensor | None,
+        log_post_wanted: tf.Tensor,
+    ) -> Carry:
+        """Return the carry with the gradient estimated at a position, latent variables drawn.
+
+        With latent variables the log posterior can be estimated here alone, and takes about as
+        long as its gradient.
+        """
+        latents, at_centre = carry.latents, minibatch
+        if self._latents is not None and isinstance(latents, LatentState):
+            centre = self._gradient.centre(carry.estimator) if self._gradient.centred else None
+            minibatch, at_centre, latents = self._latents.complete(
+                self._target.space, latents, position, centre, minibatch, seeds
+            )
+            if not self._recorder.stepwise:
+                log_post = tf.cond(
+                    log_post_wanted,
+                    lambda: self._target.log_post(position, minibatch),
+                    lambda: latents.log_post,
+                )
+                latents = latents._replace(log_post=log_post)
+        gradient, estimator = self._gradient.estimate(
+            self._target, carry.estimator, position, minibatch, at_centre
+        )
+        return carry._replace(gradient=gradient, estimator=estimator, latents=latents)
