@@ -29,6 +29,19 @@ def logistic_log_prior(params: Any) -> jax.Array:
     return -(jnp.sum(jnp.abs(params["beta"])) + jnp.sum(jnp.abs(params["bias"])))
 
 
+def regression_log_lik(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    """The same of one vector of coefficients; the intercept's column is among the features."""
+    return -jnp.logaddexp(0.0, (1 - 2 * y) * jnp.dot(x, params["beta"]))
+
+
+def laplace_log_prior(params: Any) -> jax.Array:
+    return -jnp.sum(jnp.abs(params["beta"]))
+
+
+def normal_log_prior(params: Any) -> jax.Array:
+    return -0.5 * jnp.sum(params["beta"] ** 2)
+
+
 def gaussian_log_lik(params: Any, x: jax.Array) -> jax.Array:
     return -0.5 * jnp.sum((x - params["theta"]) ** 2)
 
@@ -57,6 +70,8 @@ MODELS = {
     "logistic": (logistic_log_lik, logistic_log_prior),
     "gaussian": (gaussian_log_lik, gaussian_log_prior),
     "network": (network_log_lik, network_log_prior),
+    "laplace": (regression_log_lik, laplace_log_prior),
+    "normal": (regression_log_lik, normal_log_prior),
 }
 
 
