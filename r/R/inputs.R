@@ -24,6 +24,8 @@ pythonArgument <- function(name, arguments) {
         params = ,
         alpha = ,
         theta0 = startingValues(value),
+        seed = seedOf(value, arguments[["store"]]),
+        preconditioner = if (is.list(value)) lapply(value, asArray) else asArray(value),
         stepsize = schedules(value, if ("nIters" %in% names(arguments)) {
             arguments[["burnIn"]] + arguments[["nIters"]]
         }),
@@ -95,13 +97,23 @@ schedules <- function(stepsize, iterations) {
     if (!is.function(stepsize) || inherits(stepsize, "python.builtin.object")) {
         return(stepsize)
     }
-    if (is.null(iterations)) {
+    if (length(iterations) == 0) {
         stop(
-            "a sampler that runs step by step cannot take an R function as its stepsize; ",
-            "use polynomialDecay()",
+            "an R function as the stepsize is evaluated beforehand, and so takes `nIters` and ",
+            "`burnIn`; a sampler that runs step by step takes what polynomialDecay() returns",
             call. = FALSE
         )
     }
     values <- vapply(seq_len(iterations), function(m) as.numeric(stepsize(m)), 0)
     bridge()$Table(array(values))
+}
+
+# A whole number as Python's int, and anything else as it is.
+whole <- function(number) {
+    if (is.numeric(number) && length(number) == 1 && isTRUE(number == round(number)) &&
+        abs(number) <= .Machine$integer.max) {
+        as.integer(number)
+    } else {
+        number
+    }
 }

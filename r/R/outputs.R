@@ -28,6 +28,12 @@ asChains <- function(parts) {
 #' | `mode`, `modeGradient` | for the control variate methods, the mode and the gradient there |
 #' | `reductions` | what running reductions have come to |
 #' | `unnormalised` | with `storeUnnormalised = TRUE`, the unnormalised states of [scir()] and [sgrld()] |
+#' | `origin` | the sampler in Python, for [report()], [predict()] and [extend()]; not in files |
+#'
+#' `chain[i, ]` are some of the draws, see [parts]; `print` shows what there is, and what [report()] warns
+#' of as far as that is known in about a second. [summary()][summary.sgmcmcChains] has means, standard
+#' deviations and effective sample sizes, [plot()][plot.sgmcmcChains] shows the draws, and
+#' [conversions] has the forms of other packages.
 #'
 #' @param x the draws.
 #' @param ... ignored.
@@ -36,18 +42,17 @@ asChains <- function(parts) {
 #' @aliases print.sgmcmcChains
 #' @export
 print.sgmcmcChains <- function(x, ...) {
-    cat("Draws of ", attr(x, "settings")$method, "\n", sep = "")
+    settings <- attr(x, "settings")
+    chains <- if (is.null(settings$n_chains)) "" else paste0(", ", settings$n_chains, " chains")
+    cat("Draws of ", settings$method, chains, "\n", sep = "")
     for (group in c("draws", "gradients", "testFunctions")) {
         arrays <- if (group == "draws") unclass(x) else attr(x, group)
         for (name in names(arrays)) {
             where <- if (group == "draws") "$" else paste0(group, "$")
-            shape <- dim(arrays[[name]])
-            if (is.null(shape)) {
-                shape <- length(arrays[[name]])
-            }
-            cat("  ", where, name, "  ", paste(shape, collapse = " x "), "\n", sep = "")
+            cat("  ", where, name, "  ", paste(sizes(arrays[[name]]), collapse = " x "), "\n", sep = "")
         }
     }
+    printWarnings(quickWarnings(x))
     invisible(x)
 }
 

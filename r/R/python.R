@@ -19,6 +19,7 @@ bridge <- function() {
                 )
             }
         )
+        python$bridge$progress$is_shown_by(tellProgress)
     }
     python$bridge
 }
@@ -26,24 +27,17 @@ bridge <- function() {
 # Call a function of the bridge module and return what it returned.
 callPython <- function(name, ...) {
     outcome <- bridge()$call(name, ...)
+    giveAgain()
     for (text in outcome$warnings) {
         warning(inWordsOfR(text), call. = FALSE)
     }
     if (outcome$interrupted) {
-        interrupt()
+        interrupt(if (!is.null(outcome$value)) asChains(outcome$value))
     }
     if (!is.null(outcome$error)) {
         stop(pythonError(outcome$error))
     }
     outcome$value
-}
-
-# What Ctrl-C does in R: back to the prompt, unless somebody waits for it.
-interrupt <- function() {
-    signalCondition(structure(
-        class = c("interrupt", "condition"), list(message = "", call = NULL)
-    ))
-    invokeRestart("abort")
 }
 
 # A Python error as a condition; a divergence brings the finite draws along.
@@ -73,7 +67,7 @@ inWordsOfR <- function(text) {
     for (name in names(wordsOfR)) {
         text <- gsub(paste0("\\b", name, "\\b"), wordsOfR[[name]], text)
     }
-    text
+    positionsFrom1(callsOfR(text))
 }
 
 wordsOfR <- c(

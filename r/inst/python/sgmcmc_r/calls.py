@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from sgmcmc_r import graphs, interrupts
+from sgmcmc import bars
+from sgmcmc_r import after, graphs, interrupts
 from sgmcmc_r.draws import parts, plain, rebuilt
+from sgmcmc_r.progress import Bar
+
+_INTERRUPTED = "Interrupted: the "
 
 
 class Table:
@@ -41,21 +45,22 @@ def call(name: str, *arguments: Any) -> dict[str, Any]:
 
     Returns:
         Its ``value``, the ``warnings`` it gave, its ``error`` or ``None``, and whether it was
-        ``interrupted`` by Ctrl-C.
+        ``interrupted`` by Ctrl-C; then the value is what there is so far, if anything.
     """
     outcome: dict[str, Any] = {"value": None, "error": None, "interrupted": False}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
-            with interrupts.are_pythons(), graphs.left():
+            with interrupts.are_pythons(), graphs.left(), bars.made_by(Bar):
                 outcome["value"] = _FUNCTIONS[name](*arguments)
         except KeyboardInterrupt:
             outcome["interrupted"] = True
         except Exception as error:
             outcome["error"] = _described(error)
-    outcome["warnings"] = [
-        str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)
-    ]
+    texts = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    outcome["warnings"] = [text for text in texts if not text.startswith(_INTERRUPTED)]
+    # Python hands over the draws so far and goes on; R goes back to the prompt.
+    outcome["interrupted"] |= len(outcome["warnings"]) < len(texts)
     return outcome
 
 
@@ -73,7 +78,8 @@ def _sample(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _setup(method: str, arguments: Mapping[str, Any]) -> sgmcmc.StepwiseSampler:
-    return getattr(sgmcmc, method + "_setup")(**arguments)
+    name = "setup" if method == "sample" else method + "_setup"
+    return getattr(sgmcmc, name)(**arguments)
 
 
 def _init_sess(sampler: sgmcmc.StepwiseSampler, verbose: bool, restore: str | None) -> Any:
@@ -118,6 +124,16 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "attribute": lambda owner, name: plain(getattr(owner, name)),
     "open": lambda path: parts(sgmcmc.Samples.open(path)),
     "zero_variance": _zero_variance,
+    "report": after.report,
+    "quick_warnings": after.quick_warnings,
+    "summary": after.summary,
+    "predict": after.predict,
+    "terms": after.terms,
+    "extend": after.extend,
+    "ksd": after.ksd,
+    "write": after.write,
+    "read": after.read,
+    "reduction": lambda name, *arguments: getattr(sgmcmc, name)(*arguments),
     "polynomial_decay": sgmcmc.polynomial_decay,
     "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),
     "feed": graphs.feed,

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import Samples
+from sgmcmc.results.arrays import LogPost
+from sgmcmc.results.report import Report
+from sgmcmc_r.live import Live, made_before
 
 _EXACT_IN_R = 2**53
 
@@ -15,10 +18,11 @@ _EXACT_IN_R = 2**53
 def parts(samples: Samples) -> dict[str, Any]:
     """Return everything that samples hold as dicts of arrays, under R's names.
 
-    As in R, a scalar has a last axis of length one.
+    As in R, a scalar has a last axis of length one. ``origin`` is an object of Python's.
     """
     leading = 1 if samples.settings.get("n_chains") is None else 2
     unnormalised = getattr(samples, "unnormalised", None)
+    known = made_before(samples)
     return {
         "draws": _with_last_axis(samples, leading),
         "scalars": [name for name, draws in samples.items() if draws.ndim == leading],
@@ -26,34 +30,79 @@ def parts(samples: Samples) -> dict[str, Any]:
         "testFunctions": _with_last_axis(samples.test_functions, leading),
         "unnormalised": _with_last_axis(unnormalised, leading),
         "logPost": samples.log_post._asdict(),
-        "settings": plain(samples.settings),
+        "settings": _settings(samples.settings),
         "mode": plain(samples.mode),
         "modeGradient": plain(samples.mode_gradient),
         "reductions": plain(samples.reductions),
+        "report": None if known is None else told(known),
+        "origin": None if samples.origin is None else Live(samples),
     }
 
 
-def rebuilt(chains: Mapping[str, Any]) -> Samples:
-    """Return the samples whose parts these are, as far as corrections need them."""
-    dtype = chains["settings"]["dtype"]
-    settings = {**chains["settings"], "n_chains": chains["settings"].get("n_chains")}
+def told(report: Report) -> dict[str, Any]:
+    """Return a report as R takes it: its facts, the page, and the warnings."""
+    return {"facts": plain(dict(report)), "page": str(report), "warnings": report.warnings}
+
+
+def rebuilt(chain: Mapping[str, Any]) -> Samples:
+    """Return the samples whose parts these are.
+
+    Args:
+        chain: draws, and whatever else there is, under R's names. Of ``settings`` those that
+            Python remembers count, but for the slice.
+    """
+    live, settings = chain.get("origin"), dict(chain["settings"])
+    place = settings.get("slice")
+    if place is not None:
+        first, last, by = map(int, place)
+        place = [first - 1, last, by]
+    if live is not None:
+        settings = {**live.settings, **({} if place is None else {"slice": place})}
+    elif place is not None:
+        settings["slice"] = place
+    settings.setdefault("n_chains", None)
+    dtype = settings.get("dtype", "float64")
 
     def arrays(group: str) -> dict[str, np.ndarray] | None:
-        if chains[group] is None:
+        if chain.get(group) is None:
             return None
         return {
-            name: np.asarray(values, dtype)[..., 0]
-            if name in chains["scalars"]
-            else np.asarray(values, dtype)
-            for name, values in chains[group].items()
+            name: np.asarray(array, dtype)[..., 0]
+            if name in chain["scalars"]
+            else np.asarray(array, dtype)
+            for name, array in chain[group].items()
         }
 
-    return Samples(
+    def points(group: str) -> dict[str, np.ndarray] | None:
+        found = chain.get(group)
+        return None if found is None else {n: np.asarray(a, dtype) for n, a in found.items()}
+
+    samples = Samples(
         arrays("draws") or {},
         gradients=arrays("gradients"),
-        test_functions=chains["testFunctions"],
+        test_functions=points("testFunctions"),
+        unnormalised=arrays("unnormalised"),
+        mode=points("mode"),
+        mode_gradient=points("modeGradient"),
+        log_post=_log_post(chain.get("logPost")),
         settings=settings,
     )
+    return samples if live is None else samples.made_by(live.origin)
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    found = plain(settings)
+    if settings.get("slice") is not None:
+        kept = range(*settings["slice"])  # first, last and step, counted from 1
+        found["slice"] = [kept[0] + 1, kept[-1] + 1, kept.step]
+    return found
+
+
+def _log_post(found: Mapping[str, Any] | None) -> LogPost | None:
+    if found is None:
+        return None
+    iterations = np.atleast_1d(np.asarray(found["iterations"], int))
+    return LogPost(iterations, np.asarray(found["values"], float))
 
 
 def _with_last_axis(

@@ -1,0 +1,216 @@
+# How good draws are.
+
+# Draws in the form that the Python half takes.
+forPython <- function(chain, argument = "chain") {
+    if (!inherits(chain, "sgmcmcChains")) {
+        stop("`", argument, "` must be what a sampler returned", call. = FALSE)
+    }
+    parts <- attributes(chain)[c(
+        "settings", "gradients", "testFunctions", "unnormalised", "mode", "modeGradient", "logPost"
+    )]
+    parts$draws <- unclass(chain)
+    attributes(parts$draws) <- list(names = names(chain))
+    parts$scalars <- as.list(attr(chain, "scalars"))
+    parts$settings$slice <- as.list(parts$settings$slice)
+    if (length(parts$settings$slice) == 0) {
+        parts$settings["slice"] <- list(NULL)
+    }
+    parts$origin <- originOf(chain)
+    parts[!vapply(parts, is.null, NA)]
+}
+
+# The sampler in Python; none where the draws come from a file.
+originOf <- function(chain) {
+    origin <- attr(chain, "origin")
+    if (is.null(origin) || reticulate::py_is_null_xptr(origin)) NULL else origin
+}
+
+needRegular <- function(chain, what) {
+    if (isTRUE(attr(chain, "irregular"))) {
+        stop("`chain`: ", what, " of draws that are evenly spaced along the chain only", call. = FALSE)
+    }
+}
+
+#' How good a set of draws is
+#'
+#' How the constants were chosen, what error of the standard deviations the law of the dynamics
+#' predicts from curvature and gradient noise, which are measured at the draws, where centre and
+#' mean lie, effective sample sizes and R-hat; and what speaks against trusting the draws. It is
+#' made when first asked for, which may take a while.
+#'
+#' @param chain draws, see [sgmcmcChains].
+#' @param x a report.
+#' @param ... ignored.
+#' @return A list of facts by topic, which prints as a page, with `warnings`, sentences of which none
+#'   is a good sign. `NULL` where the draws cannot be judged: those of a file, or less than four.
+#' @seealso [summary.sgmcmcChains()]
+#' @export
+#' @examples
+#' \dontrun{
+#' chain <- sgmcmcSample(logLik, dataset, params, logPrior)
+#' report(chain)
+#' report(chain)$warnings
+#' }
+report <- function(chain) {
+    parts <- forPython(chain)
+    needRegular(chain, "a report is")
+    found <- attr(chain, "report")
+    if (is.null(found)) {
+        found <- callPython("report", parts)
+    }
+    asReport(found)
+}
+
+asReport <- function(found) {
+    if (is.null(found)) {
+        return(NULL)
+    }
+    structure(
+        found$facts,
+        class = "sgmcmcReport",
+        page = inWordsOfR(found$page)
+    )
+}
+
+#' @rdname report
+#' @export
+print.sgmcmcReport <- function(x, ...) {
+    cat(attr(x, "page"), "\n", sep = "")
+    invisible(x)
+}
+
+#' @export
+`$.sgmcmcReport` <- function(x, name) {
+    if (name == "warnings") inWordsOfR(as.character(unlist(unclass(x)$warnings))) else unclass(x)[[name]]
+}
+
+# What speaks against draws, as far as that is found out in about a second.
+quickWarnings <- function(chain) {
+    if (isTRUE(attr(chain, "irregular")) || length(chain) == 0) {
+        return(character())
+    }
+    known <- attr(chain, "report")
+    found <- if (!is.null(known)) {
+        known$warnings
+    } else if (!is.null(originOf(chain))) {
+        callPython("quick_warnings", forPython(chain))
+    }
+    inWordsOfR(as.character(unlist(found)))
+}
+
+#' Summarise draws
+#'
+#' Means, standard deviations, quantiles, Monte Carlo standard errors, bulk and tail effective
+#' sample sizes and R-hat, as the packages posterior and ArviZ define them. They say how well the
+#' *chain's* stationary distribution is known, and nothing about how far that is from the posterior:
+#' for that see [report()], whose warnings are printed below the table.
+#'
+#' @param object,x draws, see [sgmcmcChains]; a summary.
+#' @param parameters names of the parameters to show; `NULL` shows all.
+#' @param quantiles the quantiles to show.
+#' @param digits number of significant digits.
+#' @param ... for `print`, further arguments of [print.data.frame()].
+#' @return A data frame, a row for each component, with the attribute `warnings`.
+#' @references Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-normalization, folding,
+#'   and localization, *Bayesian Analysis* 16.
+#' @export
+#' @examples
+#' \dontrun{
+#' summary(chain)
+#' summary(chain, "theta")["theta[1]", "mean"]
+#' }
+summary.sgmcmcChains <- function(object, parameters = NULL, quantiles = c(0.05, 0.5, 0.95), ...) {
+    if (!is.null(parameters)) {
+        object <- ofParameters(object, parameters)
+    }
+    found <- callPython("summary", withoutOrigin(object), NULL, as.list(quantiles))
+    table <- as.data.frame(found$columns, optional = TRUE)
+    row.names(table) <- positionsFrom1(found$labels)
+    structure(
+        table[allLabels(object), , drop = FALSE],
+        class = c("summary.sgmcmcChains", "data.frame"), warnings = quickWarnings(object)
+    )
+}
+
+withoutOrigin <- function(chain) {
+    parts <- forPython(chain)
+    parts[setdiff(names(parts), "origin")]
+}
+
+#' @rdname summary.sgmcmcChains
+#' @export
+print.summary.sgmcmcChains <- function(x, digits = 3, ...) {
+    table <- x
+    class(table) <- "data.frame"
+    print(signif(table, digits + 1), digits = digits, ...)
+    printWarnings(attr(x, "warnings"))
+    invisible(x)
+}
+
+printWarnings <- function(warnings) {
+    for (warning in warnings) {
+        cat(strwrap(warning, initial = "  ! ", prefix = "    "), sep = "\n")
+    }
+}
+
+#' Plot draws
+#'
+#' For each component the draws along the chain, and their density, chains in different colours.
+#'
+#' @param x draws, see [sgmcmcChains].
+#' @param parameters names of parameters, or of components such as `"beta[1,2]"`; `NULL` takes the
+#'   first 20 components.
+#' @param perPage how many components a page has.
+#' @param ask whether to wait before a new page.
+#' @param ... further arguments of [graphics::matplot()] for the draws.
+#' @return `x`, invisibly.
+#' @export
+#' @examples
+#' \dontrun{
+#' plot(chain)
+#' plot(chain, "theta")
+#' }
+plot.sgmcmcChains <- function(x, parameters = NULL, perPage = 4, ask = NULL, ...) {
+    values <- as.array(x)
+    labels <- chosenLabels(x, parameters)
+    rows <- min(perPage, length(labels))
+    if (is.null(ask)) {
+        ask <- length(labels) > rows && grDevices::dev.interactive()
+    }
+    before <- graphics::par(mfrow = c(rows, 2), mar = c(2.5, 2.5, 2, 1), ask = ask)
+    on.exit(graphics::par(before))
+    for (label in labels) {
+        plotComponent(matrix(values[, , label], ncol = dim(values)[[2]]), iterationsOf(x), label, ...)
+    }
+    invisible(x)
+}
+
+plotComponent <- function(draws, numbers, label, ...) {
+    colours <- seq_len(ncol(draws))
+    iterations <- numbers[[1]] + numbers[[2]] * (seq_len(nrow(draws)) - 1)
+    graphics::matplot(
+        iterations, draws,
+        type = "l", lty = 1, col = colours, main = label, xlab = "", ylab = "", ...
+    )
+    densities <- apply(draws, 2, stats::density, simplify = FALSE)
+    x <- vapply(densities, function(density) density$x, numeric(512))
+    y <- vapply(densities, function(density) density$y, numeric(512))
+    graphics::matplot(x, y, type = "l", lty = 1, col = colours, main = label, xlab = "", ylab = "")
+}
+
+chosenLabels <- function(x, parameters, most = 20) {
+    labels <- allLabels(x)
+    if (is.null(parameters)) {
+        if (length(labels) > most) {
+            message(most, " of ", length(labels), " components are plotted; `parameters` chooses others.")
+        }
+        return(labels[seq_len(min(most, length(labels)))])
+    }
+    unlist(lapply(parameters, function(name) {
+        if (name %in% labels) {
+            name
+        } else {
+            unlist(lapply(names(ofParameters(x, name)), labelsOf, x = x))
+        }
+    }))
+}

@@ -1,0 +1,96 @@
+"""What is asked of draws once they are made."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import sgmcmc
+from sgmcmc import Samples
+from sgmcmc.results.origin import need_chains
+from sgmcmc_r.draws import parts, plain, rebuilt, told
+
+_TABLE = {
+    "mean": "mean", "sd": "sd", "mcse_mean": "mcse_mean", "mcse_sd": "mcse_sd",
+    "ess_bulk": "ess_bulk", "ess_tail": "ess_tail", "r_hat": "rhat",
+}  # fmt: skip
+"""Columns of a summary, and what the R package posterior calls them."""
+
+
+def report(chain: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the report on draws, or ``None`` where they cannot be judged."""
+    found = _judged(chain).report
+    return None if found is None else told(found)
+
+
+def quick_warnings(chain: Mapping[str, Any]) -> list[str]:
+    """Return what speaks against draws, as far as it is found out in about a second."""
+    return _judged(chain).quick_warnings()
+
+
+def summary(
+    chain: Mapping[str, Any], names: Sequence[str] | None, quantiles: Sequence[float]
+) -> dict[str, Any]:
+    """Return a summary: ``labels``, ``columns`` and ``warnings``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are in the table's attributes
+        table = sgmcmc.summary(_judged(chain), names, quantiles=quantiles)
+    quantile = {f"q{100 * q:g}": f"q{100 * q:g}" for q in quantiles}
+    ours = {"mean": "mean", "sd": "sd", **quantile, **_TABLE}
+    columns = {ours[name]: table[name].to_numpy(float) for name in ours if name in table}
+    return {
+        "labels": list(table.index), "columns": columns, "warnings": table.attrs["warnings"],
+    }  # fmt: skip
+
+
+def predict(
+    chain: Mapping[str, Any],
+    f: Callable[..., Any],
+    dataset: Mapping[str, Any] | None,
+    reduce: str | None,
+    quantiles: Sequence[float],
+) -> np.ndarray:
+    """Return a function of parameters and data over all draws."""
+    return rebuilt(chain).predict(f, dataset, reduce=reduce, quantiles=quantiles)
+
+
+def terms(
+    chain: Mapping[str, Any], dataset: Mapping[str, Any] | None, log_lik: Callable[..., Any] | None
+) -> np.ndarray:
+    """Return the terms of the log-likelihood, (draws, chains, N), as R's packages have them."""
+    return np.swapaxes(rebuilt(chain).log_lik(dataset, log_lik=log_lik), 0, 1)
+
+
+def extend(chain: Mapping[str, Any], n_iters: Any, verbose: bool) -> dict[str, Any]:
+    """Run chains on, and return all draws."""
+    samples = rebuilt(chain)
+    need_chains(samples.settings, samples.origin)
+    return parts(samples.extend(n_iters, verbose))
+
+
+def ksd(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kernel Stein discrepancy, and what it is to be compared with."""
+    found = sgmcmc.ksd(rebuilt(chain), **options)
+    return {
+        "ksd": plain(np.asarray(found)), "expected": plain(np.asarray(found.expected)),
+        "ratio": plain(np.asarray(found.ratio)), "draws": found.draws,
+    }  # fmt: skip
+
+
+def write(chain: Mapping[str, Any], path: str) -> None:
+    """Write draws to a file that Python reads too."""
+    rebuilt(chain).save(path)
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return the draws of such a file."""
+    return parts(Samples.load(path))
+
+
+def _judged(chain: Mapping[str, Any]) -> Samples:
+    """Return draws with their report, if it was made before."""
+    samples, live = rebuilt(chain), chain.get("origin")
+    return samples if live is None else live.judged(samples)
