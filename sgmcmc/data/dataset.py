@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -63,41 +63,43 @@ class ArrayColumn:
         return digest(self.array)
 
 
-class LazyColumn:
-    """A column that stays where it is: a memmap, or an array in an HDF5 or Zarr file.
+class MappedColumn:
+    """A column in a file that is mapped into memory.
 
     Only the rows of a minibatch are ever read, and converted then.
+
+    Args:
+        array: the file, or what of it is in memory already.
+        dtype: what the numbers become.
     """
 
-    def __init__(self, source: Any, dtype: np.dtype) -> None:
-        self.source = source
-        self.dtype = dtype
-        self.row_shape = tuple(source.shape[1:])
+    def __init__(self, array: np.ndarray, dtype: np.dtype) -> None:
         # The same memory without what a memmap does at each indexing.
-        self._mapped = np.asarray(source) if isinstance(source, np.memmap) else None
+        self._array = np.asarray(array)
+        self.dtype = dtype
+        self.row_shape = tuple(array.shape[1:])
         self.address: int | None = None
-        if self._mapped is not None and _holds_rows(self._mapped, dtype):
-            self.address = self._mapped.ctypes.data
+        if _holds_rows(self._array, dtype):
+            self.address = self._array.ctypes.data
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        if self._mapped is not None:
-            _take(self._mapped, rows, out)
-            return
-        # HDF5 wants each row named once, in rising order.
-        unique, place = np.unique(rows, return_inverse=True)
-        out[...] = np.asarray(self.source[unique])[place.reshape(rows.shape)]
+        _take(self._array, rows, out)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
-        return np.asarray(self.source[start:stop]).astype(self.dtype, copy=False)
+        return self._array[start:stop].astype(self.dtype, copy=False)
 
     def digest(self) -> str:
-        """Return the digest of 64 pieces; reading all of a large file would take too long."""
-        length = self.source.shape[0]
-        starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
-        pieces = [self.slice(start, min(start + 64, length)) for start in starts.tolist()]
-        return f"{length} rows, " + digest(np.concatenate(pieces))
+        """Return the digest of some pieces."""
+        return digest_of_pieces(self, len(self._array))
+
+
+def digest_of_pieces(column: Column, length: int) -> str:
+    """Return the digest of 64 pieces; reading all of a large file would take too long."""
+    starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
+    pieces = [column.slice(start, min(start + 64, length)) for start in starts.tolist()]
+    return f"{length} rows, " + digest(np.concatenate(pieces))
 
 
 def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, Column, Data, LazyColumn
+from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
+from sgmcmc.data.stored import Spool, read_stored
+from sgmcmc.data.tables import Table, as_table, is_plain_frame, library, missing, refusal
 from sgmcmc.words import describe
 
 
 def read_dataset(dataset: Any, dtype: tf.DType) -> Data:
-    """Return the dataset in the form that the chain reads."""
-    if not isinstance(dataset, Mapping):
-        raise TypeError(f"`dataset` must be a dict of arrays; it is {describe(dataset)}.")
-    if not dataset:
-        raise ValueError("`dataset` is empty: it must name at least one array.")
+    """Return the dataset in the form that the chain reads; what is in it already is left."""
+    if isinstance(dataset, Data):
+        return dataset
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}
-    for name, values in dataset.items():
-        if not isinstance(name, str):
-            raise TypeError(f"`dataset`: its keys must be strings; {name!r} is not.")
-        label = f"dataset[{name!r}]"
-        columns[name], lengths[name] = _read_column(label, values, dtype)
-        if lengths[name] == 0:
-            raise ValueError(f"`{label}` is empty: it has no observations.")
+    for name, column, length in _columns(dataset, dtype):
+        columns[name], lengths[name] = column, length
+        if length == 0:
+            raise ValueError(f"`dataset[{name!r}]` is empty: it has no observations.")
+    if not columns:
+        raise ValueError("`dataset` is empty: it must name at least one array.")
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
         raise ValueError(
@@ -36,6 +35,32 @@ def read_dataset(dataset: Any, dtype: tf.DType) -> Data:
     return Data(columns, next(iter(lengths.values())))
 
 
+def _columns(dataset: Any, dtype: tf.DType) -> Iterator[tuple[str, Column, int]]:
+    """Yield name, column and length of everything in a dict of arrays, or in a table."""
+    if not isinstance(dataset, Mapping):
+        _refuse_streams("dataset", dataset)
+        table = as_table("dataset", dataset)
+        if table is not None:
+            _need_strings(table.names)
+            yield from _read_table("dataset", table, dtype, {n: (n,) for n in table.names})
+            return
+        if not hasattr(dataset, "to_dask_array") or not hasattr(dataset, "columns"):
+            raise TypeError(
+                "`dataset` must be a dict of arrays, or a table with a name for each column; it is "
+                f"{describe(dataset)}."
+            )
+        dataset = {name: dataset[name] for name in dataset.columns}
+    _need_strings(dataset)
+    for name, values in dataset.items():
+        yield name, *_read_column(f"dataset[{name!r}]", values, dtype)
+
+
+def _need_strings(names: Iterable[Any]) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`dataset`: its keys must be strings; {name!r} is not.")
+
+
 def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]:
     if isinstance(values, tf.Tensor | tf.Variable):
         _need_numbers(label, values.dtype)
@@ -43,41 +68,114 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         _need_first_axis(label, array.shape)
         _refuse_nan(label, array)
         return ArrayColumn(array), len(array)
-    if _stays_where_it_is(values):
-        _need_first_axis(label, values.shape)
-        _need_numbers(label, values.dtype)
-        _check_pieces(label, values, dtype)
-        return LazyColumn(values, np.dtype(dtype.as_numpy_dtype)), int(values.shape[0])
+    _refuse_streams(label, values)
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=True)
+    if _is_stored(values):
+        return _read_stored(label, values, dtype)
+    table = None if is_plain_frame(values) else as_table(label, values)
+    if table is not None:
+        _, column, length = next(_read_table(label, table, dtype, {"": table.names}))
+        return column, length
     array = as_numbers(label, values)
     _need_first_axis(label, array.shape)
     _check_values(label, array, dtype)
     return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array)
 
 
-def _stays_where_it_is(values: Any) -> bool:
-    """Tell whether an array is on disk: a memmap, or one stored in chunks (HDF5, Zarr)."""
+def _is_stored(values: Any) -> bool:
+    """Tell whether an array is on disk: a memmap, or anything whose rows have to be asked for."""
     if isinstance(values, np.ndarray):
         return isinstance(values, np.memmap)
     # pandas, polars and xarray are in memory, whatever else they have; ragged tensors are not ours.
-    if hasattr(values, "to_numpy") or tf.is_tensor(values):
+    in_tables = library(values) in ("pyarrow", "datasets")
+    if hasattr(values, "to_numpy") or tf.is_tensor(values) or in_tables:
         return False
-    has_shape = hasattr(values, "shape") and hasattr(values, "dtype")
     in_chunks = hasattr(values, "chunks") or not hasattr(values, "__array__")
-    return has_shape and in_chunks and hasattr(values, "__getitem__")
+    return hasattr(values, "shape") and in_chunks and hasattr(values, "__getitem__")
 
 
-def _check_pieces(label: str, values: Any, dtype: tf.DType) -> None:
-    """Pass over a column that is on disk, a piece at a time."""
-    length, row_shape = values.shape[0], tuple(values.shape[1:])
-    rows = max(1, PIECE_BYTES // max(1, values.dtype.itemsize * int(np.prod(row_shape))))
-    for start in range(0, length, rows):
-        piece = np.asarray(values[start : start + rows])
-        if piece.shape != (min(rows, length - start), *row_shape):
+def _read_stored(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]:
+    """Return a column that is on disk, passed over a piece at a time."""
+    shape = tuple(values.shape)
+    _need_first_axis(label, shape)
+    if library(values) == "scipy":
+        raise TypeError(
+            f"`{label}` is a {type(values).__name__}; hand in its dense rows, `.toarray()`, or the "
+            "numbers and columns of its entries as arrays."
+        )
+    if any(length != length for length in shape):
+        raise ValueError(
+            f"`{label}` does not know its own length. Call its compute_chunk_sizes() before."
+        )
+    if hasattr(values, "dtype"):
+        _need_numbers(label, values.dtype)
+
+    def check(piece: np.ndarray, start: int, rows: int) -> None:
+        if piece.shape != (rows, *shape[1:]):
             raise TypeError(
                 f"`{label}` is a {type(values).__name__}, whose rows cannot be read as NumPy "
                 "arrays. Turn it into an array first."
             )
+        _need_numbers(label, piece.dtype)
         _check_values(label, piece, dtype, start)
+
+    return read_stored(values, np.dtype(dtype.as_numpy_dtype), check), int(shape[0])
+
+
+def _read_table(
+    label: str, table: Table, dtype: tf.DType, wanted: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, Column, int]]:
+    """Yield name, column and length of what is wanted of a table, which is read once.
+
+    Args:
+        label: what the table is, for messages.
+        table: the table.
+        dtype: of the chain.
+        wanted: the columns of the table that each column of the dataset is made of.
+    """
+    spools = {}
+    for name, parts in wanted.items():
+        coded = table.categories.intersection(parts)
+        if coded and len(table.names) > 1 and len(wanted) == 1:
+            raise TypeError(
+                f"`{label}`: its column {min(coded)!r} holds categories, whose numbers are no "
+                "measurements. Hand it in by itself, as an entry of `dataset` with a name of its "
+                "own: it stays whole numbers, for tf.gather or tf.one_hot."
+            )
+        kept = np.dtype(np.int32 if coded else dtype.as_numpy_dtype)
+        spools[name] = Spool(kept, in_memory=table.in_memory)
+    for batch in table.batches():
+        for name, parts in wanted.items():
+            pieces = []
+            for part in parts:
+                of_several = len(table.names) > 1 or len(wanted) > 1
+                own = f"{label}[{part!r}]" if of_several else label
+                _need_numbers(own, batch[part].dtype)
+                _check_values(own, batch[part], dtype, spools[name].rows)
+                pieces.append(batch[part])
+            vector = len(pieces) == 1 and (table.one_is_vector or len(wanted) > 1)
+            spools[name].add(pieces[0] if vector else _beside_each_other(pieces, dtype))
+    for name, spool in spools.items():
+        array = spool.array()
+        kind = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
+        yield name, kind, spool.rows
+
+
+def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
+    """Return columns as a matrix."""
+    own = dtype.as_numpy_dtype
+    return np.concatenate([piece.astype(own).reshape(len(piece), -1) for piece in pieces], axis=1)
+
+
+def _refuse_streams(label: str, values: Any) -> None:
+    """Refuse what gives its rows only in an order of its own."""
+    if isinstance(values, tf.data.Dataset) or (
+        hasattr(values, "__iter__")
+        and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))
+        and not isinstance(values, set | frozenset)
+    ):
+        raise TypeError(refusal(label, values))
 
 
 def as_numbers(label: str, values: Any) -> np.ndarray:
@@ -99,6 +197,8 @@ def as_numbers(label: str, values: Any) -> np.ndarray:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"`{label}` is not a regular array of numbers: {error}") from error
+    if array.dtype.kind == "O" and library(values) == "pandas" and values.isna().any():
+        raise ValueError(missing(label))
     _need_numbers(label, array.dtype)
     return array
 

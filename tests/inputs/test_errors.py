@@ -78,7 +78,7 @@ def test_nan_on_disk_is_found(tmp_path: Path, run: Callable[..., Any]) -> None:
 def test_nan_on_disk_is_found_in_a_later_piece(
     tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.data.reading.PIECE_BYTES", 160)
+    monkeypatch.setattr("sgmcmc.data.stored.SLAB_BYTES", 160)
     column = np.memmap(tmp_path / "x", np.float64, "w+", shape=(100, 2))
     column[70, 1] = NAN
     with pytest.raises(ValueError, match=r"NaN.*\(70, 1\)"):

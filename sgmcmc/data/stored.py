@@ -1,0 +1,195 @@
+"""Columns that lie in files in a form that has to be unpacked: HDF5, Zarr, Dask, Parquet, Arrow.
+
+Single rows of such a form are dear: a chunk is read and decompressed for each. The rows of a block
+of minibatches are all over the file, so it is unpacked once, in order, as it is checked: what is
+small stays in memory, what is not goes to a file in the temporary folder, which is mapped into
+memory and is gone with the process. Where that folder lacks the room, whole chunks are read again
+and again. What lies in an HDF5 file as it would in memory is mapped where it is.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sgmcmc.data.dataset import PIECE_BYTES, Column, MappedColumn, digest_of_pieces
+
+SLAB_BYTES = PIECE_BYTES // 4
+"""How much is read in one go, at least one chunk."""
+
+Check = Callable[[np.ndarray, int, int], None]
+"""Raises an error where a piece of a column is not what it must be; takes the number of its first
+row and how many rows it should have."""
+
+
+class Spool:
+    """Takes pieces of a column one after another, and gives the column back as one array.
+
+    Args:
+        dtype: what the numbers become.
+        in_memory: keep them all in memory; otherwise they go to a file if they are many.
+    """
+
+    def __init__(self, dtype: np.dtype, in_memory: bool = False) -> None:
+        self._dtype = np.dtype(dtype)
+        self._in_memory = in_memory
+        self._pieces: list[np.ndarray] = []
+        self._file: BinaryIO | None = None
+        self._row_shape: tuple[int, ...] = ()
+        self.rows = 0
+
+    def add(self, piece: np.ndarray) -> None:
+        """Take the next rows."""
+        self._row_shape = piece.shape[1:]
+        self.rows += len(piece)
+        self._pieces.append(piece.astype(self._dtype, order="C"))
+        if not self._in_memory and sum(part.nbytes for part in self._pieces) > PIECE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="sgmcmc-")
+        for piece in self._pieces:
+            # Not through a mapping: that crashes where the disk is full.
+            self._file.write(piece.data)
+        self._pieces = []
+
+    def array(self) -> np.ndarray:
+        """Return all rows: in memory, or mapped."""
+        if self._file is None:
+            empty = np.empty((0, *self._row_shape), self._dtype)
+            return np.concatenate([empty, *self._pieces])
+        self._write()
+        self._file.flush()
+        shape = (self.rows, *self._row_shape)
+        mapped = np.memmap(self._file, self._dtype, "r", shape=shape)
+        self._file.close()
+        return mapped
+
+
+class StoredColumn:
+    """A column that is read chunk by chunk whenever rows of it are asked for.
+
+    Args:
+        source: has ``shape`` and gives rows when it is sliced.
+        dtype: what the numbers become.
+        slab: rows that are read in one go: whole chunks.
+    """
+
+    def __init__(self, source: Any, dtype: np.dtype, slab: int) -> None:
+        self._source, self._slab = source, slab
+        self._rows = int(source.shape[0])
+        self.dtype = np.dtype(dtype)
+        self.row_shape = tuple(int(length) for length in source.shape[1:])
+        self.address: int | None = None
+        self._last: tuple[int, np.ndarray] = -1, np.empty(0)
+
+    def _read(self, number: int) -> np.ndarray:
+        """Return a slab; two threads may do so at once."""
+        last, array = self._last
+        if last != number:
+            start = number * self._slab
+            array = np.asarray(self._source[start : min(start + self._slab, self._rows)])
+            self._last = number, array
+        return array
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``; each slab that holds some of them is read once."""
+        flat = rows.reshape(-1)
+        places = np.argsort(flat, kind="stable")
+        slabs = flat[places] // self._slab
+        into = out.reshape(-1, *self.row_shape)
+        for chosen in np.split(places, np.flatnonzero(np.diff(slabs)) + 1):
+            number = int(flat[chosen[0]]) // self._slab
+            into[chosen] = self._read(number)[flat[chosen] - number * self._slab]
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        out = np.empty((stop - start, *self.row_shape), self.dtype)
+        while start < stop:
+            number = start // self._slab
+            offset = number * self._slab
+            end = min(stop, offset + self._slab)
+            out[len(out) - (stop - start) :][: end - start] = self._read(number)[
+                start - offset : end - offset
+            ]
+            start = end
+        return out
+
+    def digest(self) -> str:
+        """Return the digest of some pieces."""
+        return digest_of_pieces(self, self._rows)
+
+
+def read_stored(source: Any, dtype: np.dtype, check: Check) -> Column:
+    """Return a column of an object that has ``shape`` and gives rows when it is sliced.
+
+    Args:
+        source: the object.
+        dtype: what the numbers become.
+        check: raises an error where a piece holds what it must not.
+    """
+    mapped = source if isinstance(source, np.memmap) else _mapped_in_place(source)
+    if mapped is not None:
+        _pass_over(mapped, check)
+        return MappedColumn(mapped, dtype)
+    if not _has_room(source, dtype):
+        return StoredColumn(source, dtype, _pass_over(source, check))
+    spool = Spool(dtype)
+    _pass_over(source, check, spool.add)
+    return MappedColumn(spool.array(), dtype)
+
+
+def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | None = None) -> int:
+    """Check all rows in order, piece by piece, and return how many make a piece."""
+    slab, size = _slab_rows(source), int(source.shape[0])
+    for start in range(0, size, slab):
+        stop = min(start + slab, size)
+        piece = np.asarray(source[start:stop])
+        check(piece, start, stop - start)
+        if use is not None:
+            use(piece)
+    return slab
+
+
+def _slab_rows(source: Any) -> int:
+    """Return how many rows to read in one go: whole chunks where there are some."""
+    itemsize = getattr(getattr(source, "dtype", None), "itemsize", 8)
+    row = math.prod(int(length) for length in source.shape[1:]) * itemsize
+    wanted = max(1, SLAB_BYTES // max(1, row))
+    chunks = getattr(source, "shards", None) or getattr(source, "chunks", None) or (1,)
+    # Dask's chunks of an axis are a tuple of lengths.
+    chunk = max(chunks[0]) if isinstance(chunks[0], tuple) else int(chunks[0])
+    return max(1, chunk) * max(1, wanted // max(1, chunk))
+
+
+def _has_room(source: Any, dtype: np.dtype) -> bool:
+    """Tell whether the temporary folder can hold a column and as much again."""
+    size = math.prod(int(length) for length in source.shape) * np.dtype(dtype).itemsize
+    return size <= PIECE_BYTES or 2 * size <= shutil.disk_usage(tempfile.gettempdir()).free
+
+
+def _mapped_in_place(source: Any) -> np.ndarray | None:
+    """Return an HDF5 dataset mapped into memory, or ``None`` where it does not lie so."""
+    if not type(source).__module__.startswith("h5py.") or source.chunks is not None:
+        return None
+    try:
+        source.file.flush()
+        offset = source.id.get_offset()
+        if offset is None or source.file.driver != "sec2":
+            return None
+        mapped = np.memmap(
+            source.file.filename, source.dtype, "r", offset=offset, shape=source.shape
+        )
+    except (AttributeError, OSError, ValueError, RuntimeError):
+        return None
+    # The offset is taken at its word only if the file says the same.
+    for start in {0, source.shape[0] // 2, max(0, source.shape[0] - 8)}:
+        if mapped[start : start + 8].tobytes() != source[start : start + 8].tobytes():
+            return None
+    return mapped

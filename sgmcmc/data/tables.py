@@ -1,0 +1,247 @@
+"""Tables of other libraries, by their columns: pandas, Arrow, Parquet, Dask, Hugging Face.
+
+None of these libraries is imported here unless an object of it, or the path of a Parquet file, was
+handed over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Batch = dict[str, np.ndarray]
+"""Some rows of each column of a table."""
+
+_ROWS = 2**16
+"""Rows that are asked of a table in one go."""
+
+
+class Table(NamedTuple):
+    """Columns that are read from front to back.
+
+    Attributes:
+        names: of the columns.
+        categories: those columns whose values are the numbers of categories, from 0.
+        batches: returns an iterator over all rows.
+        one_is_vector: whether a table of a single column is a vector; else it is a matrix.
+        in_memory: whether it is all in memory, and may stay there.
+    """
+
+    names: tuple[str, ...]
+    categories: frozenset[str]
+    batches: Callable[[], Iterator[Batch]]
+    one_is_vector: bool = True
+    in_memory: bool = False
+
+
+def library(values: Any) -> str:
+    """Return the name of the library that an object comes from."""
+    for kind in type(values).__mro__:
+        name = kind.__module__.partition(".")[0]
+        if name in ("pandas", "pyarrow", "datasets", "dask", "scipy"):
+            return name
+    return ""
+
+
+def as_table(label: str, values: Any) -> Table | None:
+    """Return an object as a table, or ``None`` if it is none.
+
+    Args:
+        label: what it is, for messages.
+        values: a data frame, an Arrow table, array, scanner or dataset, a Hugging Face dataset or
+            column, or the path of a Parquet file or of a folder of them.
+    """
+    if isinstance(values, str | os.PathLike):
+        values = _parquet(label, values)
+    kind, home = type(values).__name__, library(values)
+    if home == "pandas" and kind == "DataFrame":
+        return _of_frame(label, values)
+    if home == "pandas" and (hasattr(values, "cat") or hasattr(values, "codes")):
+        codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes)
+        return Table(
+            ("",), frozenset([""]), lambda: iter([{"": _known(label, codes)}]), in_memory=True
+        )
+    if home == "datasets":
+        return _of_hugging_face(label, values)
+    if home == "pyarrow":
+        return _of_arrow(label, values)
+    return None
+
+
+def of_column(label: str, name: Any) -> str:
+    """Return what a column is called in messages; without a name it is all there is."""
+    return label if name == "" else f"{label}[{name!r}]"
+
+
+def is_plain_frame(values: Any) -> bool:
+    """Tell whether an object is a pandas data frame of nothing but numbers, a matrix to NumPy."""
+    if type(values).__name__ != "DataFrame" or library(values) != "pandas":
+        return False
+    kinds = [kind.kind if isinstance(kind, np.dtype) else "O" for kind in values.dtypes]
+    return all(kind in "fiu" for kind in kinds) or all(kind == "b" for kind in kinds)
+
+
+def _of_frame(label: str, frame: Any) -> Table:
+    """Return the columns of a pandas data frame."""
+    names = tuple(_names(label, frame.columns))
+    columns = {name: as_table(of_column(label, name), frame[name]) for name in names}
+    categories = frozenset(name for name, column in columns.items() if column is not None)
+
+    def batches() -> Iterator[Batch]:
+        yield {
+            name: _of_series(of_column(label, name), frame[name])
+            if column is None
+            else next(column.batches())[""]
+            for name, column in columns.items()
+        }
+
+    return Table(names, categories, batches, one_is_vector=False, in_memory=True)
+
+
+def _of_series(label: str, series: Any) -> np.ndarray:
+    if series.isna().any():
+        raise ValueError(missing(label))
+    return np.asarray(series)
+
+
+def _of_hugging_face(label: str, values: Any) -> Table:
+    """Return the columns of a Hugging Face dataset, or one of them."""
+    name = getattr(values, "column_name", None)
+    source = values if name is None else values.source
+    if isinstance(source, Mapping):
+        raise TypeError(
+            f"`{label}` is a {type(source).__name__} of {', '.join(map(repr, source))}; choose one."
+        )
+    if not hasattr(source, "with_format") or not hasattr(source, "__len__"):
+        raise TypeError(refusal(label, source))
+    names = tuple(source.column_names) if name is None else (name,)
+    features = source.features or {}
+    labels = {name for name in names if type(features.get(name)).__name__ == "ClassLabel"}
+    rows = source.select_columns(list(names)).with_format("arrow")
+
+    def tables() -> Iterator[Any]:
+        for start in range(0, len(rows), _ROWS):
+            yield from rows[start : start + _ROWS].to_batches()
+
+    table = _of_batches(label, rows[:0].schema, tables)
+    return table._replace(categories=table.categories | labels)
+
+
+def _of_arrow(label: str, values: Any) -> Table:
+    """Return the columns of what Arrow reads or holds."""
+    if hasattr(values, "dictionary_encode"):  # an array, whole or in chunks
+        arrow = importlib.import_module("pyarrow")
+        values = arrow.table({"": values})
+    if hasattr(values, "iter_batches"):  # a Parquet file
+        return _of_batches(label, values.schema_arrow, values.iter_batches)
+    if not hasattr(values, "to_batches"):
+        if hasattr(values, "to_table") or hasattr(values, "num_rows"):  # a single batch
+            return _of_batches(label, values.schema, lambda: iter([values]))
+        raise TypeError(refusal(label, values))
+    schema = getattr(values, "projected_schema", None) or values.schema
+    return _of_batches(label, schema, lambda: iter(values.to_batches()))
+
+
+def _of_batches(label: str, schema: Any, batches: Callable[[], Iterator[Any]]) -> Table:
+    """Return the columns of Arrow record batches."""
+    names = tuple(_names(label, schema.names))
+    categories = frozenset(
+        field.name for field in schema if hasattr(field.type, "value_type") and _coded(field.type)
+    )
+
+    def read() -> Iterator[Batch]:
+        codes: dict[str, dict[Any, int]] = {name: {} for name in categories}
+        for batch in batches():
+            yield {
+                name: _codes(of_column(label, name), batch.column(i), codes[name])
+                if name in categories
+                else _numbers(of_column(label, name), batch.column(i))
+                for i, name in enumerate(names)
+            }
+
+    return Table(names, categories, read)
+
+
+def _coded(kind: Any) -> bool:
+    """Tell whether an Arrow type is that of numbered categories."""
+    return hasattr(kind, "index_type")
+
+
+def _codes(label: str, array: Any, known: dict[Any, int]) -> np.ndarray:
+    """Return the numbers of categories, the same in each batch: in the order they come up."""
+    if array.null_count:
+        raise ValueError(missing(label))
+    numbers = [known.setdefault(value, len(known)) for value in array.dictionary.to_pylist()]
+    return np.array(numbers, np.int32)[np.asarray(array.indices)]
+
+
+def _numbers(label: str, array: Any) -> np.ndarray:
+    """Return an Arrow array as NumPy's; lists of one length become further axes."""
+    array = getattr(array, "storage", array)  # of an extension type
+    if array.null_count:
+        raise ValueError(missing(label))
+    if not hasattr(array, "flatten") or not hasattr(array.type, "value_type"):
+        return np.asarray(array)
+    inner = _numbers(label, array.flatten())
+    length = len(inner) // len(array) if len(array) else getattr(array.type, "list_size", 0)
+    lengths = np.asarray(array.value_lengths()) if hasattr(array, "value_lengths") else length
+    if np.any(lengths != length):
+        raise ValueError(
+            f"`{label}` is not a regular array of numbers: its lists have different lengths."
+        )
+    return inner.reshape(len(array), length, *inner.shape[1:])
+
+
+def _names(label: str, names: Any) -> list[str]:
+    """Return the names of columns, which must differ."""
+    named = list(names)
+    for name in named:
+        if named.count(name) > 1:
+            raise ValueError(f"`{label}` has two columns of the name {name!r}; rename one.")
+    return named
+
+
+def _known(label: str, codes: np.ndarray) -> np.ndarray:
+    """Return the numbers of categories, none of which is missing."""
+    if codes.size and codes.min() < 0:
+        raise ValueError(missing(label))
+    return codes.astype(np.int32)
+
+
+def missing(label: str) -> str:
+    """Return why missing values are refused."""
+    return f"`{label}` holds missing values. Drop or impute missing values before."
+
+
+def _parquet(label: str, path: str | os.PathLike[str]) -> Any:
+    """Return the Arrow dataset of a Parquet file, or of a folder of them."""
+    where = Path(path)
+    if not where.is_dir() and where.suffix.lower() not in (".parquet", ".pq", ".parq"):
+        raise TypeError(
+            f"`{label}` is {str(path)!r}. Of files only Parquet's are read by name; open others "
+            "first, for example with np.load(path, mmap_mode='r') or h5py.File(path)['x']."
+        )
+    if not where.exists():
+        raise ValueError(f"`{label}`: there is no {str(path)!r}.")
+    try:
+        arrow = importlib.import_module("pyarrow.dataset")
+    except ImportError:
+        raise ValueError(
+            f"`{label}` is a Parquet file, which pyarrow reads: pip install pyarrow."
+        ) from None
+    return arrow.dataset(where, format="parquet")
+
+
+def refusal(label: str, values: Any) -> str:
+    """Return why what can only be read in its own order is refused, and what to use."""
+    return (
+        f"`{label}` is a {type(values).__name__}, which gives its rows in an order of its own. "
+        "Minibatches are drawn here, at random and afresh at each iteration: hand in the arrays "
+        "that it was made from, or the file that they lie in (np.load(path, mmap_mode='r'), HDF5, "
+        "Zarr, Parquet), which may be larger than memory."
+    )
