@@ -8,11 +8,14 @@ from typing import Any
 _ROUNDING = 1e-5
 """Log-likelihood and gradient may differ by rounding between two machines."""
 
+_BEFORE = {"updates": "joint"}
+"""Settings that earlier versions did not write down, and what held then."""
+
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """Return the first difference in words, or ``None`` if there is none."""
     for name in dict.fromkeys([*before, *now]):
-        old: Any = before.get(name)
+        old: Any = before.get(name, _BEFORE.get(name))
         new: Any = now.get(name)
         if name == "model":
             if list(old) != list(new):

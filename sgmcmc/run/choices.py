@@ -19,6 +19,7 @@ from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.preconditioner import read_preconditioner
 from sgmcmc.inputs.tuning import one_or_each, read_stepsizes
+from sgmcmc.inputs.turns import need_unmixed, read_turns
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.sampler import Request, make_target, read_model
 from sgmcmc.target.geometry import Preconditioner, Space
@@ -26,6 +27,7 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
+from sgmcmc.tuning.prediction import need_law_in_turn
 from sgmcmc.tuning.thermostat import has_thermostat
 
 AUTO = "auto"
@@ -132,6 +134,8 @@ class Reading:
         target: what is sampled, without a preconditioner.
         starts: starting positions, flat.
         data: the dataset.
+        in_turn: the places of parameters that move one after the other; ``None`` if they move
+            together.
     """
 
     request: Request
@@ -140,6 +144,7 @@ class Reading:
     target: Target
     starts: list[np.ndarray]
     data: Data
+    in_turn: tuple[slice, ...] | None = None
 
 
 def read(request: Request) -> Reading:
@@ -154,13 +159,16 @@ def read(request: Request) -> Reading:
     plain = replace(options, preconditioner=None)
     target, starts = make_target(request, plain, dynamics, params)
     dynamics = dynamics.bind(target.space)
-    _refuse(request, options, dynamics)
+    need_unmixed(options.updates, options.preconditioner, target.space)
+    turns = read_turns(options.updates, dynamics, target)
+    in_turn = None if turns is None else turns.slices
+    _refuse(request, options, dynamics, in_turn)
     data = read_dataset(request.dataset, options.dtype)
     request = replace(request, seed=checks.seed_number("seed", request.seed))
     # Leverage takes the terms of single observations.
     terms = _is(options.minibatches, _MINIBATCHES) and data.size > WHOLE_UP_TO
     dry_run(target, data, min(500, data.size), starts, None, with_terms=terms)
-    return Reading(request, options, dynamics, target, starts, data)
+    return Reading(request, options, dynamics, target, starts, data, in_turn)
 
 
 def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
@@ -193,7 +201,9 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
     return choose(read(request), tolerance, verbose).completed()
 
 
-def _refuse(request: Request, options: Options, dynamics: Dynamics) -> None:
+def _refuse(
+    request: Request, options: Options, dynamics: Dynamics, in_turn: tuple[slice, ...] | None
+) -> None:
     """Raise an error where constants cannot be chosen."""
     name, reason = (open_arguments(request) or ["stepsize"])[0], None
     if options.gibbs is not None:
@@ -204,7 +214,14 @@ def _refuse(request: Request, options: Options, dynamics: Dynamics) -> None:
         reason = f"{type(dynamics).__name__} is chosen for by sgmcmc.hmc and sgmcmc.nuts alone"
     if reason is not None:
         raise ValueError(f"`{name}` must be given, and cannot be chosen here: {reason}.")
-    if "stepsize" in open_arguments(request) and not has_thermostat(dynamics):
+    if "stepsize" in open_arguments(request) and in_turn is not None:
+        try:
+            need_law_in_turn(dynamics, in_turn[-1].stop)
+        except ValueError as error:
+            raise ValueError(
+                f"`updates`: {error} Give a `stepsize`, or take updates='joint'."
+            ) from None
+    elif "stepsize" in open_arguments(request) and not has_thermostat(dynamics):
         try:
             LinearLaw(dynamics, 0.1)
         except ValueError as error:
@@ -238,7 +255,10 @@ def _given(reading: Reading, tolerance: float) -> Given:
         )
     space = reading.target.space
     preconditioner = _preconditioner(options.preconditioner, space, reading.starts[0])
-    return Given(reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance)
+    return Given(
+        reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance,
+        reading.in_turn,
+    )  # fmt: skip
 
 
 def _preconditioner(value: Any, space: Space, start: np.ndarray) -> str | Preconditioner:

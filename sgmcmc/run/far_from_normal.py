@@ -16,8 +16,8 @@ from sgmcmc.tuning.plan import Plan
 _LEFT = 0.3
 """What part of the seconds that a user gave must be left to begin anew."""
 
-_OF_OTHERS = ("minibatches", "replace")
-"""Keywords that mean nothing where every gradient takes the whole dataset."""
+_OF_OTHERS = ("minibatches", "replace", "updates")
+"""Keywords that mean nothing where every gradient takes the whole dataset, for a move of all."""
 
 
 def may_be_exact(request: Request, plan: Plan) -> bool:

@@ -115,7 +115,9 @@ def judge(
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = largest_stepsize(sampler.chain.dynamics, around, tolerance)
+        largest = largest_stepsize(
+            sampler.chain.dynamics, around, tolerance, in_turn=_slices(sampler.chain)
+        )
     off = None
     if centres is not None:
         gaps = centres - mode.position
@@ -129,9 +131,14 @@ def judge(
 
 def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
     try:
-        return around.predict(chain.dynamics, stepsize)
+        return around.predict(chain.dynamics, stepsize, _slices(chain))
     except ValueError:  # there is no closed law
         return Prediction.unknown(len(around.root))
+
+
+def _slices(chain: Phase) -> tuple[slice, ...] | None:
+    """Return the places of parameters that move in turn."""
+    return None if chain.turns is None else chain.turns.slices
 
 
 def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:

@@ -65,7 +65,7 @@ def report_on(
             },
             "Predicted": {
                 "at draws of the normal at the mode": plan.prediction.error.tolist(),
-                **_predicted_facts(judgement),
+                **_predicted_facts(judgement, sampler),
             },
             "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
             "Seconds": {**plan.seconds, "report": now - judged_at, "all": now - began},
@@ -97,7 +97,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         facts |= {
             "Mode": mode_facts(judgement.mode),
             "Chain": chain,
-            "Predicted": _predicted_facts(judgement),
+            "Predicted": _predicted_facts(judgement, sampler),
             "Draws": {**draws, **_measured_facts(judgement)},
         }
     facts["Seconds"] = {"report": time.monotonic() - began}
@@ -148,6 +148,7 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "rows": rows if isinstance(rows, str) else "in proportion to given probabilities",
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
         "preconditioner": _kind(sampler),
+        **({} if sampler.chain.turns is None else {"updates": "in turn"}),
     }
 
 
@@ -164,13 +165,16 @@ def _kind(sampler: Sampler) -> str:
     return "dense" if preconditioner.dense else "diagonal"
 
 
-def _predicted_facts(judgement: Judgement) -> dict[str, Any]:
+def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
     prediction, around = judgement.prediction, judgement.around
     noise = {"gradient noise along the chain, whitened": judgement.noise_along}
     if judgement.noise_along:
         noise["gradient noise, whitened, by coordinate"] = around.noise_by_coordinate.tolist()
     if not prediction.known:
-        return {"relative error of the posterior sds": "not known for these dynamics", **noise}
+        what = "not known for these dynamics"
+        if sampler.chain.turns is not None:
+            what += " with parameters that move in turn"
+        return {"relative error of the posterior sds": what, **noise}
     if not prediction.stable:
         return {"relative error of the posterior sds": "unbounded: the stepsize is too large"}
     return {

@@ -137,7 +137,9 @@ def make_sampler(request: Request) -> Sampler:
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)
-    phases = make_phases(request.method, request.stepsize, dynamics, gradient, target, options.updates)
+    phases = make_phases(
+        request.method, request.stepsize, dynamics, gradient, target, options.updates
+    )
     data = read_dataset(request.dataset, options.dtype)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,6 +63,8 @@ class Given:
         preconditioner: "dense", "diagonal", "none", or the user's own.
         stepsize: ε: a number, or an array with one for each coordinate.
         tolerance: the largest relative error of a posterior sd.
+        in_turn: the places of parameters that move one after the other; ``None`` if they move
+            together.
     """
 
     dynamics: Dynamics
@@ -72,6 +74,7 @@ class Given:
     preconditioner: str | Preconditioner = "dense"
     stepsize: float | np.ndarray | None = None
     tolerance: float = 0.05
+    in_turn: Sequence[slice] | None = None
 
     def takes_all(self, size: int) -> bool:
         """Tell whether every gradient is to take the whole dataset, of this size."""
@@ -281,9 +284,9 @@ def _with_stepsize(
             most = LARGEST_WITH_THERMOSTAT
         # Several steps with one momentum should not go round.
         most = min(most, (0.5 * np.pi / given.dynamics.steps) ** 2)
-        stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most)
+        stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most, given.in_turn)
     try:
-        found = around.predict(given.dynamics, stepsize)
+        found = around.predict(given.dynamics, stepsize, given.in_turn)
     except ValueError:  # a stepsize of the user's, for dynamics without a closed law
         if given.stepsize is None:
             raise

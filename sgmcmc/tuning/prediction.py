@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from sgmcmc.dynamics import SGNHT, Dynamics
+from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.thermostat import at_rest
+from sgmcmc.tuning.turns import LawInTurn
 
 _LEAST_CURVATURE = 1e-12
 """Of a direction, as a part of the largest."""
@@ -20,6 +21,10 @@ _USUAL_TIME = 50.0
 
 _LEAST, _MOST = 1e-6, 1.0
 """Between what stepsizes, times the largest curvature, one is looked for."""
+
+_IN_TURN_UP_TO = 300
+"""Coordinates up to which the law of parameters that move in turn takes less than a second: its
+time grows with the cube of their number."""
 
 _COARSE, _HALVINGS = 4.0, 26
 """By what the search goes down, and how often it halves the way back."""
@@ -122,17 +127,25 @@ class Surroundings:
         vectors = self.axes[1]
         return self.root @ vectors if self.root.ndim == 2 else self.root[:, np.newaxis] * vectors
 
-    def predict(self, dynamics: Dynamics, stepsize: float | np.ndarray) -> Prediction:
+    def predict(
+        self,
+        dynamics: Dynamics,
+        stepsize: float | np.ndarray,
+        in_turn: Sequence[slice] | None = None,
+    ) -> Prediction:
         """Return what the law of a dynamics says.
 
         Args:
             dynamics: bound to its constants.
             stepsize: ε; an array has one for each coordinate of the chain.
+            in_turn: the places of parameters that move one after the other.
 
         Raises:
             ValueError: there is no closed law for it.
         """
         steps = np.asarray(stepsize, float)
+        if in_turn is not None:
+            return self._predict_in_turn(dynamics, steps, in_turn)
         if steps.ndim and (steps != steps.flat[0]).any():
             # θ with a stepsize of its own is θ in other units with ε = 1.
             return self.scaled(np.sqrt(steps)).predict(dynamics, 1.0)
@@ -145,16 +158,56 @@ class Surroundings:
         if not law.stable:
             return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
         covariance, sums = law.covariance(noise)
-        shares = self._shares()
-        right = (shares**2 / values).sum(1)
+        return self._prediction(self._shares(), covariance, sums)
+
+    def _predict_in_turn(
+        self, dynamics: Dynamics, steps: np.ndarray, slices: Sequence[slice]
+    ) -> Prediction:
+        d = len(self.root)
+        need_law_in_turn(dynamics, d)
+        law = LawInTurn(self.information, np.broadcast_to(steps, d), slices)
+        if not law.stable:
+            return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
+        rows = self.root if self.root.ndim == 2 else np.diag(self.root)
+        return self._prediction(rows, *law.covariance(self.noise))
+
+    def _prediction(
+        self, shares: np.ndarray, covariance: np.ndarray, sums: np.ndarray
+    ) -> Prediction:
+        """Return what follows for each unconstrained coordinate.
+
+        Args:
+            shares: the rows that make them of those of the covariance.
+            covariance: stationary, of the chain.
+            sums: of its autocovariances.
+        """
+        right = (self._shares() ** 2 / self.axes[0]).sum(1)
         variance = np.einsum("ij,jk,ik->i", shares, covariance, shares)
         summed = np.einsum("ij,jk,ik->i", shares, sums, shares)
         times = np.maximum(1.0, 2 * summed / variance - 1)
         return Prediction(np.sqrt(np.maximum(variance, 0.0) / right), times, True)
 
 
+def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
+    """Raise an error where no law is at hand of parameters that move in turn."""
+    if type(dynamics) is not SGLD:
+        raise ValueError(
+            f"There is no closed law of {type(dynamics).__name__} with parameters that move in "
+            "turn."
+        )
+    if d > _IN_TURN_UP_TO:
+        raise ValueError(
+            f"The law of parameters that move in turn is computed for up to {_IN_TURN_UP_TO} "
+            f"coordinates; there are {d}."
+        )
+
+
 def largest_stepsize(
-    dynamics: Dynamics, surroundings: Surroundings, tolerance: float, most: float = _MOST
+    dynamics: Dynamics,
+    surroundings: Surroundings,
+    tolerance: float,
+    most: float = _MOST,
+    in_turn: Sequence[slice] | None = None,
 ) -> float:
     """Return the largest ε at which every sd is off by at most ``tolerance``.
 
@@ -163,11 +216,12 @@ def largest_stepsize(
         surroundings: curvature and noise.
         tolerance: relative error of an sd.
         most: the largest ε times the largest curvature.
+        in_turn: the places of parameters that move one after the other.
     """
     unit = 1.0 / surroundings.axes[0][-1]
 
     def good(stepsize: float) -> bool:
-        return surroundings.predict(dynamics, stepsize).worst <= tolerance
+        return surroundings.predict(dynamics, stepsize, in_turn).worst <= tolerance
 
     return largest_good(good, _LEAST * unit, most * unit)
 
