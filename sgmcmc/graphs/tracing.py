@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.graphs.known import same_as_before
 from sgmcmc.graphs.quiet import without_chatter
 
 
@@ -14,7 +15,8 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     """Return the graph of ``function`` for arguments of these shapes and dtypes.
 
     The graph is asked for outright, not left to the first call of a ``tf.function``, which
-    warns a user who makes a few samplers that functions are traced too often.
+    warns a user who makes a few samplers that functions are traced too often. A graph that was
+    there before is taken again, with what TensorFlow has compiled for it.
 
     Args:
         function: takes tensors, in dicts and named tuples if need be, and returns such.
@@ -23,7 +25,8 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     """
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        return graph.get_concrete_function(*arguments)
+        traced = graph.get_concrete_function(*arguments)
+    return same_as_before(traced, jit_compile)
 
 
 def quiet_start() -> None:

@@ -19,6 +19,11 @@ _DTYPE_CLASH = re.compile(
     r"|incompatible with dtype|incompatible dtypes|have types? .* that (do|does)|must be same type",
     re.IGNORECASE,
 )
+_FLOAT_INDEX = re.compile(
+    r"has DataType float\d+ not in list of allowed values:[ \w,]*int32"
+    r"|Only integers, slices .* valid indices, got .*float\d+",
+    re.DOTALL,
+)
 _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 
 
@@ -70,6 +75,14 @@ def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exc
             f"`{argument}` mixes dtypes; params and dataset are {dtype.name} (a tf.Tensor in "
             f"`dataset` keeps its own dtype). Declare constants with tf.constant(..., dtype=tf."
             f"{dtype.name}) and convert with tf.cast. TensorFlow says: {text}"
+        )
+    if _FLOAT_INDEX.search(str(error)):
+        return TypeError(
+            f"`{argument}` uses a {dtype.name} where TensorFlow wants whole numbers, such as the "
+            f"index of tf.gather. Numbers in `dataset` become {dtype.name}; a tf.Tensor keeps its "
+            "own dtype, so hand the column in as tf.constant(g, tf.int32), or write "
+            "tf.cast(dataset['g'], tf.int32). pandas categoricals stay whole numbers too. "
+            f"TensorFlow says: {text}"
         )
     if _PYTHON_CONTROL.search(str(error)):
         return TypeError(

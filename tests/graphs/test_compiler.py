@@ -52,9 +52,13 @@ def test_no_compilation_no_warning(run: Run) -> None:
 OPS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "where": lambda x, theta: tf.reduce_sum((tf.gather(x, tf.where(x > 1.0)) - theta) ** 2),
     "boolean_mask": lambda x, theta: tf.reduce_sum((tf.boolean_mask(x, x > 1.0) - theta) ** 2),
-    "unique": lambda x, theta: tf.reduce_sum((tf.unique(tf.round(x))[0] - theta) ** 2),
-    "cond": lambda x, theta: tf.cond(theta > 0.0, lambda: theta**2, lambda: -theta),
-    "special": lambda x, theta: tf.math.lgamma(1.0 + theta**2) + tf.math.softplus(theta),
+    "unique": lambda x, theta: tf.reduce_sum((tf.gather(*tf.unique(tf.round(x))) - theta) ** 2),
+    "cond": lambda x, theta: tf.reduce_sum(
+        tf.ones_like(x) * tf.cond(theta > 0.0, lambda: theta**2, lambda: -theta)
+    ),
+    "special": lambda x, theta: tf.reduce_sum(
+        tf.ones_like(x) * (tf.math.lgamma(1.0 + theta**2) + tf.math.softplus(theta))
+    ),
 }
 
 

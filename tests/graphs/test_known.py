@@ -1,0 +1,109 @@
+"""The same call again compiles nothing; another model is never taken for one that was there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.graphs import known
+from sgmcmc.graphs.tracing import trace
+
+X = tf.constant([1.0, 2.0, 3.0])
+
+
+def looped(factor: Any, body: Callable[[tf.Tensor], tf.Tensor] = tf.sin) -> Callable[..., Any]:
+    """Return a new function with a loop, and so with functions inside its graph."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, factor * body(y)), (tf.constant(0), x)
+        )[1]
+
+    return function
+
+
+def traced(function: Callable[..., Any], argument: Any = X, jit_compile: bool = True) -> Any:
+    return trace(function, argument, jit_compile=jit_compile)
+
+
+def test_same_graph() -> None:
+    """Functions made anew, with the same body, share what was compiled."""
+    first = traced(looped(2.0))
+    assert traced(looped(2.0)) is first
+    np.testing.assert_array_equal(first(X), looped(2.0)(X))
+
+
+def test_gradients() -> None:
+    """Graphs with gradients of loops are known again, whatever their functions are called."""
+
+    def made() -> Callable[..., Any]:
+        return lambda x: tf.gradients(tf.reduce_sum(looped(2.0)(x)), x)[0]
+
+    assert traced(made()) is traced(made())
+
+
+def test_other_graphs() -> None:
+    """Another constant, op, shape, dtype, structure or way of compiling is another graph."""
+    first = traced(looped(2.0))
+    others = [
+        traced(looped(2.5)),
+        traced(looped(2.0, tf.cos)),
+        traced(looped(2.0), X[:2]),
+        traced(looped(2.0), tf.cast(X, tf.float64)),
+        traced(lambda x: {"a": looped(2.0)(x)}),
+        traced(looped(2.0), jit_compile=False),
+    ]
+    assert len({id(graph) for graph in [first, *others]}) == 1 + len(others)
+
+
+def test_captured_tensors() -> None:
+    """Of large tensors that functions have captured, only the same ones count as the same."""
+    a, b = tf.random.normal([300]), tf.random.normal([300])
+    x = tf.zeros([300])
+    first = traced(lambda x: x + a, x)
+    assert traced(lambda x: x + a, x) is first
+    other = traced(lambda x: x + b, x)
+    assert other is not first
+    np.testing.assert_array_equal(other(x), b)
+
+
+def test_captured_variables() -> None:
+    """Variables may change hands; graphs with them are not shared."""
+    variable = tf.Variable(X)
+    assert traced(lambda x: x + variable) is not traced(lambda x: x + variable)
+
+
+def test_few_are_kept() -> None:
+    """The oldest goes, and large constants are not held."""
+    first = traced(lambda x: x * 0.5)
+    for number in range(known._MOST):
+        traced(lambda x, number=number: x + float(number) + 0.25, jit_compile=False)
+    assert traced(lambda x: x * 0.5) is not first
+    assert len(known._graphs) <= known._MOST
+    large = np.random.default_rng(1).normal(size=known._MOST_BYTES // 8 + 1)
+    assert traced(lambda x: large + x[0], tf.zeros([1], tf.float64)) is not traced(
+        lambda x: large + x[0], tf.zeros([1], tf.float64)
+    )
+
+
+def test_samplers() -> None:
+    """A second call with a log-likelihood written anew adds no graph, and gives the same bits."""
+    data = {"x": np.random.default_rng(1).normal(size=(50, 2))}
+
+    def call() -> np.ndarray:
+        def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+            return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+
+        return sgmcmc.sgld(
+            log_lik, data, {"theta": np.zeros(2)}, 1e-3, minibatch_size=5, n_iters=20, seed=1,
+            verbose=False,
+        )["theta"]  # fmt: skip
+
+    first = call()
+    graphs = list(known._graphs)
+    np.testing.assert_array_equal(call(), first)
+    assert sorted(known._graphs) == sorted(graphs)
