@@ -54,7 +54,7 @@ def _content(graph: Any, jit_compile: bool) -> bytes | None:
         definition = graph.graph.as_graph_def()
     except ValueError:  # more than a protocol buffer holds
         return None
-    if definition.ByteSize() > _MOST_BYTES:
+    if definition.ByteSize() > _MOST_BYTES or _draws(definition):
         return None
     found = hashlib.sha256(b"XLA" if jit_compile else b"graph")
     names = [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
@@ -63,6 +63,12 @@ def _content(graph: Any, jit_compile: bool) -> bytes | None:
     found.update(repr((names, structure, [id(tensor) for tensor in captured])).encode())
     found.update(_renamed(definition))
     return found.digest()
+
+
+def _draws(definition: tf.compat.v1.GraphDef) -> bool:
+    """Tell whether a graph draws random numbers that go on from call to call."""
+    functions = [function.node_def for function in definition.library.function]
+    return any("seed2" in node.attr for nodes in (definition.node, *functions) for node in nodes)
 
 
 def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:

@@ -77,6 +77,15 @@ def test_captured_variables() -> None:
     assert traced(lambda x: x + variable) is not traced(lambda x: x + variable)
 
 
+def test_random_numbers() -> None:
+    """A graph whose random numbers go on from call to call begins anew each time."""
+
+    def drawn(x: tf.Tensor) -> tf.Tensor:
+        return x + tf.random.normal([3], seed=1)
+
+    assert traced(drawn, jit_compile=False) is not traced(drawn, jit_compile=False)
+
+
 def test_few_are_kept() -> None:
     """The oldest goes, and large constants are not held."""
     first = traced(lambda x: x * 0.5)
