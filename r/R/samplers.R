@@ -50,6 +50,11 @@ runSampler <- function(method, arguments, ...) {
 #'   [zeroVariance()] needs it.
 #' @param testFunctions named list of functions of the parameters, evaluated at each kept
 #'   draw inside the compiled chain.
+#' @param updates `"in_turn"`: the parameters move one after the other, in the order of
+#'   `params`, each with a gradient taken afresh where the others are then, on the same
+#'   minibatch, as in the R package that this one succeeds; `"joint"`: all at once, with one
+#'   gradient for all, which takes less time, and is Python's default. With a single
+#'   parameter the two are the same.
 #' @param ... further arguments, by name: `storeParams` (`FALSE` keeps only the test
 #'   functions, a vector of names only those parameters), `reductions` (a named list of
 #'   `list(init, update)`, running reductions over the draws), `bijectors` (a named list of
@@ -85,7 +90,7 @@ runSampler <- function(method, arguments, ...) {
 sgld <- function(logLik, dataset, params, stepsize, logPrior = NULL, minibatchSize = 0.01,
                  nIters = 10^4L, verbose = TRUE, seed = NULL, nChains = NULL, burnIn = 0,
                  thin = 1, store = NULL, storeGradients = FALSE, testFunctions = NULL,
-                 ...) {
+                 updates = "in_turn", ...) {
     runSampler("sgld", as.list(environment()), ...)
 }
 
@@ -94,7 +99,8 @@ sgld <- function(logLik, dataset, params, stepsize, logPrior = NULL, minibatchSi
 sgldcv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NULL,
                    minibatchSize = 0.01, nIters = 10^4L, nItersOpt = 10^4L,
                    verbose = TRUE, seed = NULL, nChains = NULL, burnIn = 0, thin = 1,
-                   store = NULL, storeGradients = FALSE, testFunctions = NULL, ...) {
+                   store = NULL, storeGradients = FALSE, testFunctions = NULL,
+                   updates = "in_turn", ...) {
     runSampler("sgldcv", as.list(environment()), ...)
 }
 
@@ -140,7 +146,8 @@ sgldcv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NU
 sghmc <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                   minibatchSize = 0.01, alpha = 0.01, L = 5L, nIters = 10^4L,
                   verbose = TRUE, seed = NULL, nChains = NULL, burnIn = 0, thin = 1,
-                  store = NULL, storeGradients = FALSE, testFunctions = NULL, ...) {
+                  store = NULL, storeGradients = FALSE, testFunctions = NULL,
+                  updates = "in_turn", ...) {
     runSampler("sghmc", as.list(environment()), ...)
 }
 
@@ -150,7 +157,7 @@ sghmccv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = N
                     minibatchSize = 0.01, alpha = 0.01, L = 5L, nIters = 10^4L,
                     nItersOpt = 10^4L, verbose = TRUE, seed = NULL, nChains = NULL,
                     burnIn = 0, thin = 1, store = NULL, storeGradients = FALSE,
-                    testFunctions = NULL, ...) {
+                    testFunctions = NULL, updates = "in_turn", ...) {
     runSampler("sghmccv", as.list(environment()), ...)
 }
 
@@ -189,7 +196,8 @@ sghmccv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = N
 sgnht <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                   minibatchSize = 0.01, a = 0.01, nIters = 10^4L, verbose = TRUE,
                   seed = NULL, nChains = NULL, burnIn = 0, thin = 1, store = NULL,
-                  storeGradients = FALSE, testFunctions = NULL, ...) {
+                  storeGradients = FALSE, testFunctions = NULL,
+                  updates = "in_turn", ...) {
     runSampler("sgnht", as.list(environment()), ...)
 }
 
@@ -198,6 +206,7 @@ sgnht <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 sgnhtcv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NULL,
                     minibatchSize = 0.01, a = 0.01, nIters = 10^4L, nItersOpt = 10^4L,
                     verbose = TRUE, seed = NULL, nChains = NULL, burnIn = 0, thin = 1,
-                    store = NULL, storeGradients = FALSE, testFunctions = NULL, ...) {
+                    store = NULL, storeGradients = FALSE, testFunctions = NULL,
+                    updates = "in_turn", ...) {
     runSampler("sgnhtcv", as.list(environment()), ...)
 }

@@ -85,7 +85,8 @@ print.sgmcmccv <- print.sgmcmc
 #' }
 #' }
 sgldSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
-                      minibatchSize = 0.01, seed = NULL, nChains = NULL, ...) {
+                      minibatchSize = 0.01, seed = NULL, nChains = NULL,
+                      updates = "in_turn", ...) {
     setUp("sgld", as.list(environment()), ...)
 }
 
@@ -93,7 +94,7 @@ sgldSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 #' @export
 sgldcvSetup <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NULL,
                         minibatchSize = 0.01, nItersOpt = 10^4L, verbose = TRUE,
-                        seed = NULL, nChains = NULL, ...) {
+                        seed = NULL, nChains = NULL, updates = "in_turn", ...) {
     setUp("sgldcv", as.list(environment()), ...)
 }
 
@@ -101,7 +102,7 @@ sgldcvSetup <- function(logLik, dataset, params, stepsize, optStepsize, logPrior
 #' @export
 sghmcSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                        minibatchSize = 0.01, alpha = 0.01, L = 5L, seed = NULL,
-                       nChains = NULL, ...) {
+                       nChains = NULL, updates = "in_turn", ...) {
     setUp("sghmc", as.list(environment()), ...)
 }
 
@@ -109,14 +110,16 @@ sghmcSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 #' @export
 sghmccvSetup <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NULL,
                          minibatchSize = 0.01, alpha = 0.01, L = 5L, nItersOpt = 10^4L,
-                         verbose = TRUE, seed = NULL, nChains = NULL, ...) {
+                         verbose = TRUE, seed = NULL, nChains = NULL,
+                         updates = "in_turn", ...) {
     setUp("sghmccv", as.list(environment()), ...)
 }
 
 #' @rdname sgldSetup
 #' @export
 sgnhtSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
-                       minibatchSize = 0.01, a = 0.01, seed = NULL, nChains = NULL, ...) {
+                       minibatchSize = 0.01, a = 0.01, seed = NULL, nChains = NULL,
+                       updates = "in_turn", ...) {
     setUp("sgnht", as.list(environment()), ...)
 }
 
@@ -124,6 +127,7 @@ sgnhtSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 #' @export
 sgnhtcvSetup <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NULL,
                          minibatchSize = 0.01, a = 0.01, nItersOpt = 10^4L,
-                         verbose = TRUE, seed = NULL, nChains = NULL, ...) {
+                         verbose = TRUE, seed = NULL, nChains = NULL,
+                         updates = "in_turn", ...) {
     setUp("sgnhtcv", as.list(environment()), ...)
 }

@@ -49,7 +49,8 @@
 scir <- function(logLik, dataset, params, stepsize, logPrior = NULL, minibatchSize = 0.01,
                  nIters = 10^4L, verbose = TRUE, seed = NULL, alpha, nChains = NULL,
                  burnIn = 0, thin = 1, store = NULL, testFunctions = NULL, theta0 = NULL,
-                 storeUnnormalised = FALSE, gibbs = NULL, latents = NULL, ...) {
+                 storeUnnormalised = FALSE, gibbs = NULL, latents = NULL,
+                 updates = "in_turn", ...) {
     runSampler("scir", as.list(environment()), ...)
 }
 
@@ -59,7 +60,7 @@ sgrld <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                   minibatchSize = 0.01, nIters = 10^4L, verbose = TRUE, seed = NULL,
                   alpha, nChains = NULL, burnIn = 0, thin = 1, store = NULL,
                   testFunctions = NULL, theta0 = NULL, storeUnnormalised = FALSE,
-                  gibbs = NULL, latents = NULL, ...) {
+                  gibbs = NULL, latents = NULL, updates = "in_turn", ...) {
     runSampler("sgrld", as.list(environment()), ...)
 }
 
@@ -67,7 +68,8 @@ sgrld <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 #' @export
 scirSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                       minibatchSize = 0.01, seed = NULL, alpha, nChains = NULL,
-                      theta0 = NULL, gibbs = NULL, latents = NULL, ...) {
+                      theta0 = NULL, gibbs = NULL, latents = NULL,
+                      updates = "in_turn", ...) {
     setUp("scir", as.list(environment()), ...)
 }
 
@@ -75,6 +77,7 @@ scirSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
 #' @export
 sgrldSetup <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                        minibatchSize = 0.01, seed = NULL, alpha, nChains = NULL,
-                       theta0 = NULL, gibbs = NULL, latents = NULL, ...) {
+                       theta0 = NULL, gibbs = NULL, latents = NULL,
+                       updates = "in_turn", ...) {
     setUp("sgrld", as.list(environment()), ...)
 }
