@@ -1,0 +1,21 @@
+"""Regressions as estimators of scikit-learn, sampled by :func:`sgmcmc.sample`.
+
+They need scikit-learn: ``pip install "sgmcmc[scikit-learn]"``.
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:  # the one optional dependency that classes here are made of
+    raise ImportError(
+        'sgmcmc.estimators needs scikit-learn: pip install "sgmcmc[scikit-learn]"'
+    ) from error
+
+from sgmcmc.estimators.linear import BayesianLinearRegression
+from sgmcmc.estimators.logistic import BayesianLogisticRegression
+from sgmcmc.estimators.poisson import BayesianPoissonRegression
+
+__all__ = [
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "BayesianPoissonRegression",
+]

@@ -1,0 +1,98 @@
+"""Linear regression with unknown variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from sklearn.base import RegressorMixin
+
+from sgmcmc.estimators.regression import BayesianRegression, mean_and_sd
+
+Array = np.ndarray
+
+
+class BayesianLinearRegression(RegressorMixin, BayesianRegression):
+    """Bayesian linear regression as a regressor of scikit-learn.
+
+    y ~ N(a + xβ, σ²), β_j ~ N(0, (prior_scale · sd(y) / sd(x_j))²), a + x̄β ~ N(ȳ, (prior_scale ·
+    sd(y))²), σ ~ Exponential(1 / sd(y)). Draws are those of :func:`sgmcmc.sample`, without tuning
+    constants.
+
+    Args:
+        fit_intercept: whether there is an a.
+        prior_scale: sd of the effect of one sd of a feature, in sds of y.
+        tolerance: largest predicted relative error of a posterior sd.
+        ess: effective sample size of every coefficient.
+        n_chains: how many chains.
+        max_seconds: when to stop at the latest; ``None``: when ``ess`` is reached.
+        random_state: the seed, or a generator of seeds.
+        verbose: show progress.
+
+    Attributes:
+        samples_: :class:`sgmcmc.Samples`: ``coef``, of shape (chains, draws, p);
+            ``intercept_at_mean``, the intercept at the mean of the features less the mean of y;
+            ``sigma``.
+        coef_: posterior means, (p,).
+        intercept_: posterior mean.
+        sigma_: posterior mean of σ.
+
+    Raises:
+        ValueError: what is handed over is no such data, or ``prior_scale`` is not positive.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc.estimators import BayesianLinearRegression
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal(50, 12, (500, 1))
+        >>> y = 3 + 0.2 * X[:, 0] + rng.normal(0, 1, 500)
+        >>> model = BayesianLinearRegression(random_state=1).fit(X, y)
+        >>> mean, sd = model.predict([[50.0]], return_std=True)
+        >>> bool(abs(mean[0] - 13) < 0.2), bool(abs(sd[0] - 1) < 0.1)
+        (True, True)
+
+    Source:
+        The priors are those of rstanarm by default (Gabry & Goodrich, *Prior distributions for
+        rstanarm models*).
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianLinearRegression:
+        """Draw from the posterior.
+
+        Args:
+            X: features, (N, p).
+            y: responses, (N,).
+            sample_weight: how many times each row counts, (N,).
+        """
+        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        self._offset = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
+        unit = float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
+        self._sample(
+            X, y - self._offset, weights, (), _normal, unit=unit, others={"sigma": unit},
+            log_prior_of_others=lambda params: -params["sigma"] / unit,
+            bijectors={"sigma": tfp.bijectors.Exp()},
+        )  # fmt: skip
+        self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Return the posterior mean of the response, (n,).
+
+        Args:
+            X: features, (n, p).
+            return_std: return the sd of a new response beside it, σ included.
+        """
+
+        def pieces() -> Any:
+            noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
+            for eta in self._predictors(X):
+                yield eta.mean(0), eta.var(0) + noise
+
+        mean, sd = mean_and_sd(pieces())
+        return (mean, sd) if return_std else mean
+
+
+def _normal(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
+    return -0.5 * ((y - eta) / params["sigma"]) ** 2 - tf.math.log(params["sigma"])

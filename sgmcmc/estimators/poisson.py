@@ -1,0 +1,97 @@
+"""Poisson regression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+
+from sgmcmc.estimators.regression import BayesianRegression, mean_and_sd
+
+Array = np.ndarray
+
+
+class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
+    """Bayesian Poisson regression as a regressor of scikit-learn.
+
+    y ~ Poisson(e^(a + xβ)), β_j ~ N(0, (prior_scale / sd(x_j))²), a + x̄β ~ N(log ȳ, prior_scale²).
+    Draws are those of :func:`sgmcmc.sample`, without tuning constants.
+
+    Args:
+        fit_intercept: whether there is an a.
+        prior_scale: sd of the effect of one sd of a feature, on the logarithm of the rate.
+        tolerance: largest predicted relative error of a posterior sd.
+        ess: effective sample size of every coefficient.
+        n_chains: how many chains.
+        max_seconds: when to stop at the latest; ``None``: when ``ess`` is reached.
+        random_state: the seed, or a generator of seeds.
+        verbose: show progress.
+
+    Attributes:
+        samples_: :class:`sgmcmc.Samples`: ``coef``, of shape (chains, draws, p), and
+            ``intercept_at_mean``, the intercept at the mean of the features.
+        coef_: posterior means, (p,).
+        intercept_: posterior mean.
+
+    Raises:
+        ValueError: what is handed over is no such data, a response is negative, or ``prior_scale``
+            is not positive.
+
+    Example:
+        >>> import numpy as np
+        >>> from sgmcmc.estimators import BayesianPoissonRegression
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal(50, 12, (500, 1))
+        >>> y = rng.poisson(np.exp(0.02 * X[:, 0]))
+        >>> model = BayesianPoissonRegression(random_state=1).fit(X, y)
+        >>> mean, sd = model.predict([[50.0]], return_std=True)
+        >>> bool(abs(mean[0] - np.e) < 0.3), bool(abs(sd[0] - np.e**0.5) < 0.2)
+        (True, True)
+
+    Source:
+        McCullagh & Nelder, *Generalized Linear Models*, 1989, chapter 6, for the model; the priors
+        are those of :class:`BayesianLogisticRegression`.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianPoissonRegression:
+        """Draw from the posterior.
+
+        Args:
+            X: features, (N, p).
+            y: counts, (N,).
+            sample_weight: how many times each row counts, (N,).
+        """
+        X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
+        if (y < 0).any():
+            raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
+        middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
+        self._sample(X, y, weights, (), _poisson, middle=middle if self.fit_intercept else 0.0)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Return the posterior mean of the rate, (n,).
+
+        Args:
+            X: features, (n, p).
+            return_std: return the sd of a new count beside it.
+        """
+
+        def pieces() -> Any:
+            for eta in self._predictors(X):
+                rates = np.exp(eta)
+                yield rates.mean(0), rates.var(0) + rates.mean(0)
+
+        mean, sd = mean_and_sd(pieces())
+        return (mean, sd) if return_std else mean
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _poisson(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
+    return y * eta - tf.exp(eta)

@@ -1,0 +1,184 @@
+"""What the regressions share: centred features, priors on their scale, draws, and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+import sgmcmc.samplers
+from sgmcmc.results.samples import Samples
+
+Array = np.ndarray
+
+_DRAWS, _NUMBERS = 1000, 2**22
+"""Draws that predictions are averaged over at most, and numbers that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """How features are handed to the sampler.
+
+    Attributes:
+        centre: mean of each, or zero without an intercept.
+        scale: its sd; one for a feature that does not vary.
+    """
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, X: Array, with_intercept: bool) -> Features:
+        """Take them from the data."""
+        centre = X.mean(0) if with_intercept else np.zeros(X.shape[1])
+        scale = np.sqrt(((X - X.mean(0)) ** 2).mean(0))
+        return cls(centre, np.where(scale > 0, scale, 1.0))
+
+    def standardised(self, X: Array) -> Array:
+        """Return what the sampler sees: columns of mean zero and sd one, in float32."""
+        return ((X - self.centre) / self.scale).astype(np.float32)
+
+
+class BayesianRegression(BaseEstimator):
+    """A regression on linear predictors η = a + Xβ, with draws in place of one estimate.
+
+    Coefficients have the prior β_j ~ N(0, (prior_scale · u / sd(x_j))²), u the unit of the
+    predictor; the intercept at the mean of the features has N(m, (prior_scale · u)²), m where the
+    data lie.
+    """
+
+    samples_: Samples
+    n_features_in_: int
+    _offset = 0.0
+    """What has been taken off the responses."""
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        prior_scale: float = 2.5,
+        tolerance: float = 0.05,
+        ess: float = 400,
+        n_chains: int = 4,
+        max_seconds: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.fit_intercept = fit_intercept
+        self.prior_scale = prior_scale
+        self.tolerance = tolerance
+        self.ess = ess
+        self.n_chains = n_chains
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, ...]:
+        """Return X, y and the weights, checked; a prior scale that is none is refused."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **checks)
+        if not self.prior_scale > 0:
+            raise ValueError(f"`prior_scale` must be positive; it is {self.prior_scale!r}.")
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        return X, y, weights
+
+    def _sample(
+        self,
+        X: Array,
+        y: Array,
+        weights: Array | None,
+        outputs: tuple[int, ...],
+        log_density: Callable[[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]], tf.Tensor],
+        middle: float = 0.0,
+        unit: float = 1.0,
+        others: dict[str, Any] | None = None,
+        log_prior_of_others: Callable[[dict[str, tf.Tensor]], tf.Tensor] | None = None,
+        bijectors: dict[str, Any] | None = None,
+    ) -> None:
+        """Sample, and keep draws and their means.
+
+        Args:
+            X, y, weights: the data, (N, p), (N,) and (N,).
+            outputs: shape of η for one row: (), or (K - 1,) for K classes.
+            log_density: of each y, given η and the parameters.
+            middle: where the intercept's prior has its mean.
+            unit: of η.
+            others: starting values of parameters beside intercept and coefficients.
+            log_prior_of_others: their log prior.
+            bijectors: of theirs.
+        """
+        features = Features.of(X, self.fit_intercept)
+        dataset = {"X": features.standardised(X), "y": y.astype(np.float32)}
+        if weights is not None:
+            dataset["weight"] = weights.astype(np.float32)
+        scale = features.scale.astype(np.float32).reshape(-1, *[1] * len(outputs))
+        wide = float(self.prior_scale * unit)
+        params: dict[str, Any] = {"coef": np.zeros((X.shape[1], *outputs))}
+        if self.fit_intercept:
+            params["intercept_at_mean"] = np.full(outputs, middle)
+
+        def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+            slopes = params["coef"] * scale
+            by_row = tf.matmul if outputs else tf.linalg.matvec
+            eta = by_row(dataset["X"], slopes) + params.get("intercept_at_mean", 0.0)
+            terms = log_density(dataset["y"], eta, params)
+            return terms * dataset["weight"] if "weight" in dataset else terms
+
+        def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
+            value = -0.5 * tf.reduce_sum((params["coef"] * scale / wide) ** 2)
+            if "intercept_at_mean" in params:
+                value -= 0.5 * tf.reduce_sum(((params["intercept_at_mean"] - middle) / wide) ** 2)
+            return value if log_prior_of_others is None else value + log_prior_of_others(params)
+
+        self.samples_ = sgmcmc.samplers.sample(
+            log_lik, dataset, {**params, **(others or {})}, log_prior,
+            tolerance=self.tolerance, ess=self.ess, n_chains=self.n_chains,
+            max_seconds=self.max_seconds, seed=self._seed(), verbose=self.verbose,
+            bijectors=bijectors or {},
+        )  # fmt: skip
+        self._centre = features.centre
+        coef, intercept = self._draws()
+        self.coef_, self.intercept_ = coef.mean(0), intercept.mean(0)
+
+    def _seed(self) -> int | None:
+        """Return the seed of the sampler."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**31 - 1))
+        return None if self.random_state is None else int(self.random_state)
+
+    def _draws(self) -> tuple[Array, Array]:
+        """Return draws of coefficients, (draw, p, ...), and of the intercept, (draw, ...)."""
+        coef = _flat(self.samples_["coef"])
+        at_mean = np.zeros((len(coef), *coef.shape[2:]))
+        if "intercept_at_mean" in self.samples_:
+            at_mean = _flat(self.samples_["intercept_at_mean"]) + self._offset
+        return coef, at_mean - np.einsum("ip...,p->i...", coef, self._centre)
+
+    def _predictors(self, X: Any) -> Iterator[Array]:
+        """Yield η of the rows, (draw, row, ...), in pieces; some draws stand for all."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        coef, intercept = self._draws()
+        some = np.linspace(0, len(coef) - 1, min(_DRAWS, len(coef))).astype(int)
+        coef, intercept = coef[some], intercept[some]
+        each = max(1, _NUMBERS // max(1, coef[:, 0].size))
+        for start in range(0, len(X), each):
+            eta = np.einsum("np,ip...->in...", X[start : start + each], coef, optimize=True)
+            yield eta + intercept[:, np.newaxis]
+
+
+def _flat(draws: Array) -> Array:
+    """Return the draws of all chains, one after the other."""
+    return np.asarray(draws, np.float64).reshape(-1, *draws.shape[2:])
+
+
+def mean_and_sd(pieces: Iterator[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return means and sds of rows, from the mean and the variance over draws of each piece."""
+    means, variances = zip(*pieces, strict=True)
+    return np.concatenate(means), np.sqrt(np.concatenate(variances))

@@ -1,0 +1,150 @@
+"""Regressions as estimators: posteriors, predictions, and scikit-learn's own checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sgmcmc.estimators import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianPoissonRegression,
+)
+
+Array = np.ndarray
+
+N, CLOSE, TOLERANCE = 4000, 0.1, 0.05
+"""Rows; how near means must be to the mode, in sds, beyond Monte Carlo; the error of an sd."""
+
+FINITE = 4 / np.sqrt(400)
+"""Four standard errors of a mean, in sds, with the effective sample size that is asked for."""
+
+rng = np.random.default_rng(1)
+X = np.column_stack([rng.normal(50, 12, N), rng.lognormal(3, 0.5, N), rng.random(N) < 0.3])
+Z = (X - X.mean(0)) / X.std(0)
+ETA = Z @ [0.8, -0.5, 0.3]
+
+
+def laplace(weight: Array, ridge: float) -> Array:
+    """Return the sds of intercept and slopes of Z by the curvature at the mode."""
+    design = np.column_stack([np.ones(N), Z])
+    information = design.T @ (weight[:, np.newaxis] * design) + ridge * np.eye(4)
+    return np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+def check_slopes(model: Any, mode: Array, sd: Array) -> None:
+    """Means and sds of the slopes of Z against those of the normal at the mode."""
+    draws = model.samples_["coef"].reshape(-1, 3).astype(float) * X.std(0)
+    assert (np.abs(draws.mean(0) - mode) / sd).max() < CLOSE + FINITE
+    assert np.abs(draws.std(0) / sd - 1).max() < TOLERANCE + FINITE / np.sqrt(2)
+    np.testing.assert_allclose(model.coef_.ravel() * X.std(0), draws.mean(0), rtol=1e-6)
+
+
+def test_logistic() -> None:
+    """Against penalised maximum likelihood; probabilities are averages over draws."""
+    y = np.where(rng.random(N) < 1 / (1 + np.exp(-ETA)), "yes", "no")
+    model = BayesianLogisticRegression(random_state=1).fit(X, y)
+    mode = LogisticRegression(C=2.5**2, tol=1e-8).fit(Z, y)
+    p = mode.predict_proba(Z)[:, 1]
+    check_slopes(model, mode.coef_[0], laplace(p * (1 - p), 1 / 2.5**2)[1:])
+    mean, sd = model.predict_proba(X[:50], return_std=True)
+    np.testing.assert_allclose(mean.sum(1), 1.0, rtol=1e-12)
+    coef, intercept = model._draws()
+    by_hand = 1 / (1 + np.exp(-(X[:50] @ coef.T + intercept)))
+    # A thousand draws stand for all.
+    assert (np.abs(mean[:, 1] - by_hand.mean(1)) < 4 * sd[:, 1] / np.sqrt(400)).all()
+    assert set(model.predict(X[:50])) <= {"no", "yes"}
+    assert model.score(X, y) > 0.6
+
+
+def test_several_classes() -> None:
+    """Three classes: scores are those of a multinomial regression, to an error of the posterior."""
+    logits = np.column_stack([np.zeros(N), ETA, -ETA + 0.5])
+    y = np.argmax(logits + rng.gumbel(size=(N, 3)), 1)
+    model = BayesianLogisticRegression(random_state=1).fit(X, y)
+    peer = LogisticRegression(C=1e4).fit(Z, y)
+    assert model.coef_.shape == (3, 3) and model.intercept_.shape == (3,)
+    assert (model.coef_[0] == 0).all()
+    gap = model.predict_proba(X) - peer.predict_proba(Z)
+    assert np.abs(gap).max() < 0.02
+
+
+def test_linear() -> None:
+    """With a flat prior: the least squares estimate, and its sds."""
+    y = 100 + 3 * ETA + rng.normal(0, 2, N)
+    model = BayesianLinearRegression(prior_scale=100, random_state=1).fit(X, y)
+    design = np.column_stack([np.ones(N), Z])
+    beta = np.linalg.lstsq(design, y, rcond=None)[0]
+    sigma = np.sqrt(((y - design @ beta) ** 2).sum() / (N - 4))
+    check_slopes(model, beta[1:], sigma * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))[1:])
+    assert abs(model.sigma_ - sigma) < (CLOSE + FINITE) * sigma / np.sqrt(2 * N)
+    mean, sd = model.predict(X, return_std=True)
+    assert np.abs(mean - design @ beta).max() < 5 * sigma * np.sqrt(4 / N)
+    np.testing.assert_allclose(sd, sigma, rtol=0.05)
+
+
+def test_poisson() -> None:
+    """Against penalised maximum likelihood."""
+    y = rng.poisson(np.exp(1 + 0.5 * ETA))
+    model = BayesianPoissonRegression(random_state=1).fit(X, y)
+    mode = PoissonRegressor(alpha=1 / (2.5**2 * N), tol=1e-10, max_iter=1000).fit(Z, y)
+    check_slopes(model, mode.coef_, laplace(mode.predict(Z), 1 / 2.5**2)[1:])
+
+
+def test_weights() -> None:
+    """A row that counts twice is two rows."""
+    y = (rng.random(400) < 1 / (1 + np.exp(-ETA[:400]))).astype(int)
+    weight = rng.integers(0, 3, 400)
+    weighted = BayesianLogisticRegression(random_state=1).fit(Z[:400], y, sample_weight=weight)
+    whole = BayesianLogisticRegression(random_state=2).fit(
+        np.repeat(Z[:400], weight, 0), np.repeat(y, weight)
+    )
+    sd = whole.samples_["coef"].std((0, 1))
+    assert (np.abs(weighted.coef_ - whole.coef_)[0] < 2 * FINITE * sd).all()
+
+
+def test_without_intercept() -> None:
+    y = (rng.random(400) < 0.5).astype(int)
+    model = BayesianLogisticRegression(fit_intercept=False, random_state=1).fit(Z[:400], y)
+    assert model.intercept_ == 0.0 and "intercept_at_mean" not in model.samples_
+
+
+def test_in_a_pipeline() -> None:
+    """Cloned, scored and scaled like any estimator."""
+    y = (rng.random(300) < 1 / (1 + np.exp(-3 * ETA[:300]))).astype(int)
+    model = make_pipeline(StandardScaler(), BayesianLogisticRegression(random_state=1))
+    assert cross_val_score(clone(model), X[:300], y, cv=2).mean() > 0.7
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "message"),
+    [
+        (BayesianLogisticRegression(), np.zeros(5), "1 class"),
+        (BayesianLogisticRegression(prior_scale=-1), [0, 1, 0, 1, 0], "`prior_scale`"),
+        (BayesianLogisticRegression(tolerance=2), [0, 1, 0, 1, 0], "`tolerance`"),
+        (BayesianPoissonRegression(), [0, 1, -1, 1, 0], "`y` must be counts"),
+    ],
+)
+def test_refused(model: Any, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.arange(10.0).reshape(5, 2), y)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        BayesianLogisticRegression(ess=100, random_state=1),
+        BayesianLinearRegression(ess=100, random_state=1, max_seconds=20),
+        BayesianPoissonRegression(ess=100, random_state=1),
+    ]
+)
+def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
