@@ -19,6 +19,10 @@ pythonArguments <- function(arguments, further) {
 pythonArgument <- function(name, arguments) {
     value <- arguments[[name]]
     switch(name,
+        logLik = ,
+        logPrior = ,
+        gibbs = guarded(value),
+        testFunctions = guardedAll(value),
         dataset = ,
         latents = columns(value),
         params = ,
@@ -82,6 +86,7 @@ asArray <- function(values) {
 asTuple <- function(parts) {
     if (is.list(parts)) {
         parts[[1]] <- startingValues(parts[[1]])
+        parts[-1] <- lapply(parts[-1], guarded)
         return(do.call(reticulate::tuple, unname(parts)))
     }
     parts
@@ -95,7 +100,7 @@ schedules <- function(stepsize, iterations) {
     }
     # Python objects that can be called are functions to R too.
     if (!is.function(stepsize) || inherits(stepsize, "python.builtin.object")) {
-        return(stepsize)
+        return(if (is.numeric(stepsize) && length(stepsize) > 1) asArray(stepsize) else stepsize)
     }
     if (length(iterations) == 0) {
         stop(

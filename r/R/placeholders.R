@@ -71,3 +71,31 @@ feeds <- function(feedDict) {
     }
     unclass(feedDict)
 }
+
+#' Shapes and tuples
+#'
+#' As in TensorFlow code for R: `shape(500, 10)`, where `NULL` or `NA` is a size that is not
+#' known, and Python's `tuple(1L, 2L)`.
+#'
+#' @param ... sizes, or what the tuple is of.
+#' @return A list of whole numbers, which goes wherever TensorFlow wants a shape; a tuple.
+#' @export
+#' @examples
+#' \dontrun{
+#' tf$zeros(shape(2, 3))
+#' x <- tf$placeholder(tf$float32, shape(NULL, 10))
+#' }
+shape <- function(...) {
+    sizes <- list(...)
+    if (length(sizes) == 1 && is.list(sizes[[1]])) {
+        sizes <- sizes[[1]]
+    }
+    sizes <- lapply(sizes, function(size) {
+        if (is.null(size) || (length(size) == 1 && is.na(size))) list(NULL) else as.list(as.integer(size))
+    })
+    do.call(c, c(list(list()), sizes))
+}
+
+#' @rdname shape
+#' @export
+tuple <- function(...) reticulate::tuple(...)

@@ -1,12 +1,17 @@
 #' TensorFlow, under its old names and the new
 #'
 #' `tf$name` is TensorFlow 2's `tf.name` where there is one, and else that of
-#' TensorFlow 1: `tf$log`, `tf$rsqrt`, `tf$to_int32`, `tf$random_normal`. So functions
-#' written for the R package of 2019 run as they are.
+#' TensorFlow 1: `tf$log`, `tf$rsqrt`, `tf$to_int32`, `tf$random_normal`,
+#' `tf$nn$xw_plus_b`, `tf$train$AdamOptimizer`. Where both have a function, arguments that
+#' only the old one knows, such as `keep_dims`, `reduction_indices` and `dim`, call that.
+#' So functions written for the R package of 2019 run as they are. A name that is gone
+#' answers with its successor.
 #'
 #' `tf$distributions` and `tf$contrib$distributions` are those of TensorFlow Probability,
-#' with `WishartFull` and `WishartCholesky` under the names they had; its bijectors are
-#' `tf$distributions$bijectors`. `tf$placeholder` is described under [placeholders].
+#' and what TensorFlow 1 had beside: `Wishart`, with `scale` or `scale_tril`, `WishartFull`
+#' and `WishartCholesky`, those `WithSoftplusScale` and the like, `VectorLaplaceDiag`; its
+#' bijectors are `tf$distributions$bijectors`. `tf$placeholder` is described under
+#' [placeholders].
 #'
 #' Whole numbers that TensorFlow wants as such, an axis for example, are written as such:
 #' `tf$reduce_sum(x, 1L)`, where axes are counted from 0.
@@ -21,16 +26,19 @@
 #' \dontrun{
 #' tf$reduce_sum(tf$log(tf$constant(c(1, 2))))
 #' }
-tf <- structure(list(), class = "sgmcmcTensorflow")
+tf <- structure(list(), class = "sgmcmcTensorflow", path = "")
 
 #' @export
 `$.sgmcmcTensorflow` <- function(x, name) {
-    switch(name,
-        placeholder = placeholder,
-        distributions = distributions(),
-        contrib = list(distributions = distributions()),
-        oldOrNew(tensorflow(), name)
-    )
+    path <- attr(x, "path")
+    if (path == "" && name %in% c("placeholder", "reset_default_graph")) {
+        return(switch(name, placeholder = placeholder, resetGraph))
+    }
+    found <- callPython("look_up", path, name)
+    if (inherits(found, "sgmcmc_r.names.Place")) {
+        found <- structure(list(), class = "sgmcmcTensorflow", path = found$path)
+    }
+    found
 }
 
 #' @export
@@ -40,7 +48,7 @@ tf <- structure(list(), class = "sgmcmcTensorflow")
 
 #' @export
 names.sgmcmcTensorflow <- function(x) {
-    sort(c("placeholder", "distributions", "contrib", names(tensorflow())))
+    as.character(callPython("listed", attr(x, "path")))
 }
 
 #' @importFrom utils .DollarNames
@@ -51,7 +59,11 @@ names.sgmcmcTensorflow <- function(x) {
 
 #' @export
 print.sgmcmcTensorflow <- function(x, ...) {
-    cat("TensorFlow ", tensorflow()$version$VERSION, ", with the names of TensorFlow 1\n", sep = "")
+    cat(
+        if (attr(x, "path") == "") "" else paste0("tf$", gsub(".", "$", attr(x, "path"), fixed = TRUE), " of "),
+        "TensorFlow ", tensorflow()$version$VERSION, ", with the names of TensorFlow 1\n",
+        sep = ""
+    )
     invisible(x)
 }
 
@@ -59,15 +71,6 @@ print.sgmcmcTensorflow <- function(x, ...) {
 tensorflow <- function() {
     bridge()
     reticulate::import("tensorflow")
-}
-
-oldOrNew <- function(module, name) {
-    for (place in list(module, module$compat$v1)) {
-        if (reticulate::py_has_attr(place, name)) {
-            return(attribute(place, name))
-        }
-    }
-    stop("TensorFlow has no `", name, "`, neither in version 2 nor in version 1", call. = FALSE)
 }
 
 # `module$name` for a name that is known only when the code runs.
@@ -79,29 +82,7 @@ placeholder <- function(dtype, shape = NULL, name = NULL) {
     bridge()$placeholder(dtype, if (is.null(shape)) NULL else as.list(shape), name)
 }
 
-distributions <- function() {
-    bridge()
-    probability <- reticulate::import("tensorflow_probability")
-    structure(list(python = probability), class = "sgmcmcDistributions")
-}
-
-#' @export
-`$.sgmcmcDistributions` <- function(x, name) {
-    probability <- unclass(x)$python
-    switch(name,
-        bijectors = probability$bijectors,
-        WishartFull = wishartFull,
-        WishartCholesky = probability$distributions$WishartTriL,
-        attribute(probability$distributions, name)
-    )
-}
-
-#' @export
-names.sgmcmcDistributions <- function(x) {
-    sort(c("bijectors", "WishartFull", "WishartCholesky", names(unclass(x)$python$distributions)))
-}
-
-# The Wishart by its scale matrix, which TensorFlow Probability has by its root only.
-wishartFull <- function(df, scale, ...) {
-    distributions()$WishartCholesky(df, scale_tril = tf$linalg$cholesky(scale), ...)
+resetGraph <- function() {
+    callPython("reset")
+    invisible(NULL)
 }

@@ -52,6 +52,7 @@ test_that("tensors on placeholders follow the chain", {
         sess$run(logLoss, feed_dict = feeds), sum((testset$x + 1 - rep(theta, each = 7))^2) / 14,
         tolerance = 1e-5
     )
+    tf$reset_default_graph()
 })
 
 test_that("samplers run while a graph is open", {
@@ -61,6 +62,43 @@ test_that("samplers run while a graph is open", {
     sess <- initSess(setUpSampler("sgld"))
     expect_equal(c(sess$run(doubled, feed_dict = dict(x = c(1, 2, 3)))), c(2, 4, 6))
     expect_identical(chain$theta, run("sgldcv")$theta)
+    tf$reset_default_graph()
+})
+
+test_that("placeholders serve several samplers", {
+    testset <- list(x = observations()[1:7, ])
+    loss <- function(sampler) -logLik(sampler$params, list(x = x)) / 7
+    byHand <- function(theta) sum((testset$x - rep(theta, each = 7))^2) / 14
+    x <- tf$placeholder(tf$float32, dim(testset$x))
+    early <- setUpSampler("sghmc")
+    for (method in c("sgld", "sgldcv")) {
+        sampler <- setUpSampler(method)
+        logLoss <- loss(sampler)
+        sess <- initSess(sampler, verbose = FALSE)
+        sgmcmcStep(sampler, sess, nSteps = 5)
+        expect_equal(
+            sess$run(logLoss, feed_dict = dict(x = testset$x)), byHand(getParams(sampler, sess)$theta),
+            tolerance = 1e-5
+        )
+    }
+    # Set up before the others were run, written down after, and even after its initSess.
+    sess <- initSess(early)
+    logLoss <- loss(early)
+    sgmcmcStep(early, sess, nSteps = 5)
+    expect_equal(
+        sess$run(logLoss, feed_dict = dict(x = testset$x)), byHand(getParams(early, sess)$theta),
+        tolerance = 1e-5
+    )
+    # What depends on no placeholder has its value, here too, and goes into a model.
+    expect_equal(as.numeric(2 * tf$constant(3)), 6)
+    expect_equal(c(early$params$theta$numpy()), c(getParams(early, sess)$theta))
+    expect_error(as.numeric(2 * x), "placeholder")
+    expect_identical(
+        run("sgld", dataset = list(x = tf$constant(observations(), dtype = tf$float32)))$theta,
+        run("sgld")$theta
+    )
+    tf$reset_default_graph()
+    expect_true("numpy" %in% names(tf$constant(1)))
 })
 
 test_that("what cannot follow the chain is refused", {
@@ -68,12 +106,16 @@ test_that("what cannot follow the chain is refused", {
     x <- tf$placeholder(tf$float32, 3L)
     tensor <- 2 * x
     sess <- initSess(sampler)
-    expect_error(sess$run(tf$constant(1)), "does not follow the chain")
+    expect_equal(sess$run(tf$constant(1)), 1)
     expect_error(sess$run(tensor, feed_dict = dict(x = 1:2)), "shape")
     expect_error(sess$run(tensor, feed_dict = list(x = 1:3)), "sgmcmc::dict")
     expect_error(sess$run(tensor), "placeholder", ignore.case = TRUE)
     expect_error(getParams(sampler, initSess(setUpSampler("sgld"))), "another sampler")
     expect_error(sgmcmcStep(sess, sampler), "setup function")
+    tf$reset_default_graph()
+    expect_error(sess$run(tf$constant(1)), "does not follow the chain")
+    expect_error(sess$run(list(tensor, 2 * tf$placeholder(tf$float32, 3L))), "different graphs")
+    tf$reset_default_graph()
 })
 
 test_that("a session goes on from a file", {

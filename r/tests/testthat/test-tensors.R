@@ -31,13 +31,24 @@ test_that("mathematical functions are R's", {
     for (name in c(
         "abs", "sign", "sqrt", "floor", "ceiling", "round", "trunc", "exp", "log", "log2",
         "log10", "log1p", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan",
-        "lgamma", "digamma", "gamma", "cumsum", "cumprod"
+        "lgamma", "digamma", "trigamma", "gamma", "cumsum", "cumprod", "signif", "cospi", "sinpi"
     )) {
         f <- get(name)
         expect_equal(c(as.array(f(x))), f(r), tolerance = 1e-5, label = name)
     }
     expect_equal(c(as.array(log(x, 3))), log(r, 3), tolerance = 1e-6)
-    expect_error(trigamma(x), "not known")
+    expect_error(cummax(x), "tf$scan", fixed = TRUE)
+    expect_error(cumsum(tensors()$X), "axis = 0L", fixed = TRUE)
+    expect_equal(c(as.array(gamma(tf$constant(c(-0.5, -1.5, 2))))), gamma(c(-0.5, -1.5, 2)), tolerance = 1e-5)
+    values <- c(-1.2345, 12.355, 1234.5)
+    several <- tf$constant(values)
+    for (digits in c(-2, 0, 1, 2)) {
+        expect_equal(c(as.array(round(several, digits))), round(values, digits), tolerance = 1e-6)
+    }
+    for (digits in 1:4) {
+        expect_equal(c(as.array(signif(several, digits))), signif(values, digits), tolerance = 1e-6)
+    }
+    expect_equal(c(as.array(sqrt(tf$constant(c(4L, 9L))))), c(2, 3))
 })
 
 test_that("summaries, shapes and products are R's", {
@@ -80,6 +91,16 @@ test_that("indices count from 1", {
     expect_error(x_[4], "out of bounds")
     expect_error(x_[0], "out of bounds")
     expect_error(X_[1], "2 dimensions")
+    expect_error(x_["a"], "no names")
+    expect_equal(c(as.array(x_[])), c(0.5, 2, 3))
+    expect_equal(c(as.array(x_[x_ > 1])), c(2, 3))
+    expect_equal(as.numeric(x_[[2]]), 2)
+    expect_equal(as.numeric(X_[[2, 3]]), X[2, 3])
+    expect_equal(x_[["shape"]]$rank, 1)
+    expect_equal(as.numeric(tf$constant(7)[1]), 7)
+    expect_equal(c(as.array(x_[tf$constant(c(3, 1))])), c(3, 0.5))
+    expect_error(x_[1] <- 2, "tf$where", fixed = TRUE)
+    expect_error(dim(x_) <- c(3, 1), "tf$reshape", fixed = TRUE)
 })
 
 test_that("TensorFlow's old names are there", {
@@ -88,6 +109,7 @@ test_that("TensorFlow's old names are there", {
     expect_equal(as.numeric(tf$rsqrt(tf$constant(4))), 0.5)
     expect_equal(as.numeric(tf$to_int32(tf$constant(2.7))), 2)
     expect_error(tf$no_such_thing, "neither in version 2 nor in version 1")
+    expect_true("xw_plus_b" %in% names(tf$nn))
     expect_true("reduce_sum" %in% names(tf))
     distributions <- tf$contrib$distributions
     expect_equal(as.numeric(distributions$Normal(0, 2)$log_prob(1)), dnorm(1, 0, 2, log = TRUE),

@@ -14,7 +14,7 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc import bars
-from sgmcmc_r import after, graphs, interrupts
+from sgmcmc_r import after, graphs, interrupts, tensorflow1
 from sgmcmc_r.draws import parts, plain, rebuilt
 from sgmcmc_r.progress import Bar
 
@@ -52,7 +52,7 @@ def call(name: str, *arguments: Any) -> dict[str, Any]:
         warnings.simplefilter("always", UserWarning)
         try:
             with interrupts.are_pythons(), graphs.left(), bars.made_by(Bar):
-                outcome["value"] = _FUNCTIONS[name](*arguments)
+                outcome["value"] = _FUNCTIONS[name](*tensorflow1.plain(name, arguments))
         except KeyboardInterrupt:
             outcome["interrupted"] = True
         except Exception as error:
@@ -80,11 +80,6 @@ def _sample(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _setup(method: str, arguments: Mapping[str, Any]) -> sgmcmc.StepwiseSampler:
     name = "setup" if method == "sample" else method + "_setup"
     return getattr(sgmcmc, name)(**arguments)
-
-
-def _init_sess(sampler: sgmcmc.StepwiseSampler, verbose: bool, restore: str | None) -> Any:
-    graphs.close()
-    return sgmcmc.init_sess(sampler, verbose, restore=restore)
 
 
 def _zero_variance(
@@ -116,7 +111,9 @@ def _zero_variance(
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sample": _sample,
     "setup": _setup,
-    "init_sess": _init_sess,
+    "init_sess": lambda sampler, verbose, restore: sgmcmc.init_sess(
+        sampler, verbose, restore=restore
+    ),
     "sgmcmc_step": sgmcmc.sgmcmc_step,
     "get_params": lambda sampler, session: plain(sgmcmc.get_params(sampler, session)),
     "est_log_post": lambda sampler, minibatch: sampler.est_log_post(minibatch),
@@ -136,6 +133,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reduction": lambda name, *arguments: getattr(sgmcmc, name)(*arguments),
     "polynomial_decay": sgmcmc.polynomial_decay,
     "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),
-    "feed": graphs.feed,
-    "run": graphs.run,
+    **tensorflow1.FUNCTIONS,
 }
