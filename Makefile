@@ -28,7 +28,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-cores bench-parts bench-long bench-topics bench-posteriors format clean FORCE
+.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench-topics: $(STAMP) ## steps a second of the topic model; needs the data of K
 bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; writes docs/posteriors.md
 	$(RUN) benchmarks.posteriors.run
 	$(RUN) benchmarks.posteriors.bad_cases
+
+bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
+	$(RUN) benchmarks.accuracy.run
 
 format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff format .

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.accuracy import ours, references
+from benchmarks.accuracy import ours, references, table
 from benchmarks.accuracy.curves import Run, summarised
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.client import CPU_ONLY
@@ -29,7 +29,6 @@ from benchmarks.environments import HERE, interpreter
 from benchmarks.packages import PACKAGES
 from benchmarks.workloads import Workload
 
-RESULTS = HERE / "results-accuracy.json"
 GRID = (0.3, 1.0, 3.0, 10.0)
 """Stepsizes, in units of the harmonic mean of the posterior variances times the coefficients'
 number: one over the trace of the information, the size at which joint steps become unstable."""
@@ -120,20 +119,13 @@ def measure(problem: str, names: Sequence[str]) -> None:
             else:
                 found = other(name, problem, data, N, reference)
             print(problem, {k: v for k, v in found.items() if k != "curve"}, flush=True)
-            results = read()
+            results = table.read()
             results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
             results["runs"].setdefault(problem, {})[name] = found
-            RESULTS.write_text(json.dumps(results, indent=1))
-
-
-def read() -> dict[str, Any]:
-    """Return what was measured before."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
+            table.RESULTS.write_text(json.dumps(results, indent=1))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    from benchmarks.accuracy import table
-
     names = [*ours.METHODS, "numpyro", *OTHERS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problem", choices=PROBLEMS, help="default: both")
@@ -141,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for problem in [options.problem] if options.problem else PROBLEMS:
         measure(problem, options.names or names)
-    table.write(read())
+    table.write(table.read())
 
 
 if __name__ == "__main__":

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from benchmarks.accuracy.problems import PROBLEMS
+from benchmarks.environments import HERE
 from benchmarks.report import DOCUMENT, describe_machine, replace_section, table
 
+RESULTS = HERE / "results-accuracy.json"
 PICTURE = DOCUMENT.with_name("accuracy.png")
 MARKERS = "osD^v<>"
+
+
+def read() -> dict[str, Any]:
+    """Return what was measured before."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
 
 
 def write(results: Mapping[str, Any]) -> None:
@@ -68,6 +76,4 @@ def plot(runs: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    from benchmarks.accuracy.run import read
-
     write(read())

@@ -18,13 +18,11 @@ import numpy as np
 
 import sgmcmc
 from benchmarks import machine
-from benchmarks.environments import HERE
-from benchmarks.posteriors import references
+from benchmarks.posteriors import references, table
 from benchmarks.posteriors.base import Posterior
 from benchmarks.posteriors.families import POSTERIORS
 from benchmarks.posteriors.moments import moments
 
-RESULTS = HERE / "results-posteriors.json"
 ESS, SECONDS = 4000, 60.0
 
 
@@ -100,14 +98,7 @@ def attempt(name: str, reference: dict[str, Any]) -> dict[str, Any]:
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
-def read() -> dict[str, Any]:
-    """Return what was measured before."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"posteriors": {}}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    from benchmarks.posteriors import table
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
     names = parser.parse_args(arguments).names
@@ -117,13 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = references.read()
     for name in names or POSTERIORS:
         found = attempt(name, known[name])
-        results = read()  # anew, so that a run of some does not undo one of others
+        results = table.read()  # anew, so that a run of some does not undo one of others
         results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
         results["posteriors"][name] = found
-        RESULTS.write_text(json.dumps(results, indent=1))
+        table.RESULTS.write_text(json.dumps(results, indent=1))
         print(table.line(name, found), flush=True)
     if not names:
-        table.write(read())
+        table.write(table.read())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchmarks.environments import HERE
 from benchmarks.posteriors.families import POSTERIORS
 from benchmarks.report import describe_machine, replace_section, table
 
+RESULTS = HERE / "results-posteriors.json"
 DOCUMENT = HERE.parent / "docs" / "posteriors.md"
 SD, MEAN = 0.05, 0.1
 ERRORS = 3.0  # standard errors that Monte Carlo is allowed
@@ -47,6 +49,11 @@ def line(name: str, result: Mapping[str, Any]) -> str:
         f"ESS {result['ess']:.0f}/{result['long']['ess']:.0f}, {result['seconds']:.1f} s"
         f"{''.join(' ! ' + text for text in result['long']['warnings'])}"
     )
+
+
+def read() -> dict[str, Any]:
+    """Return what was measured before."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"posteriors": {}}
 
 
 def write(results: Mapping[str, Any]) -> None:
@@ -105,6 +112,4 @@ def _short(warnings: Iterable[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    from benchmarks.posteriors.run import read
-
     write(read())
