@@ -7,7 +7,8 @@
 #' NumPy is installed.
 #'
 #' @param package what pip installs: a name, a path to a clone of the repository, or
-#'   an address that pip understands.
+#'   an address that pip understands. `NULL` is the Python package that came with this one,
+#'   and if none did the released one.
 #' @param envname name or path of the environment; `NULL` is the one in use, or else
 #'   `"r-reticulate"`.
 #' @param method `"auto"`, `"virtualenv"` or `"conda"`, as in [reticulate::py_install()].
@@ -21,11 +22,20 @@
 #' installTF()
 #' installTF("path/to/the/clone")
 #' }
-installTF <- function(package = "sgmcmc", envname = NULL, method = "auto", ...) {
-    if (dir.exists(package)) {
+installTF <- function(package = NULL, envname = NULL, method = "auto", ...) {
+    reticulate::py_install(toInstall(package), envname, method, pip = TRUE, ...)
+    invisible(NULL)
+}
+
+toInstall <- function(package = NULL) {
+    if (is.null(package)) {
+        # The script configure puts it there.
+        package <- system.file("dist", "sgmcmc.tar.gz", package = "sgmcmc")
+        if (package == "") {
+            package <- "sgmcmc"
+        }
+    } else if (dir.exists(package)) {
         package <- normalizePath(package)
     }
-    numpy <- if (utils::packageVersion("reticulate") < "1.38") "numpy<2" else NULL
-    reticulate::py_install(c(package, numpy), envname, method, pip = TRUE, ...)
-    invisible(NULL)
+    c(package, if (utils::packageVersion("reticulate") < "1.38") "numpy<2")
 }

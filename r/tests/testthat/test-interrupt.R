@@ -1,60 +1,100 @@
 # Ctrl-C reaches a script of its own, once it says that it is running.
-script <- '
+beginning <- '
 suppressMessages(library(sgmcmc))
 logLik <- function(params, dataset) tf$reduce_sum(-0.5 * (dataset$x - params$theta)^2)
 dataset <- list(x = rnorm(100))
-args <- commandArgs(trailingOnly = TRUE)
-tell <- function(...) cat(..., "\\n", file = args[1], append = TRUE)
+tell <- function(...) cat(..., "\\n", file = commandArgs(trailingOnly = TRUE)[1], append = TRUE)
+long <- function(method, ...) {
+    method(logLik, dataset, list(theta = 0), 1e-4, nIters = 1e9, thin = 1e4, ...)
+}
 run <- sgld(logLik, dataset, list(theta = 0), 1e-4, nIters = 10, verbose = FALSE)
-withCallingHandlers(
-    for (method in list(sgld, sgldcv)) {
-        tell("running", Sys.getpid())
-        given <- list(logLik, dataset, list(theta = 0), 1e-4, nIters = 1e9, thin = 1e4,
-            verbose = TRUE)
-        if (identical(method, sgldcv)) given <- c(given, list(optStepsize = 1e-6, nItersOpt = 2e9))
-        chain <- tryCatch(do.call(method, given), interrupt = function(condition) "prompt")
-        tell("back", if (is.list(chain)) nrow(chain$theta) else chain)
-    },
-    warning = function(w) tell("warning", conditionMessage(w))
-)
-tell("goes on")
+tell("running", Sys.getpid())
 '
 
 lines <- function(file) if (file.exists(file)) readLines(file, warn = FALSE) else character()
 
-waitFor <- function(file, pattern, count, seconds = 120) {
+waitFor <- function(file, pattern, seconds = 120) {
     end <- Sys.time() + seconds
-    while (sum(grepl(pattern, lines(file))) < count && Sys.time() < end) Sys.sleep(0.2)
-    sum(grepl(pattern, lines(file))) >= count
+    while (!any(grepl(pattern, lines(file))) && Sys.time() < end) Sys.sleep(0.1)
+    any(grepl(pattern, lines(file)))
 }
 
-test_that("Ctrl-C returns the draws so far, or gives the prompt back", {
+# Run a script, interrupt it once it shows what it should, and return what it wrote to its
+# file and to the screen, and its status.
+interrupted <- function(code, shows) {
     needsPython()
     skip_on_os("windows")
-    file <- tempfile()
-    progress <- tempfile()
+    files <- list(told = tempfile(), screen = tempfile(), status = tempfile(), home = tempfile())
     program <- tempfile(fileext = ".R")
-    writeLines(script, program)
-    libraries <- Sys.getenv("R_LIBS")
-    Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
-    on.exit(Sys.setenv(R_LIBS = libraries))
-    system2(file.path(R.home("bin"), "Rscript"), c(program, file),
-        wait = FALSE, stdout = FALSE, stderr = progress
+    writeLines(c(beginning, code), program)
+    before <- Sys.getenv(c("R_LIBS", "R_USER_DATA_DIR"))
+    Sys.setenv(
+        R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_USER_DATA_DIR = files$home
     )
-    for (number in 1:2) {
-        expect_true(waitFor(file, "^running", number))
-        # Where there is an estimate there is a draw.
-        bar <- c("sgld:.*estimate", "sgldcv, mode-finding:.*estimate")[[number]]
-        expect_true(waitFor(progress, bar, 1))
-        pid <- as.integer(sub("running ", "", grep("^running", lines(file), value = TRUE)[[1]]))
-        tools::pskill(pid, tools::SIGINT)
-        expect_true(waitFor(file, "^back", number, 30))
-    }
-    expect_true(waitFor(file, "^goes on", 1, 10))
-    said <- lines(file)
-    expect_match(said, "warning Interrupted: the \\d+ draws so far are returned", all = FALSE, perl = TRUE)
-    draws <- as.numeric(sub("back ", "", grep("^back \\d", said, value = TRUE)))
-    expect_gt(draws, 0)
-    expect_lt(draws, 1e5)
-    expect_match(said, "back prompt", all = FALSE)
+    on.exit(do.call(Sys.setenv, as.list(before)))
+    command <- paste(
+        "(", shQuote(file.path(R.home("bin"), "Rscript")), program, files$told, ">", files$screen, "2>&1;",
+        "echo $? >", files$status, ")"
+    )
+    system(command, wait = FALSE)
+    expect_true(waitFor(files$told, "^running"))
+    # Where there is an estimate there is a draw.
+    expect_true(waitFor(files$screen, shows))
+    tools::pskill(as.integer(sub("running ", "", lines(files$told)[[1]])), tools::SIGINT)
+    expect_true(waitFor(files$status, "[0-9]", 30))
+    list(
+        told = lines(files$told), screen = lines(files$screen),
+        status = as.integer(lines(files$status)), home = files$home
+    )
+}
+
+test_that("Ctrl-C in a loop over chains ends the script, and the draws are kept", {
+    found <- interrupted(
+        'for (i in 1:3) { chain <- long(sgld); tell("next") }; tell("goes on")', "sgld:.*estimate"
+    )
+    expect_gt(found$status, 0)
+    expect_length(found$told, 1)
+    expect_match(found$screen, "Interrupted: .*interruptedDraws\\(\\) returns the \\d+ draws", all = FALSE)
+    before <- Sys.getenv("R_USER_DATA_DIR")
+    Sys.setenv(R_USER_DATA_DIR = found$home)
+    on.exit(Sys.setenv(R_USER_DATA_DIR = before))
+    chain <- interruptedDraws()
+    expect_gt(nrow(chain$theta), 0)
+    expect_lt(nrow(chain$theta), 1e5)
+    expect_true(all(is.finite(chain$theta)))
+    expect_output(print(chain), "Draws of sgld")
+    expect_identical(interruptedDraws(forget = TRUE)$theta, chain$theta)
+    expect_null(interruptedDraws())
+})
+
+test_that("a program that waits for the interrupt gets the draws, and goes on", {
+    found <- interrupted(
+        c(
+            'draws <- tryCatch(long(sgld), interrupt = function(condition) condition$samples)',
+            'tell("draws", nrow(draws$theta))', 'tell(class(try(stop("x"), silent = TRUE)))'
+        ), "sgld:.*estimate"
+    )
+    expect_equal(found$status, 0)
+    expect_match(found$told, "draws \\d+", all = FALSE)
+    expect_match(found$told, "try-error", all = FALSE)
+})
+
+test_that("try() does not take Ctrl-C for an error, nor does mode-finding", {
+    found <- interrupted(
+        'for (i in 1:2) try(long(sgldcv, optStepsize = 1e-6, nItersOpt = 2e9)); tell("goes on")',
+        "sgldcv, mode-finding:.*estimate"
+    )
+    expect_gt(found$status, 0)
+    expect_length(found$told, 1)
+})
+
+test_that("draws in a store stay there", {
+    folder <- tempfile()
+    found <- interrupted(
+        sprintf('chain <- long(sgld, store = "%s"); tell("goes on")', folder), "sgld:.*estimate"
+    )
+    expect_gt(found$status, 0)
+    expect_match(found$screen, "openSamples", all = FALSE)
+    expect_gt(nrow(openSamples(folder)$theta), 0)
+    expect_length(list.files(found$home, recursive = TRUE), 0)
 })
