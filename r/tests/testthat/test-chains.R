@@ -129,6 +129,7 @@ test_that("plot draws a page for every four components", {
     plot(chain, "scale")
     plot(chain, c("beta[1,2]", "one"))
     grDevices::dev.off()
-    expect_equal(sum(grepl("/Type /Page /", readLines(file, warn = FALSE), fixed = TRUE)), 4)
+    pages <- grepl("/Type /Page /", readLines(file, warn = FALSE), fixed = TRUE, useBytes = TRUE)
+    expect_equal(sum(pages), 4)
     expect_error(plot(chain, "sclae"), "no draws of `sclae`")
 })
