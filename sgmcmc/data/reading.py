@@ -15,9 +15,7 @@ from sgmcmc.words import describe
 
 
 def read_dataset(dataset: Any, dtype: tf.DType) -> Data:
-    """Return the dataset in the form that the chain reads; what is in it already is left."""
-    if isinstance(dataset, Data):
-        return dataset
+    """Return the dataset in the form that the chain reads."""
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}
     for name, column, length in _columns(dataset, dtype):

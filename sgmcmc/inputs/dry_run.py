@@ -13,6 +13,8 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+from sgmcmc.inputs.silent_mistakes import refuse_silent_mistakes
+from sgmcmc.inputs.trial import Complete
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 from sgmcmc.words import describe
@@ -29,6 +31,7 @@ def dry_run(
     starts: list[np.ndarray],
     latents: Latents | None,
     with_terms: bool,
+    in_parts: bool | None = None,
 ) -> dict[str, float]:
     """Evaluate the model and its gradient once at every start, on the first rows of the data.
 
@@ -39,6 +42,7 @@ def dry_run(
         starts: starting positions.
         latents: draws latent variables; ``None`` if there are none.
         with_terms: the terms of single observations will be needed.
+        in_parts: the dataset will be taken in parts; by default unless these rows are all.
 
     Returns:
         What the functions gave at the first start: log-likelihood, log-prior, and the length of
@@ -88,11 +92,20 @@ def dry_run(
         found.append({name: value.numpy() for name, value in values.items()})
         _need_finite(label, target.space.layout, found[-1])
         _need_suitable_slopes(target, found[-1]["gradient"])
-        if with_terms:
-            _need_sum_of_terms(found[-1]["log_lik"], found[-1].pop("terms"))
+    in_parts = rows < data.size if in_parts is None else in_parts
+    refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
+    for values in found if with_terms else ():
+        _need_sum_of_terms(values["log_lik"], values.pop("terms"))
     gradient = found[0].pop("gradient")
-    values = {name: float(value) for name, value in found[0].items()}
-    return {**values, "the length of the gradient": float(np.linalg.norm(gradient))}
+    numbers = {name: float(value) for name, value in found[0].items()}
+    return {**numbers, "the length of the gradient": float(np.linalg.norm(gradient))}
+
+
+def _completer(target: Target, latents: Latents | None) -> Complete | None:
+    """Return what adds latent variables to a minibatch, or ``None`` if there are none."""
+    if latents is None:
+        return None
+    return lambda params, columns: _try_gibbs(target, latents, params, columns)
 
 
 def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, Any]:

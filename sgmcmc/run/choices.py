@@ -164,10 +164,12 @@ def read(request: Request) -> Reading:
     in_turn = None if turns is None else turns.slices
     _refuse(request, options, dynamics, in_turn)
     data = read_dataset(request.dataset, options.dtype)
-    request = replace(request, seed=checks.seed_number("seed", request.seed))
+    # What comes later need not read and check it again.
+    request = replace(request, data=data, seed=checks.seed_number("seed", request.seed))
     # Leverage takes the terms of single observations.
     terms = _is(options.minibatches, _MINIBATCHES) and data.size > WHOLE_UP_TO
-    dry_run(target, data, min(500, data.size), starts, None, with_terms=terms)
+    in_parts = data.size > WHOLE_UP_TO
+    dry_run(target, data, min(500, data.size), starts, None, terms, in_parts)
     return Reading(request, options, dynamics, target, starts, data, in_turn)
 
 

@@ -91,7 +91,7 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any, reason: str = ""
     )
     ground = Ground.of(request)
     _need_fixed_length(ground.options, wishes)
-    request = replace(request, dynamics=_dynamics(request))
+    request = replace(request, data=ground.data, dynamics=_dynamics(request))
     open_ = is_open(request.stepsize) or _coordinates_are_open(
         request.keywords.get("preconditioner")
     )

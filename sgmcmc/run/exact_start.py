@@ -73,7 +73,8 @@ class Ground:
         target, starts = make_target(request, options, request.dynamics, params)
         request.dynamics.bind(target.space)
         data = read_dataset(request.dataset, options.dtype)
-        values = dry_run(target, data, min(500, data.size), starts, None, with_terms=False)
+        rows = min(500, data.size)
+        values = dry_run(target, data, rows, starts, None, with_terms=False, in_parts=False)
         return cls(target, data, starts, options, checks.seed_number("seed", request.seed), values)
 
 

@@ -55,6 +55,7 @@ class Request:
         seed: a whole number, or ``None``.
         keywords: the keyword arguments that every sampler has.
         stepwise: whether the user runs the chain, and keeps the draws.
+        data: the dataset as it was read, if it was.
     """
 
     function: str
@@ -70,6 +71,7 @@ class Request:
     seed: int | None
     keywords: Mapping[str, Any] = field(default_factory=dict)
     stepwise: bool = False
+    data: Data | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def make_sampler(request: Request) -> Sampler:
     phases = make_phases(
         request.method, request.stepsize, dynamics, gradient, target, options.updates
     )
-    data = read_dataset(request.dataset, options.dtype)
+    data = request.data or read_dataset(request.dataset, options.dtype)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     with_terms = draws.weights is not None or gradient.needs_rows
