@@ -37,7 +37,7 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
                                  quantiles = c(0.05, 0.5, 0.95), ...) {
     reduce <- match.arg(reduce)
     callPython(
-        "predict", forPython(object, "object"), f, if (!is.null(dataset)) columns(dataset),
+        "predict", forPython(object, "object"), guarded(f), if (!is.null(dataset)) columns(dataset),
         if (reduce != "none") reduce, as.list(quantiles)
     )
 }
@@ -45,7 +45,7 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
 #' @rdname predictions
 #' @export
 pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
-    callPython("terms", forPython(chain), if (!is.null(dataset)) columns(dataset), logLik)
+    callPython("terms", forPython(chain), if (!is.null(dataset)) columns(dataset), guarded(logLik))
 }
 
 #' Run chains on
@@ -112,16 +112,16 @@ ksd <- function(chain, gradients = NULL, maxDraws = 2000, ...) {
 #' )
 #' attr(chain, "reductions")$moments
 #' }
-runningMean <- function(f) callPython("reduction", "running_mean", f)
+runningMean <- function(f) callPython("reduction", "running_mean", guarded(f))
 
 #' @rdname runningMean
 #' @export
-runningMoments <- function(f) callPython("reduction", "running_moments", f)
+runningMoments <- function(f) callPython("reduction", "running_moments", guarded(f))
 
 #' @rdname runningMean
 #' @export
 runningBatchMeans <- function(f, batchSize = 100) {
-    callPython("reduction", "running_batch_means", f, whole(batchSize))
+    callPython("reduction", "running_batch_means", guarded(f), whole(batchSize))
 }
 
 #' Draws in files that Python reads too

@@ -3,8 +3,10 @@
 #' Code written for TensorFlow 1 builds a tensor once, on placeholders, and evaluates it
 #' along the chain: `sess$run(tensor, feed_dict = feeds)`. `tf$placeholder(dtype, shape)`
 #' and `dict()` serve it. The first placeholder opens a graph, into which every tensor
-#' that follows is written, until [initSess()] closes it. So placeholders, and whatever is
-#' built on them, come before `initSess`.
+#' that follows is written, for any number of samplers, before `initSess` and after.
+#' `as.numeric` of a tensor in the graph that depends on no placeholder is its value at that
+#' moment. `tf$reset_default_graph()` closes the graph: tensors then have their values at
+#' once, as before.
 #'
 #' `dict()` makes an empty list of what to feed, which `feeds[[placeholder]] <- value`
 #' fills. An argument `name = value` feeds `value` for the placeholder that is called

@@ -1,5 +1,5 @@
 # A sampler that is set up, as R code expects it: its parts by `$`, and the classes
-# "sgld" and "sgmcmc", or "sgmcmccv" with control variates.
+# "sgld" and "sgmcmc", with control variates "sgmcmccv" before that.
 setUp <- function(method, arguments, ...) {
     sampler <- callPython("setup", method, pythonArguments(arguments, list(...)))
     object <- new.env(parent = emptyenv())
@@ -10,28 +10,14 @@ setUp <- function(method, arguments, ...) {
     object$n <- sampler$n
     object$logLik <- arguments$logLik
     object$logPrior <- arguments$logPrior
-    object$estLogPost <- function(minibatch) callPython("est_log_post", sampler, columns(minibatch))
+    addDocumented(object)
     for (name in intersect(names(arguments), c("stepsize", "optStepsize", "alpha", "L", "a"))) {
         object[[name]] <- arguments[[name]]
     }
-    controlVariates <- "optStepsize" %in% names(arguments)
-    if (controlVariates) {
-        addModes(object)
-    }
     lockEnvironment(object, bindings = TRUE)
-    class(object) <- c(sub("cv$", "", method), if (controlVariates) "sgmcmccv" else "sgmcmc")
+    controlVariates <- !is.null(object$paramsOpt)
+    class(object) <- c(sub("cv$", "", method), if (controlVariates) "sgmcmccv", "sgmcmc")
     object
-}
-
-# What initSess finds out, and is NULL before.
-addModes <- function(object) {
-    sampler <- object$python
-    makeActiveBinding("paramsOpt", function() {
-        callPython("attribute", sampler, "params_opt")
-    }, object)
-    makeActiveBinding("logPostOptGrad", function() {
-        callPython("attribute", sampler, "log_post_opt_grad")
-    }, object)
 }
 
 #' @export
@@ -61,14 +47,25 @@ print.sgmcmccv <- print.sgmcmc
 #' @param ... further arguments, by name: `bijectors`, `replace`, `dtype`, `jitCompile`,
 #'   as in [sgld()], and `integrator`, as in [sghmc()].
 #'
-#' @return An object of class `"sgld"`, `"sghmc"`, `"sgnht"`, `"scir"` or `"sgrld"`, and
-#'   `"sgmcmc"` or, with control variates, `"sgmcmccv"`. Its parts:
+#' @return An object of class `"sgld"`, `"sghmc"`, `"sgnht"`, `"scir"` or `"sgrld"`, with
+#'   control variates also `"sgmcmccv"`, and `"sgmcmc"`. Its parts:
 #'
 #'   - `params`: the present state, a named list of TensorFlow variables;
 #'   - `N`, `n`, `data`, `stepsize`, `logLik`, `logPrior`, and the tuning constants;
 #'   - `estLogPost(minibatch)`: the estimate of the log posterior at the present state;
-#'   - with control variates, once [initSess()] has found them, `paramsOpt`, the mode, and
-#'     `logPostOptGrad`, the gradient there over the whole dataset.
+#'   - with control variates `paramsOpt`, the mode, and `logPostOptGrad`, the gradient there
+#'     over the whole dataset, lists of variables that [initSess()] fills, and
+#'     `estLogPostOpt(minibatch)`, the estimate at the mode.
+#'
+#'   And for code that feeds minibatches itself, as things that `sess$run` takes:
+#'
+#'   - `placeholders`: one for a minibatch of each array of the dataset, see [placeholders];
+#'   - `estLogPost` and `estLogPostOpt`, tensors on these as well as functions;
+#'   - `dynamics`: a list with a step for each parameter; running the list is one iteration
+#'     on the minibatch that is fed, or on one of its own if none is, and running an entry
+#'     moves that parameter alone;
+#'   - with control variates `optimizer`, which takes `paramsOpt` a step up the gradient on
+#'     the minibatch that is fed; the chain keeps the centre that `initSess` has found.
 #' @export
 #' @examples
 #' \dontrun{

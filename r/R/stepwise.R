@@ -1,7 +1,6 @@
 #' Start a run of a sampler that was set up
 #'
-#' With control variates the mode is found and the full gradient taken there. Whatever is
-#' built on placeholders has to be built before; see [placeholders].
+#' With control variates the mode is found and the full gradient taken there.
 #'
 #' @param sgmcmc what a setup function, such as [sgldSetup()], returned.
 #' @param verbose whether to show the progress of mode-finding.
@@ -9,8 +8,9 @@
 #'   from there bit for bit.
 #'
 #' @return A session: an object with the functions `run(fetches, feed_dict = NULL)`, which
-#'   returns the present values of tensors and variables, `save(path)`, and
-#'   `iteration()`, the number of iterations run so far.
+#'   returns the present values of tensors and variables and carries out the steps of
+#'   `sampler$dynamics`; `save(path)`; `iteration()`, the number of iterations run so far;
+#'   and `close()`, after which it runs nothing more.
 #' @seealso [sgmcmcStep()], [getParams()]
 #' @export
 #' @examples
@@ -24,14 +24,27 @@ initSess <- function(sgmcmc, verbose = TRUE, restore = NULL) {
         restore <- path.expand(restore)
     }
     session <- callPython("init_sess", pythonSampler(sgmcmc), verbose, restore)
+    callPython("found", sgmcmc$documented)
+    closed <- FALSE
+    open <- function() {
+        if (closed) {
+            stop("this session is closed: start another by initSess(sampler)", call. = FALSE)
+        }
+        session
+    }
     structure(
         list(
             run = function(fetches, feed_dict = NULL) {
-                callPython("run", fetches, feeds(feed_dict))
+                open()
+                runFetches(fetches, feeds(feed_dict), session)
             },
-            save = function(path) invisible(callPython("save", session, path.expand(path))),
+            save = function(path) invisible(callPython("save", open(), path.expand(path))),
             iteration = function() session$iteration,
-            python = session
+            close = function() {
+                closed <<- TRUE
+                invisible(NULL)
+            },
+            open = open
         ),
         class = "sgmcmcSession"
     )
@@ -80,7 +93,7 @@ getParams <- function(sgmcmc, sess) {
 }
 
 pythonSampler <- function(sgmcmc) {
-    if (!inherits(sgmcmc, c("sgmcmc", "sgmcmccv"))) {
+    if (!inherits(sgmcmc, "sgmcmc")) {
         stop("`sgmcmc` must be what a setup function, such as sgldSetup, returned", call. = FALSE)
     }
     sgmcmc$python
@@ -90,5 +103,5 @@ pythonSession <- function(sess) {
     if (!inherits(sess, "sgmcmcSession")) {
         stop("`sess` must be what initSess returned", call. = FALSE)
     }
-    sess$python
+    sess$open()
 }

@@ -4,7 +4,7 @@
 #' variables as on arrays; the other operand may be an R number, vector or array, and
 #' takes the type of the tensor. `TRUE` counts as 1. Shapes are matched as TensorFlow does
 #' it (broadcasting, from the last dimension), not recycled; a column of shape (n, 1) with
-#' a vector of n is refused, because that would make n × n of them.
+#' a vector of n is refused, because that would make n by n of them.
 #'
 #' Also understood: `sum`, `prod`, `mean`, `min`, `max`, `range`, `any`, `all`, of several
 #' arguments, the first of which is a tensor; `median`, `quantile`; `rowSums`, `colSums`,

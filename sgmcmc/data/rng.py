@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     PROBES = 8
     PART = 9
     START = 10
+    BY_HAND = 11
 
 
 def generator(

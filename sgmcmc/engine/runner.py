@@ -117,6 +117,15 @@ class Runner:
         """Let a phase change the state of the dynamics between two blocks."""
         self._carry = self._carry._replace(state=change(self._carry.state))
 
+    @property
+    def carry(self) -> Carry:
+        """What the last iteration left."""
+        return self._carry
+
+    def go_on_from(self, carry: Carry) -> None:
+        """Go on from what an iteration left that was run elsewhere."""
+        self._carry = carry
+
     def facts(self) -> dict[str, float]:
         """Return what the dynamics have to tell of the moves so far, by name."""
         return self._kernel.dynamics.facts(self._carry.state)

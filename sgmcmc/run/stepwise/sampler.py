@@ -79,7 +79,9 @@ class StepwiseSampler:
         """The user's log-prior, or ``None``."""
         return self._sampler.request.log_prior
 
-    def est_log_post(self, minibatch: Mapping[str, Any]) -> tf.Tensor:
+    def est_log_post(
+        self, minibatch: Mapping[str, Any], params: Mapping[str, Any] | None = None
+    ) -> tf.Tensor:
         """Return log_prior(params) + (N/n) log_lik(params, minibatch) at the present state.
 
         n is the number of observations in ``minibatch``, whatever the chain uses. Priors that come
@@ -88,24 +90,32 @@ class StepwiseSampler:
         Args:
             minibatch: dict of arrays or tensors that share their first axis; with the latent
                 variables, if ``log_lik`` looks at such.
+            params: where in place of the present state; a dict of arrays or tensors.
 
         Returns:
             A scalar tensor.
         """
-        sampler, columns = self._sampler, self._sampler.data.columns
-        tensors = {
-            name: value
-            if tf.is_tensor(value)
-            else tf.constant(np.asarray(value), columns[name].dtype if name in columns else None)
-            for name, value in minibatch.items()
+        sampler, tensors = self._sampler, self.columns_of(minibatch)
+        params = {
+            name: tf.convert_to_tensor(value, sampler.target.dtype)
+            for name, value in (self.params if params is None else params).items()
         }
-        params = {name: tf.convert_to_tensor(value) for name, value in self.params.items()}
         rows = next(iter(tensors.values())).shape[0]
         likelihood = tf.reduce_sum(sampler.request.log_lik(params, tensors))
         value = sampler.data.size / rows * likelihood
         if sampler.request.log_prior is not None:
             value += sampler.request.log_prior(params)
         return tf.add_n([value, *sampler.target.space.log_prior_of(params)])
+
+    def columns_of(self, minibatch: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        """Return the arrays of a minibatch as tensors, of the dtypes that the dataset has."""
+        columns = self._sampler.data.columns
+        return {
+            name: value
+            if tf.is_tensor(value)
+            else tf.constant(np.asarray(value), columns[name].dtype if name in columns else None)
+            for name, value in minibatch.items()
+        }
 
     def __repr__(self) -> str:
         sampler = self._sampler

@@ -38,6 +38,8 @@ class Session:
 
     Attributes:
         iteration: iterations run so far.
+        by_hand: iterations on minibatches that were handed over, counted apart.
+        graphs: those of such iterations.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -58,6 +60,8 @@ class Session:
     ) -> None:
         self._sampler = sampler
         self._starts = starts
+        self.by_hand = 0
+        self.graphs: dict[Any, Any] = {}
         nothing: list[dict[str, Any]] = [{} for _ in starts]
         self._runners = make_runners(
             sampler, sampler.chain, starts, whole_by_chain(sampler, found), _MOST_ITERATIONS,
@@ -90,6 +94,7 @@ class Session:
         for number, runner in enumerate(self._runners):
             arrays |= {f"{number}/{name}": value for name, value in runner.snapshot().items()}
         arrays |= {"positions": np.stack(self._starts), **self._modes()}
+        arrays["by_hand"] = np.array(self.by_hand)
         write_arrays(Path(path), arrays)
 
     def _step(self, n_steps: int) -> None:
@@ -134,6 +139,7 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
         raise ValueError(f"`restore`: {str(path)!r} is of another sampler: {different}.")
     session = Session(inner, list(arrays["positions"]), arrays)
     sampler._show_modes(session._modes())
+    session.by_hand = int(arrays.get("by_hand", 0))
     for number, runner in enumerate(session._runners):
         _restore_runner(runner, arrays, f"{number}/")
     sampler._show(sampler._split(inner, session._positions()))

@@ -86,6 +86,11 @@ def entered() -> Iterator[None]:
         _present[0].leave()
 
 
+def present() -> Any:
+    """Return the graph that tensors are written into, if there is one."""
+    return _present[0] if _present else None
+
+
 def is_open() -> bool:
     """Tell whether there is a graph that tensors are written into."""
     return bool(_present)
