@@ -29,6 +29,7 @@ from sgmcmc.engine.reductions import (
     running_moments,
 )
 from sgmcmc.errors import DivergenceError
+from sgmcmc.models import keras_model
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
@@ -67,6 +68,7 @@ __all__ = [
     "get_params",
     "hmc",
     "init_sess",
+    "keras_model",
     "ksd",
     "nuts",
     "plot_log_post",

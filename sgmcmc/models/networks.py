@@ -1,0 +1,166 @@
+"""Keras networks as models: their weights are the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.words import describe
+
+Tensors = Mapping[str, tf.Tensor]
+
+_RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
+"""How Keras calls the state of layers that draw random numbers, and of batch normalisation."""
+
+
+@dataclass(frozen=True)
+class KerasModel:
+    """What a sampler needs of a Keras network.
+
+    Attributes:
+        log_lik: log-likelihood of each row, of `params` and `dataset`.
+        log_prior: log prior of the weights, N(0, prior_scale²) each.
+        params: starting values: the network's weights as they are, by name.
+        predict: outputs of the network, of `params` and `dataset`, for
+            :meth:`sgmcmc.Samples.predict`; the dataset needs no targets.
+    """
+
+    log_lik: Callable[[Tensors, Tensors], tf.Tensor]
+    log_prior: Callable[[Tensors], tf.Tensor]
+    params: dict[str, np.ndarray]
+    predict: Callable[[Tensors, Tensors], tf.Tensor]
+
+
+def keras_model(
+    model: Any,
+    likelihood: Any,
+    *,
+    prior_scale: float = 1.0,
+    inputs: str = "X",
+    targets: str = "y",
+) -> KerasModel:
+    """Return log-likelihood, log prior, starting values and predictions of a Keras network.
+
+    log p(y_i | θ) = log p(y_i | f_θ(x_i)), f the network and θ all weights of it that can be
+    trained, with the prior θ_j ~ N(0, prior_scale²). The model itself is not changed.
+
+    Args:
+        model: a built :class:`keras.Model`. Weights that are frozen stay as they are.
+        likelihood: a loss, taken for the negative log-likelihood of a row: its name, or a
+            :class:`keras.losses.Loss`, such as ``SparseCategoricalCrossentropy(from_logits=True)``;
+            or a function of the network's outputs that returns a distribution of
+            TensorFlow Probability for the targets.
+        prior_scale: sd of every weight.
+        inputs: name of the features in the dataset.
+        targets: name of the targets.
+
+    Raises:
+        TypeError: the model is no Keras model, or the likelihood none of these.
+        ValueError: the model has no weights yet, has batch normalisation, or draws random numbers.
+
+    Example:
+        >>> import keras, numpy as np, sgmcmc
+        >>> rng = np.random.default_rng(1)
+        >>> X = rng.normal(size=(500, 2)).astype("float32")
+        >>> y = (X[:, 0] * X[:, 1] > 0).astype("int32")
+        >>> dense = keras.layers.Dense
+        >>> network = keras.Sequential(
+        ...     [keras.Input((2,)), dense(8, activation="tanh"), dense(2)])
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> model = sgmcmc.keras_model(network, loss)
+        >>> list(model.params)
+        ['dense_kernel', 'dense_bias', 'dense_1_kernel', 'dense_1_bias']
+        >>> chain = sgmcmc.sghmc(
+        ...     model.log_lik, {"X": X, "y": y}, model.params, 1e-4, log_prior=model.log_prior,
+        ...     minibatch_size=100, n_iters=200, verbose=False, seed=1)
+        >>> chain.predict(model.predict, {"X": X[:5]}).shape
+        (5, 2)
+
+    Source:
+        Chen, Fox & Guestrin, ICML 2014, section 4.2, for networks with normal priors.
+    """
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"`model` must be a keras.Model; it is {describe(model)}.")
+    if not model.built or not model.trainable_variables:
+        raise ValueError(
+            "`model` has no weights that could be sampled: give it an Input, or call it once, and "
+            "leave some of it trainable."
+        )
+    _refuse_state(model)
+    scale = checks.positive_number("prior_scale", prior_scale)
+    log_density = _log_density(likelihood)
+    names = _names(model)
+    frozen = model.non_trainable_variables
+
+    def predict(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        weights = [params[name] for name in names]
+        return model.stateless_call(weights, frozen, dataset[inputs], training=False)[0]
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return log_density(dataset[targets], predict(params, dataset))
+
+    def log_prior(params: Tensors) -> tf.Tensor:
+        return -0.5 * tf.add_n([tf.reduce_sum((params[name] / scale) ** 2) for name in names])
+
+    start = [np.asarray(variable) for variable in model.trainable_variables]
+    return KerasModel(log_lik, log_prior, dict(zip(names, start, strict=True)), predict)
+
+
+def _names(model: Any) -> list[str]:
+    """Return names of the weights: layer and kind, with the path before them where need be."""
+    paths = [variable.path.split("/") for variable in model.trainable_variables]
+    for parts in range(2, max(map(len, paths)) + 1):
+        names = ["_".join(path[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name}_{number}" for number, name in enumerate(names)]
+
+
+def _refuse_state(model: Any) -> None:
+    """Raise an error where outputs of one row depend on other rows, or on chance."""
+    for variable in model.non_trainable_variables:
+        *_, layer, kind = ["model", *variable.path.split("/")]
+        if kind == _RANDOM:
+            raise ValueError(
+                "`model` draws random numbers, in dropout or a layer of noise. A posterior needs a "
+                "likelihood that is the same each time; the draws of the weights take the place "
+                "of dropout. Leave these layers out."
+            )
+        if kind in _MOVING:
+            raise ValueError(
+                f"`model`: with the batch normalisation in {layer!r} the output of a row depends "
+                "on the other rows of its minibatch, so there is no likelihood of single rows. "
+                "Use keras.layers.LayerNormalization or GroupNormalization."
+            )
+
+
+def _log_density(likelihood: Any) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return log p(y | outputs) of each row."""
+    import keras
+
+    if isinstance(likelihood, str):
+        try:
+            likelihood = keras.losses.get(likelihood)
+        except ValueError:
+            raise ValueError(f"`likelihood`: Keras has no loss called {likelihood!r}.") from None
+        return lambda y, outputs: -_by_row(likelihood(y, outputs))
+    if isinstance(likelihood, keras.losses.Loss):
+        return lambda y, outputs: -_by_row(likelihood.call(y, outputs))
+    if callable(likelihood):
+        return lambda y, outputs: _by_row(likelihood(outputs).log_prob(y))
+    raise TypeError(
+        "`likelihood` must be the name of a loss of Keras, a keras.losses.Loss, or a function of "
+        f"the outputs that returns a distribution; it is {describe(likelihood)}."
+    )
+
+
+def _by_row(terms: tf.Tensor) -> tf.Tensor:
+    """Return one number for each row."""
+    return tf.reduce_sum(tf.reshape(terms, [tf.shape(terms)[0], -1]), axis=1)
