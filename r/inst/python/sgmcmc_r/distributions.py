@@ -165,8 +165,8 @@ def _affine(
         # Of no particular size.
         scale: Any = _bijectors.Scale(tf.ones([], dtype) if c is None else c)
     else:
-        size = (tril if tril is not None else d if d is not None else u).shape
-        eye = tf.eye(size[-2] if d is None else size[-1], dtype=dtype)
+        sizes = [part.shape[-2] for part in (tril, u) if part is not None]
+        eye = tf.eye(sizes[0] if d is None else d.shape[-1], dtype=dtype)
         if tril is not None:
             matrix = tf.linalg.band_part(tril, -1, 0)
         else:
@@ -176,7 +176,9 @@ def _affine(
         if d is not None:
             matrix += tf.linalg.diag(d)
         if u is not None:
-            v = 1 if scale_perturb_diag is None else scale_perturb_diag[..., tf.newaxis, :]
+            v = tf.ones([], dtype)
+            if scale_perturb_diag is not None:
+                v = tf.convert_to_tensor(scale_perturb_diag, dtype)[..., tf.newaxis, :]
             matrix += tf.matmul(u * v, u, transpose_b=True)
         operator = tf.linalg.LinearOperatorFullMatrix
         if u is None:
