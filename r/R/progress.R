@@ -4,36 +4,39 @@
 # What is shown at the moment.
 shown <- new.env(parent = emptyenv())
 
-# Called from Python: at most ten times a second, and in the thread that R runs in.
+# Called from Python: at most ten times a second, and in the thread that R runs in. Returns
+# whether Python is to go on.
 tellProgress <- function(label, done, total, seconds, note, unit, ended) {
     text <- if (redraws()) {
         progressBar(label, done, total, seconds, note, unit, ended)
     } else {
         progressLine(label, done, total, seconds, note, unit, ended)
     }
-    if (!is.null(text)) {
-        passOn(structure(
-            class = c("sgmcmcProgress", "message", "condition"),
-            list(message = text, call = NULL)
-        ))
-    }
-    invisible(NULL)
+    is.null(text) || passOn(structure(
+        class = c("sgmcmcProgress", "message", "condition"), list(message = text, call = NULL)
+    ))
 }
 
-# A handler may leave the call, as in tryCatch(..., message = ). Out of the middle of Python it
-# does not get far; so the message is kept, and callPython() gives it again.
+# A handler may fail, or leave the call, as in tryCatch(..., message = ). Out of the middle of
+# Python neither gets far; so callPython() raises the error, or gives the message again.
 passOn <- function(condition) {
-    shown$pending <- condition
-    message(condition)
-    shown$pending <- NULL
+    shown$pending <- function() message(condition)
+    tryCatch(
+        {
+            message(condition)
+            shown$pending <- NULL
+        },
+        error = function(problem) shown$pending <- function() stop(problem)
+    )
+    is.null(shown$pending)
 }
 
-# Where Python has returned, give the message whose handler wanted to leave.
+# Once Python has returned.
 giveAgain <- function() {
     pending <- shown$pending
     shown$pending <- NULL
     if (!is.null(pending)) {
-        message(pending)
+        pending()
     }
 }
 

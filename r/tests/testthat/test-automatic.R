@@ -70,8 +70,8 @@ for (method in c("hmc", "nuts")) {
 test_that("what is wrong is said in R's words", {
     needsPython()
     expect_error(
-        sgmcmcSample(logLik, list(x = observations()), list(theta = c(0, 0)), maxSecond = 1),
-        "no argument `max_?[sS]econd`"
+        sgmcmcSample(logLik, list(x = observations()), list(theta = c(0, 0)), tolernace = 1),
+        "no argument `tolernace`"
     )
     expect_error(
         nuts(logLik, list(x = observations()), list(theta = c(0, 0)), nChains = 1), "nChains"

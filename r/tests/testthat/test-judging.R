@@ -40,11 +40,12 @@ test_that("effective sample sizes are those of the package posterior", {
 test_that("components come in R's order, with matrices by column", {
     chain <- run("sgld",
         params = list(beta = matrix(0, 2, 3), s = 0), nIters = 10,
-        logLik = function(params, dataset) {
+        logLik = function(params, dataset) tf$reduce_sum(-0.5 * (dataset$x[, 1] - params$s)^2),
+        logPrior = function(params) {
             place <- tf$constant(matrix(1:6, 2), dtype = tf$float32)
-            tf$reduce_sum(dataset$x[, 1]) * 0 - 0.5 * tf$reduce_sum((params$beta - 100 * place)^2) * 1e6 -
-                0.5 * params$s^2
-        }, logPrior = NULL, stepsize = 1e-6, burnIn = 50
+            -0.5 * tf$reduce_sum((params$beta - 100 * place)^2) * 1e6
+        },
+        stepsize = 1e-6, burnIn = 50
     )
     table <- summary(chain)
     expect_equal(rownames(table)[2:3], c("beta[2,1]", "beta[1,2]"))
