@@ -221,6 +221,11 @@ def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Ca
 DISTINCT = firsts(TABLE, lambda case: (case.dynamics, case.estimator))
 """One row for each dynamics with each estimator: variants of the same function are left out."""
 LADDER = tuple(case for case in TABLE if not case.of_points)
+IN_TURN = tuple(
+    replace(case, name=f"{case.name}-in-turn", tuning={**case.tuning, "updates": "in_turn"})
+    for case in LADDER
+)
+"""The same with parameters that move one after the other: ``test_in_turn.py``."""
 LINEAR = tuple(case for case in TABLE if case.law)
 THERMOSTATS = tuple(case for case in TABLE if case.has_thermostats)
 POINTS = tuple(case for case in TABLE if case.of_points)

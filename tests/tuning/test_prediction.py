@@ -50,6 +50,52 @@ def test_sgld_against_its_lyapunov_equation(around: Surroundings, by_coordinate:
     np.testing.assert_allclose(found.times, np.maximum(1.0, times - 1), rtol=EXACT)
 
 
+@pytest.mark.parametrize("by_coordinate", [False, True])
+def test_sgld_in_turn_against_a_simulated_pass(around: Surroundings, by_coordinate: bool) -> None:
+    """A pass, unit vectors fed to it, is the map whose Lyapunov equation is solved."""
+    stepsize = np.array([0.02, 0.05, 0.01, 0.04]) if by_coordinate else np.full(D, 0.03)
+    slices = (slice(0, 1), slice(1, 3), slice(3, 4))
+
+    def one_pass(theta: np.ndarray, noise: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        theta = theta.copy()
+        for place in slices:
+            g = (noise - around.information @ theta)[place]
+            theta[place] += stepsize[place] / 2 * g + np.sqrt(stepsize[place]) * normals[place]
+        return theta
+
+    units = np.eye(3 * D).reshape(3 * D, 3, D)
+    A, B, R = np.split(np.array([one_pass(*unit) for unit in units]).T, 3, 1)
+    S = linalg.solve_discrete_lyapunov(A, B @ around.noise @ B.T + R @ R.T)
+    expected = of_coordinates(around, S) / of_coordinates(around, np.linalg.inv(around.information))
+    summed = of_coordinates(around, np.linalg.solve(np.eye(D) - A, S))
+    times = 2 * summed / of_coordinates(around, S) - 1
+    found = around.predict(SGLD(), stepsize if by_coordinate else 0.03, slices)
+    assert found.stable
+    np.testing.assert_allclose(found.ratio, np.sqrt(expected), rtol=EXACT)
+    np.testing.assert_allclose(found.times, np.maximum(1.0, times), rtol=EXACT)
+
+
+def test_a_single_parameter_in_turn_is_joint(around: Surroundings) -> None:
+    joint = around.predict(SGLD(), 0.03)
+    alone = around.predict(SGLD(), 0.03, (slice(0, D),))
+    np.testing.assert_allclose(alone.ratio, joint.ratio, rtol=EXACT)
+    np.testing.assert_allclose(alone.times, joint.times, rtol=EXACT)
+
+
+def test_in_turn_is_stable_where_each_parameter_is(around: Surroundings) -> None:
+    """For ε < 4/λ, λ the largest curvature of each parameter with the others held."""
+    slices = tuple(slice(i, i + 1) for i in range(D))
+    edges = 4 / np.diag(around.information)
+    assert around.predict(SGLD(), 0.98 * edges, slices).stable
+    assert not around.predict(SGLD(), 1.02 * edges, slices).stable
+    assert not around.predict(SGLD(), 0.98 * edges).stable
+
+
+def test_of_other_dynamics_in_turn_nothing_is_known(around: Surroundings) -> None:
+    with pytest.raises(ValueError, match="no closed law of Underdamped"):
+        around.predict(Underdamped(), 0.03, (slice(0, 2), slice(2, D)))
+
+
 @pytest.mark.parametrize(
     "dynamics", [SGLD(), Underdamped(0.4), SGHMC(0.2, 3), SGHMC(0.2, 2, "euler")], ids=repr
 )
