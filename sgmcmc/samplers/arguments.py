@@ -7,7 +7,9 @@ DESCRIPTIONS = {
         tensor, or its terms, one for each observation, a tensor of shape (n,).""",
     "dataset": """
         dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
-        pandas columns. Numbers become ``dtype``; a ``tf.Tensor`` keeps its own.""",
+        pandas columns and frames, HDF5, Zarr, Dask, Arrow, Parquet files by name, Hugging Face
+        datasets; or a table, each of whose columns is an entry. Numbers become ``dtype``; a
+        ``tf.Tensor`` keeps its own, and categories stay whole numbers.""",
     "params": """
         dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
         dicts, a start for each chain.""",
