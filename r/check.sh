@@ -2,6 +2,7 @@
 # Installs R where it is missing, and checks the R package; `make test-r` calls both.
 #
 #   r/check.sh install            R and the packages it needs, from Debian
+#   r/check.sh bundle             the Python package into inst/dist, for tarballs and installTF()
 #   r/check.sh check PYTHON DIR   R CMD build, vignettes included, and R CMD check --as-cran, as far as
 #                                 it goes without a network, with that Python, in that folder,
 #                                 which is made anew
@@ -42,6 +43,12 @@ install() {
         apt-get install --yes --no-install-recommends "${debian_packages[@]}"
 }
 
+bundle() {
+    mkdir -p r/inst/dist
+    tar -czf r/inst/dist/sgmcmc.tar.gz --exclude __pycache__ --exclude '*.so' \
+        pyproject.toml README.md LICENSE MANIFEST.in sgmcmc
+}
+
 check() {
     # Not by realpath, which would lead out of a virtual environment.
     [[ "$1" == /* ]] && RETICULATE_PYTHON="$1" || RETICULATE_PYTHON="$PWD/$1"
@@ -50,11 +57,13 @@ check() {
     export _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false
     local package="$PWD/r" vignettes=()
     have knitr rmarkdown && command -v pandoc >/dev/null || vignettes=(--no-build-vignettes)
-    (cd r && ./configure)
+    bundle
     rm -rf "$2"
     mkdir -p "$2"
     cd "$2"
     R CMD build "${vignettes[@]}" "$package"
+    # Else an installation from this clone would take it, however old.
+    rm -r "$package/inst/dist"
     local log=sgmcmc.Rcheck/00check.log
     # The vignettes have just been run.
     R CMD check --as-cran --no-manual --ignore-vignettes sgmcmc_*.tar.gz || {

@@ -51,7 +51,7 @@ allLabels <- function(x) {
 #' `posterior::as_draws_df()`. The functions of bayesplot take `as.array(chain)`, those of loo
 #' `pointwiseLogLik(chain)`.
 #'
-#' @param x,chain draws, see [sgmcmcChains].
+#' @param x draws, see [sgmcmcChains].
 #' @param row.names,optional as for every [as.data.frame()].
 #' @param ... ignored.
 #' @return An array, a matrix, a data frame, or an object of the other package.
