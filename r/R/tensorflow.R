@@ -34,12 +34,22 @@ tf <- structure(list(), class = "sgmcmcTensorflow", path = "")
     if (path == "" && name %in% c("placeholder", "reset_default_graph")) {
         return(switch(name, placeholder = placeholder, resetGraph))
     }
+    whole <- paste(path, name)
+    if (!is.null(namesFound[[whole]])) {
+        return(namesFound[[whole]])
+    }
     found <- callPython("look_up", path, name)
     if (inherits(found, "sgmcmc_r.names.Place")) {
         found <- structure(list(), class = "sgmcmcTensorflow", path = found$path)
     }
+    # A variable is another while a graph is open.
+    if (whole != " Variable") {
+        namesFound[[whole]] <- found
+    }
     found
 }
+
+namesFound <- new.env(parent = emptyenv())
 
 #' @export
 `[[.sgmcmcTensorflow` <- function(x, i, ...) {
