@@ -117,7 +117,7 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
         return tf.reduce_sum(tf.cast(target.log_lik(dict(params), dict(columns)), tf.float64))
 
     def evaluate(position: tf.Tensor, columns: Tensors) -> dict[str, Any]:
-        params = target.space.constrain(position)
+        params, given = target.space.constrain(position), columns
         rows = next(iter(columns.values())).shape[0]
         found: dict[str, Any] = {}
         if complete is not None:
@@ -128,18 +128,31 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
                 tf.cast(target.log_prior(dict(params)), tf.float64) for _ in range(2)
             ]
         found["log_lik"] = [total(params, columns) for _ in range(2)]
-        if all(column.shape.rank and column.shape[0] == rows for column in columns.values()):
-            parts = (slice(0, rows // 2), slice(rows // 2, rows))
-            try:
+        try:
+            if _of_rows(complete, params, given, columns):
+                parts = (slice(0, rows // 2), slice(rows // 2, rows))
                 found["halves"] = [
                     total(params, {name: column[part] for name, column in columns.items()})
                     for part in parts
                 ]
-            except Exception:  # it may be written for minibatches of n rows and no others
-                found.pop("halves", None)
+        except Exception:  # it may be written for minibatches of n rows and no others
+            found.pop("halves", None)
         return found
 
     return evaluate
+
+
+def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns: Tensors) -> bool:
+    """Tell whether each tensor of a minibatch, as it was completed, has an entry for each row."""
+    if complete is None:
+        return True
+    rows = next(iter(given.values())).shape[0]
+    half = rows // 2
+    fewer = complete(params, {name: column[:half] for name, column in given.items()})
+    return all(
+        column.shape.rank and column.shape[0] == rows and fewer[name].shape[0] == half
+        for name, column in columns.items()
+    )
 
 
 def row_by_row(

@@ -279,3 +279,17 @@ def test_a_float_that_should_be_an_index(name: str) -> None:
     for part in ("`log_lik`", "float32", "tf.constant(g, tf.int32)", "tf.cast", "categoricals"):
         assert part in str(caught.value)
     assert len(str(caught.value)) < 700
+
+
+def test_what_gibbs_adds_need_not_be_of_rows() -> None:
+    """A tensor with as many entries as there are rows, by chance, is not taken apart."""
+
+    def gibbs(params: Tensors, dataset: Tensors, seed: tf.Tensor) -> Tensors:
+        drawn = by_seed(params, dataset, seed)["z"]
+        return {**dataset, "z": tf.fill([10], tf.reduce_sum(drawn))}
+
+    def by_ten(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return tf.reduce_sum(dataset["z"] * tf.linspace(0.0, 1.0, 10)) * params["beta"][0]
+
+    given = {**GIVEN, "params": {"beta": np.zeros(1)}}
+    short_call(**given, log_lik=by_ten, gibbs=gibbs)
