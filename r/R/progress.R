@@ -4,31 +4,27 @@
 # What is shown at the moment.
 shown <- new.env(parent = emptyenv())
 
-# Called from Python: at most ten times a second, and in the thread that R runs in. Returns
-# whether Python is to go on.
+# Called from Python: at most ten times a second, and in the thread that R runs in.
 tellProgress <- function(label, done, total, seconds, note, unit, ended) {
     text <- if (redraws()) {
         progressBar(label, done, total, seconds, note, unit, ended)
     } else {
         progressLine(label, done, total, seconds, note, unit, ended)
     }
-    is.null(text) || passOn(structure(
-        class = c("sgmcmcProgress", "message", "condition"), list(message = text, call = NULL)
-    ))
+    if (!is.null(text)) {
+        passOn(structure(
+            class = c("sgmcmcProgress", "message", "condition"), list(message = text, call = NULL)
+        ))
+    }
+    invisible(NULL)
 }
 
 # A handler may fail, or leave the call, as in tryCatch(..., message = ). Out of the middle of
-# Python neither gets far; so callPython() raises the error, or gives the message again.
+# Python it does not get far: Python takes it for an error. So callPython() gives the message again.
 passOn <- function(condition) {
-    shown$pending <- function() message(condition)
-    tryCatch(
-        {
-            message(condition)
-            shown$pending <- NULL
-        },
-        error = function(problem) shown$pending <- function() stop(problem)
-    )
-    is.null(shown$pending)
+    shown$pending <- condition
+    message(condition)
+    shown$pending <- NULL
 }
 
 # Once Python has returned.
@@ -36,7 +32,7 @@ giveAgain <- function() {
     pending <- shown$pending
     shown$pending <- NULL
     if (!is.null(pending)) {
-        pending()
+        message(pending)
     }
 }
 

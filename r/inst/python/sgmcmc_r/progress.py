@@ -16,7 +16,7 @@ def is_shown_by(tell: Callable[..., Any]) -> None:
 
     Args:
         tell: function of label, iterations done, iterations in all, seconds, a note, the unit, and
-            whether this is the last that it hears of them; it returns whether to go on.
+            whether this is the last that it hears of them.
     """
     _tell[:] = [tell]
 
@@ -46,7 +46,7 @@ class Bar(tqdm):
 
     def _report(self) -> None:
         state = self.format_dict
-        goes_on = _tell[0](
+        _tell[0](
             self.desc.removesuffix(": "),
             int(self.n),
             int(self.total),
@@ -55,6 +55,3 @@ class Bar(tqdm):
             self.unit,
             self._ended,
         )
-        if not goes_on:
-            self._ended = True
-            raise RuntimeError("R could not show progress.")
