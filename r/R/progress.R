@@ -56,14 +56,14 @@ progressBar <- function(label, done, total, seconds, note, unit, ended) {
 
 # A line, at most one each second and for each tenth of the way, or one in ten seconds.
 progressLine <- function(label, done, total, seconds, note, unit, ended) {
-    if (done == 0 || !identical(shown$label, label) || seconds < shown$seconds) {
+    if (!identical(shown$label, label) || seconds < shown$seconds) {
         shown$label <- label
         shown$seconds <- 0
         shown$done <- 0
     }
     since <- seconds - shown$seconds
     further <- done - shown$done
-    if (!ended && (since < 1 || further < total / 10) && since < 10) {
+    if (!ended && (done >= total || since < 1 || further < total / 10) && (done >= total || since < 10)) {
         return(NULL)
     }
     shown$seconds <- seconds

@@ -5,7 +5,7 @@ callsOfR <- function(text) {
     for (name in names(calls)) {
         text <- gsub(name, calls[[name]], text, fixed = TRUE)
     }
-    text
+    gsub("\\b([A-Za-z]+)=(?=[0-9A-Za-z'\"])", "\\1 = ", text, perl = TRUE)
 }
 
 calls <- c(

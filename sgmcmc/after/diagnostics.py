@@ -85,7 +85,10 @@ def summary(
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Keep ArviZ from logging, for each component, that one chain has no R-hat."""
-    log = logging.getLogger("arviz")
+    from sgmcmc.results.inference_data import az
+
+    # Its logger is one of its own, which `logging` does not know by name.
+    log = getattr(az, "_log", logging.getLogger("arviz"))
     before, log.disabled = log.disabled, True
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def test_summary_of_one_chain_is_silent(recwarn: pytest.WarningsRecorder) -> Non
     assert table.loc["theta", "ess_bulk"] > 0
     # But for what speaks against its draws, which is said in one warning.
     assert all("What speaks against" in str(one.message) for one in recwarn.list)
+
+
+def test_summary_of_one_chain_keeps_arviz_from_logging() -> None:
+    said: list[logging.LogRecord] = []
+    listener = logging.Handler()
+    listener.emit = said.append  # type: ignore[method-assign]
+    az._log.addHandler(listener)
+    try:
+        # Of a length that nothing else in the process has, because ArviZ says everything once.
+        sgmcmc.summary(Samples({"theta": np.random.default_rng(1).normal(size=1237)}))
+        assert not said
+        az.rhat(np.zeros((1, 1237)))
+        assert said
+    finally:
+        az._log.removeHandler(listener)
 
 
 def test_summary_refuses_what_is_not_there() -> None:
