@@ -29,9 +29,8 @@ from benchmarks.environments import HERE, interpreter
 from benchmarks.packages import PACKAGES
 from benchmarks.workloads import Workload
 
-GRID = (0.3, 1.0, 3.0, 10.0)
-"""Stepsizes, in units of the harmonic mean of the posterior variances times the coefficients'
-number: one over the trace of the information, the size at which joint steps become unstable."""
+GRID = (0.01, 0.03, 0.1, 0.3)
+"""Stepsizes, in units of one over the sum of the coefficients' precisions."""
 SIZES = (500, 5000)
 PILOT, SECONDS = 8.0, 40.0
 ROWS = 20_000

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.environments import HERE
@@ -42,7 +43,8 @@ def _row(found: Mapping[str, Any]) -> list[str]:
         return [label, *cells, f"{found['extrapolated']:.0f}, extrapolated"]
     if "stepsize" in found:
         label += f", ε = {found['stepsize']:.1g}, n = {found['n']}"
-    each = found["seconds"] * 400 / found["ess"]
+    before = found["curve"][0][0]
+    wanted = before + (found["seconds"] - before) * 400 / found["ess"]
     return [
         label,
         f"{found['seconds']:.1f}",
@@ -51,7 +53,7 @@ def _row(found: Mapping[str, Any]) -> list[str]:
         f"{found['mean']:.2f} sd",
         f"{found['ess']:.0f}",
         f"{found['rhat']:.3f}",
-        f"{each:.0f}",
+        f"{wanted:.0f}",
     ]
 
 
@@ -65,12 +67,16 @@ def plot(runs: Mapping[str, Mapping[str, Any]]) -> None:
         for marker, run in zip(MARKERS, curves, strict=False):
             seconds, median, _ = zip(*run["curve"], strict=True)
             axes.plot(seconds, median, marker=marker, markersize=4, label=run["label"])
-        axes.axhline(0.05, color="0.6", linewidth=1, linestyle="--")
+        axes.axhline(0.05, color="0.6", linewidth=1, linestyle="--", label="5 %")
         axes.set(
             xscale="log", yscale="log", xlabel="seconds from the call",
             ylabel="error of a posterior sd, median", title=PROBLEMS[problem].about,
         )  # fmt: skip
         axes.title.set_size("medium")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
         axes.legend(fontsize="small")
     figure.savefig(PICTURE, dpi=120)
 
