@@ -12,7 +12,7 @@
     if (length(indices) == 1 && isBoolean(indices[[1]])) {
         return(tensorflow()$boolean_mask(x, indices[[1]]))
     }
-    if (is.null(shape) && identical(x$shape$rank, 0L) && length(indices) == 1) {
+    if (is.null(shape) && identical(rankOf(x), 0L) && length(indices) == 1) {
         # A number is a vector of one to R.
         shape <- 1L
         x <- tensorflow()$reshape(x, list(1L))
@@ -52,7 +52,7 @@ positions <- function(index, size) {
         )
     }
     if (isTensor(index)) {
-        if (!index$dtype$is_integer) {
+        if (!ofKind(index, "integer")) {
             index <- tensorflow()$cast(index, tensorflow()$int32)
         }
         return(index - 1)

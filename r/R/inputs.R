@@ -87,7 +87,7 @@ asTuple <- function(parts) {
     if (is.list(parts)) {
         parts[[1]] <- startingValues(parts[[1]])
         parts[-1] <- lapply(parts[-1], guarded)
-        return(do.call(reticulate::tuple, unname(parts)))
+        return(do.call(reticulate::tuple, c(unname(parts), convert = TRUE)))
     }
     parts
 }

@@ -44,7 +44,16 @@ markTensors <- function(classes) {
 
 isTensor <- function(x) inherits(x, "sgmcmcTensor")
 
-isBoolean <- function(x) isTensor(x) && x$dtype$is_bool
+# Tensors from calls of Python that convert nothing, such as a tuple's, have Python's values
+# in them.
+asR <- function(x) if (inherits(x, "python.builtin.object")) reticulate::py_to_r(x) else x
+
+# Whether a tensor holds "bool", "integer" or "floating" values.
+ofKind <- function(x, kind) isTRUE(asR(attribute(x$dtype, paste0("is_", kind))))
+
+rankOf <- function(x) asR(x$shape$rank)
+
+isBoolean <- function(x) isTensor(x) && ofKind(x, "bool")
 
 # A number, vector or array as a tensor of the type of another one.
 like <- function(x, tensor) {
@@ -59,10 +68,10 @@ like <- function(x, tensor) {
         )
     }
     dtype <- tensor$dtype
-    if (is.logical(x) && !dtype$is_bool) {
+    if (is.logical(x) && !ofKind(tensor, "bool")) {
         storage.mode(x) <- "double"
     }
-    if (is.double(x) && dtype$is_integer) {
+    if (is.double(x) && ofKind(tensor, "integer")) {
         if (any(x != round(x))) {
             stop(
                 "a tensor of whole numbers meets ", format(x[x != round(x)][1]),
@@ -81,7 +90,7 @@ counted <- function(x, other = NULL) {
         return(x)
     }
     tf <- tensorflow()
-    dtype <- if (isTensor(other) && !other$dtype$is_bool) {
+    dtype <- if (isTensor(other) && !ofKind(other, "bool")) {
         other$dtype
     } else if (is.double(other)) {
         tf$float32
@@ -93,7 +102,7 @@ counted <- function(x, other = NULL) {
 
 # Whole numbers and booleans as floats.
 floating <- function(x) {
-    if (x$dtype$is_integer || x$dtype$is_bool) tensorflow()$cast(x, tensorflow()$float32) else x
+    if (ofKind(x, "integer") || ofKind(x, "bool")) tensorflow()$cast(x, tensorflow()$float32) else x
 }
 
 logical <- function(x, tensor) {
@@ -165,7 +174,7 @@ Math.sgmcmcTensor <- function(x, ...) {
     }
     if (generic %in% c("abs", "sign", "floor", "ceiling", "round", "trunc", "signif")) {
         x <- counted(x)
-        if (x$dtype$is_integer && !generic %in% c("abs", "sign", "round", "signif")) {
+        if (ofKind(x, "integer") && !generic %in% c("abs", "sign", "round", "signif")) {
             return(x)
         }
     } else {
@@ -189,7 +198,7 @@ Math.sgmcmcTensor <- function(x, ...) {
 }
 
 cumulative <- function(generic, x) {
-    rank <- x$shape$rank
+    rank <- rankOf(x)
     if (!generic %in% c("cumsum", "cumprod")) {
         stop(
             "`", generic, "` of a tensor: write tf$scan(tf$",
@@ -257,7 +266,7 @@ Summary.sgmcmcTensor <- function(x, ..., na.rm = FALSE) {
 }
 
 reduced <- function(x, generic, without) {
-    if (without && x$dtype$is_floating) {
+    if (without && ofKind(x, "floating")) {
         nothing <- c(sum = 0, prod = 1, min = Inf, max = -Inf)[[generic]]
         x <- tensorflow()$where(tensorflow()$math$is_nan(x), like(nothing, x), x)
     }
@@ -284,10 +293,10 @@ mean.sgmcmcTensor <- function(x, ..., na.rm = FALSE) {
 #' @rdname tensors
 #' @export
 dim.sgmcmcTensor <- function(x) {
-    if (is.null(x$shape$rank)) {
+    if (is.null(rankOf(x))) {
         return(NULL)
     }
-    sizes <- x$shape$as_list()
+    sizes <- asR(x$shape$as_list())
     if (length(sizes) == 0) {
         return(NULL)
     }
@@ -297,14 +306,14 @@ dim.sgmcmcTensor <- function(x) {
 #' @rdname tensors
 #' @export
 length.sgmcmcTensor <- function(x) {
-    if (is.null(x$shape$rank)) NA_integer_ else as.integer(prod(dim(x)))
+    if (is.null(rankOf(x))) NA_integer_ else as.integer(prod(dim(x)))
 }
 
 #' @rdname tensors
 #' @export
 t.sgmcmcTensor <- function(x) {
     tf <- tensorflow()
-    rank <- x$shape$rank
+    rank <- rankOf(x)
     if (is.null(rank) || rank == 2) {
         return(tf$transpose(x))
     }

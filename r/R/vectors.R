@@ -151,7 +151,7 @@ chol.sgmcmcTensor <- function(x, ...) tensorflow()$linalg$adjoint(tensorflow()$l
 #' @export
 is.na.sgmcmcTensor <- function(x) {
     tf <- tensorflow()
-    if (x$dtype$is_floating) tf$math$is_nan(x) else tf$zeros_like(x, dtype = tf$bool)
+    if (ofKind(x, "floating")) tf$math$is_nan(x) else tf$zeros_like(x, dtype = tf$bool)
 }
 
 #' @export
@@ -160,7 +160,7 @@ is.nan.sgmcmcTensor <- function(x) is.na(x)
 #' @export
 is.finite.sgmcmcTensor <- function(x) {
     tf <- tensorflow()
-    if (x$dtype$is_floating) tf$math$is_finite(x) else tf$ones_like(x, dtype = tf$bool)
+    if (ofKind(x, "floating")) tf$math$is_finite(x) else tf$ones_like(x, dtype = tf$bool)
 }
 
 #' @export

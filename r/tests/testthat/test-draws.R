@@ -1,17 +1,15 @@
 test_that("draws are a list of arrays, the iteration first", {
     params <- list(scalar = 0, vector = c(1, 2), one = array(1, 1), matrix = matrix(1:6 / 6, 2))
-    sum <- function(params, dataset) {
-        squares <- lapply(params, function(param) tf$reduce_sum(param^2))
-        tf$reduce_sum(dataset$x) - Reduce(`+`, squares)
-    }
-    chain <- run("sgld", logLik = sum, params = params, logPrior = NULL)
+    sum <- function(params, dataset) tf$reduce_sum(dataset$x)
+    squares <- function(params) -Reduce(`+`, lapply(params, function(param) tf$reduce_sum(param^2)))
+    chain <- run("sgld", logLik = sum, params = params, logPrior = squares)
     expect_type(chain, "list")
     expect_named(chain, names(params))
     expect_equal(dim(chain$scalar), c(20, 1))
     expect_equal(dim(chain$vector), c(20, 2))
     expect_equal(dim(chain$one), c(20, 1))
     expect_equal(dim(chain$matrix), c(20, 2, 3))
-    chains <- run("sgld", logLik = sum, params = params, logPrior = NULL, nChains = 3)
+    chains <- run("sgld", logLik = sum, params = params, logPrior = squares, nChains = 3)
     expect_equal(dim(chains$scalar), c(3, 20, 1))
     expect_equal(dim(chains$matrix), c(3, 20, 2, 3))
 })
@@ -81,7 +79,7 @@ test_that("a stepsize may be a schedule", {
         run("sgldcv", stepsize = decay, optStepsize = decay, burnIn = 5)$theta,
         run("sgldcv", stepsize = byFormula, optStepsize = byFormula, burnIn = 5)$theta
     )
-    expect_error(setUpSampler("sgld", stepsize = byFormula), "use polynomialDecay")
+    expect_error(setUpSampler("sgld", stepsize = byFormula), "polynomialDecay")
 })
 
 test_that("bijectors keep a parameter in its range", {
