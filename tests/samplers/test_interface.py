@@ -29,6 +29,7 @@ KEYWORDS = {
     "replace": False,
     "minibatches": None,
     "preconditioner": None,
+    "updates": "joint",
     "dtype": tf.float32,
     "jit_compile": None,
     "gibbs": None,
