@@ -28,7 +28,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy format clean FORCE
+.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ bench: $(STAMP) ## compare with other packages, which takes long; writes docs/be
 
 bench-scaling: $(STAMP) ## cost and memory up to ten million rows; 2.5 GB of temporary disk
 	$(RUN) benchmarks.scaling
+
+bench-formats: $(STAMP) ## seconds and memory of data in each form; 5 GB of temporary disk
+	$(RUN) benchmarks.formats
 
 bench-cores: $(STAMP) ## CPU time of one, two and four chains
 	$(RUN) benchmarks.cores
