@@ -6,7 +6,7 @@
 #' that follows is written, for any number of samplers, before `initSess` and after.
 #' `as.numeric` of a tensor in the graph that depends on no placeholder is its value at that
 #' moment. `tf$reset_default_graph()` closes the graph: tensors then have their values at
-#' once, as before.
+#' once, as before. Do so before Python code is called directly, not through this package.
 #'
 #' `dict()` makes an empty list of what to feed, which `feeds[[placeholder]] <- value`
 #' fills. An argument `name = value` feeds `value` for the placeholder that is called

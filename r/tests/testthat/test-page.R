@@ -25,4 +25,6 @@ test_that("the code of the page runs", {
     expect_equal(dim(attr(surroundings$chains, "testFunctions")$length), c(2, 500, 1))
     loss <- surroundings$sess$run(surroundings$logLoss, feed_dict = surroundings$feedDict)
     expect_gt(loss, 0)
+    # The page leaves its graph open.
+    tf$reset_default_graph()
 })
