@@ -126,16 +126,16 @@ def _names(model: Any) -> list[str]:
 def _refuse_state(model: Any) -> None:
     """Raise an error where outputs of one row depend on other rows, or on chance."""
     for variable in model.non_trainable_variables:
-        *_, layer, kind = ["model", *variable.path.split("/")]
-        if kind == _RANDOM:
+        path = ["model", *variable.path.split("/")]
+        if path[-1] == _RANDOM:
             raise ValueError(
                 "`model` draws random numbers, in dropout or a layer of noise. A posterior needs a "
                 "likelihood that is the same each time; the draws of the weights take the place "
                 "of dropout. Leave these layers out."
             )
-        if kind in _MOVING:
+        if path[-1] in _MOVING:
             raise ValueError(
-                f"`model`: with the batch normalisation in {layer!r} the output of a row depends "
+                f"`model`: with the batch normalisation in {path[-2]!r} the output of a row depends "
                 "on the other rows of its minibatch, so there is no likelihood of single rows. "
                 "Use keras.layers.LayerNormalization or GroupNormalization."
             )

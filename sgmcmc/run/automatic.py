@@ -13,7 +13,13 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.far_from_normal import may_be_exact, may_begin_anew, run_by_nuts
+from sgmcmc.run.far_from_normal import (
+    PATIENCE,
+    far_from_normal,
+    may_be_exact,
+    may_begin_anew,
+    run_by_nuts,
+)
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import UntilEffective, Wishes
@@ -69,6 +75,8 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     for rounds in range(_ROUNDS):
         asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))
         lengths = UntilEffective(wishes, plan, chosen.target.size, thin, began)
+        if exact and wishes.n_iters is None:
+            lengths.cap = min(lengths.cap, PATIENCE * lengths.first)
         try:
             samples = run_lengths(asked, lengths, verbose)
         except DivergenceError:
@@ -82,11 +90,8 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         spread = _spread(samples, plan, chosen.target.space)
         values = np.linalg.eigvalsh(spread)
         normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
-        if exact and not normal and may_begin_anew(wishes, lengths.left):
-            reason = (
-                "the posterior is far from normal: in coordinates whitened at its mode, variances "
-                f"range from {values[0]:.2g} to {values[-1]:.2g}"
-            )
+        reason = far_from_normal(values, normal, lengths, wishes)
+        if exact and reason and may_begin_anew(wishes, lengths.left):
             return run_by_nuts(request, wishes, verbose, began, reason)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
         if lengths.reached or normal or last or not _may_rewhiten(request):

@@ -167,6 +167,7 @@ def _finite(u: np.ndarray) -> np.ndarray:
     if fine.all():
         return u
     low, high = np.where(fine, u, np.inf).min((0, 1)), np.where(fine, u, -np.inf).max((0, 1))
+    low, high = (np.where(fine.any((0, 1)), bound, 0.0) for bound in (low, high))
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 
 
