@@ -55,6 +55,8 @@ check() {
     export RETICULATE_PYTHON SGMCMC_PAGE="$PWD/docs/from-r.md"
     # What asks servers, and what asks for every suggested package.
     export _R_CHECK_CRAN_INCOMING_=false _R_CHECK_SYSTEM_CLOCK_=false _R_CHECK_FORCE_SUGGESTS_=false
+    # TensorFlow's, of this process or of any other.
+    export _R_CHECK_THINGS_IN_TEMP_DIR_EXCLUDE_='^__autograph_generated_file'
     local package="$PWD/r" vignettes=()
     have knitr rmarkdown && command -v pandoc >/dev/null || vignettes=(--no-build-vignettes)
     bundle
