@@ -14,21 +14,18 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.far_from_normal import (
-    PATIENCE,
-    far_from_normal,
+    UntilFar,
     may_be_exact,
     may_begin_anew,
     run_by_nuts,
+    spread_of,
 )
-from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.large import run_large
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.multimodal import run_in_modes
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reporting import WIDE, report_on
 from sgmcmc.run.sampler import Request
-from sgmcmc.target.geometry import Space
-from sgmcmc.tuning.covariance import shrunk_covariance
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
@@ -74,9 +71,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         return run_by_nuts(request, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):
         asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))
-        lengths = UntilEffective(wishes, plan, chosen.target.size, thin, began)
-        if exact and wishes.n_iters is None:
-            lengths.cap = min(lengths.cap, PATIENCE * lengths.first)
+        lengths = UntilFar(wishes, plan, chosen.target, thin, began, exact)
         try:
             samples = run_lengths(asked, lengths, verbose)
         except DivergenceError:
@@ -87,12 +82,11 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             # Far from normal: nearer to the mode, and with smaller steps, it may hold.
             plan, apart = replace(plan, stepsize=plan.stepsize / 4), apart / 4
             continue
-        spread = _spread(samples, plan, chosen.target.space)
+        spread = spread_of(samples, plan, chosen.target.space)
         values = np.linalg.eigvalsh(spread)
+        if exact and lengths.against and may_begin_anew(wishes, lengths.left):
+            return run_by_nuts(request, wishes, verbose, began, lengths.against)
         normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
-        reason = far_from_normal(values, normal, lengths, wishes)
-        if exact and reason and may_begin_anew(wishes, lengths.left):
-            return run_by_nuts(request, wishes, verbose, began, reason)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
         if lengths.reached or normal or last or not _may_rewhiten(request):
             break
@@ -134,10 +128,3 @@ def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[An
     moves = moves @ whitening.root.T if whitening.dense else moves * whitening.root
     middle = plan.mode.position
     return [target.space.params(middle + apart * move, target.dtype) for move in moves]
-
-
-def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
-    u = unconstrained(samples, space)
-    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
-    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,16 @@ from sgmcmc.dynamics import NUTS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.exact import run_exactly
+from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.reporting import WIDE
 from sgmcmc.run.sampler import Request
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.covariance import shrunk_covariance
 from sgmcmc.tuning.plan import Plan
 
-PATIENCE = 6
+_PATIENCE = 6
 """How many times as long as foretold chains run before their law is given up."""
 
 _LEFT = 0.3
@@ -31,28 +37,60 @@ def may_be_exact(request: Request, plan: Plan) -> bool:
     return needed <= set(open_arguments(request)) and plan.around.exact
 
 
-def far_from_normal(
-    variances: np.ndarray, normal: bool, lengths: UntilEffective, wishes: Wishes
-) -> str | None:
-    """Return in what draws show that their posterior is far from normal; ``None`` if in nothing.
+class UntilFar(UntilEffective):
+    """Runs until every coordinate has its effective sample size, or draws speak against the law.
 
     Args:
-        variances: of the draws in coordinates whitened at the mode, ascending.
-        normal: whether they are those of a normal posterior.
-        lengths: how long the chains were, and what came of it.
         wishes: what the user wants of the draws.
+        plan: what was chosen.
+        target: what is sampled, without a preconditioner.
+        thin: of how many iterations one is kept.
+        began: when the clock of ``max_seconds`` was started.
+        may_stop: whether there is another way, so that chains stop as soon as that is so.
+
+    Attributes:
+        against: in what draws show that their posterior is far from normal; empty if in nothing.
     """
-    if not normal:
-        return (
-            "the posterior is far from normal: in coordinates whitened at its mode, variances "
-            f"range from {variances[0]:.2g} to {variances[-1]:.2g}"
-        )
-    if lengths.reached or wishes.n_iters is not None or lengths.diagnostics is None:
-        return None
-    return (
-        f"after {lengths.diagnostics.draws} draws of each chain the smallest effective sample size "
-        f"was {lengths.diagnostics.smallest:.0f}, far from what a normal posterior would give"
-    )
+
+    def __init__(
+        self, wishes: Wishes, plan: Plan, target: Target, thin: int, began: float, may_stop: bool
+    ) -> None:
+        super().__init__(wishes, plan, target.size, thin, began)
+        self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
+        if may_stop and wishes.n_iters is None:
+            self.cap = min(self.cap, _PATIENCE * self.first)
+        self.against = ""
+
+    def goals(self) -> Iterator[int]:
+        """Yield how many iterations to have run after burn-in."""
+        for goal in super().goals():
+            yield goal
+            if self.against and self._may_stop:
+                return
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        super().see(samples)
+        assert self.diagnostics is not None
+        values = np.linalg.eigvalsh(spread_of(samples, self._plan, self._space))
+        draws = self.diagnostics.draws
+        if values[-1] > WIDE or values[0] < 1 / WIDE:
+            self.against = (
+                "the posterior is far from normal: in coordinates whitened at its mode, variances "
+                f"range from {values[0]:.2g} to {values[-1]:.2g}"
+            )
+        elif not self.reached and self._wishes.n_iters is None and draws >= self.cap // self._thin:
+            self.against = (
+                f"after {draws} draws of each chain the smallest effective sample size was "
+                f"{self.diagnostics.smallest:.0f}, far from what a normal posterior would give"
+            )
+
+
+def spread_of(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
+    """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
+    u = unconstrained(samples, space)
+    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
+    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))
 
 
 def may_begin_anew(wishes: Wishes, left: float) -> bool:
