@@ -20,14 +20,21 @@ _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
 
 @dataclass(frozen=True)
 class KerasModel:
-    """What a sampler needs of a Keras network.
+    """What a sampler needs of a Keras network; :func:`sgmcmc.keras_model` makes it.
 
-    Attributes:
+    Args:
         log_lik: log-likelihood of each row, of `params` and `dataset`.
         log_prior: log prior of the weights, N(0, prior_scale²) each.
         params: starting values: the network's weights as they are, by name.
         predict: outputs of the network, of `params` and `dataset`, for
             :meth:`sgmcmc.Samples.predict`; the dataset needs no targets.
+
+    Example:
+        >>> import keras, numpy as np, sgmcmc
+        >>> network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        >>> model = sgmcmc.keras_model(network, "mean_squared_error")
+        >>> model.predict(model.params, {"X": np.zeros((3, 2), np.float32)}).shape
+        TensorShape([3, 1])
     """
 
     log_lik: Callable[[Tensors, Tensors], tf.Tensor]
@@ -59,6 +66,9 @@ def keras_model(
         inputs: name of the features in the dataset.
         targets: name of the targets.
 
+    Returns:
+        A :class:`sgmcmc.models.KerasModel`: what samplers take, and `predict`.
+
     Raises:
         TypeError: the model is no Keras model, or the likelihood none of these.
         ValueError: the model has no weights yet, has batch normalisation, or draws random numbers.
@@ -70,11 +80,11 @@ def keras_model(
         >>> y = (X[:, 0] * X[:, 1] > 0).astype("int32")
         >>> dense = keras.layers.Dense
         >>> network = keras.Sequential(
-        ...     [keras.Input((2,)), dense(8, activation="tanh"), dense(2)])
+        ...     [keras.Input((2,)), dense(8, "tanh", name="hidden"), dense(2, name="out")])
         >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         >>> model = sgmcmc.keras_model(network, loss)
         >>> list(model.params)
-        ['dense_kernel', 'dense_bias', 'dense_1_kernel', 'dense_1_bias']
+        ['hidden_kernel', 'hidden_bias', 'out_kernel', 'out_bias']
         >>> chain = sgmcmc.sghmc(
         ...     model.log_lik, {"X": X, "y": y}, model.params, 1e-4, log_prior=model.log_prior,
         ...     minibatch_size=100, n_iters=200, verbose=False, seed=1)
@@ -135,8 +145,8 @@ def _refuse_state(model: Any) -> None:
             )
         if path[-1] in _MOVING:
             raise ValueError(
-                f"`model`: with the batch normalisation in {path[-2]!r} the output of a row depends "
-                "on the other rows of its minibatch, so there is no likelihood of single rows. "
+                f"`model`: with the batch normalisation in {path[-2]!r} the output of a row "
+                "depends on the others of its minibatch, so no row has a likelihood of its own. "
                 "Use keras.layers.LayerNormalization or GroupNormalization."
             )
 

@@ -66,7 +66,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
     plan, apart = chosen.plan, _SPREAD
-    exact = may_be_exact(request, plan)
+    exact = may_be_exact(request, plan, chosen.data.size)
     if exact and not plan.mode.converged:
         return run_by_nuts(request, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):

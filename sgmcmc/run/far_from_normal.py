@@ -1,4 +1,4 @@
-"""Small data and a posterior far from normal: NUTS, which holds there, and costs no more."""
+"""Small data and a posterior far from normal: NUTS, which holds there, and can be afforded."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from sgmcmc.tuning.plan import Plan
 _PATIENCE = 6
 """How many times as long as foretold chains run before their law is given up."""
 
+_AFFORDABLE = 10**6
+"""Observations times coordinates up to which a gradient of them all takes about a millisecond."""
+
 _LEFT = 0.3
 """What part of the seconds that a user gave must be left to begin anew."""
 
@@ -31,10 +34,17 @@ _OF_OTHERS = ("minibatches", "replace", "updates")
 """Keywords that mean nothing where every gradient takes the whole dataset, for a move of all."""
 
 
-def may_be_exact(request: Request, plan: Plan) -> bool:
-    """Tell whether the sampler is open, and every gradient takes the whole dataset anyway."""
+def may_be_exact(request: Request, plan: Plan, size: int) -> bool:
+    """Tell whether the sampler is open, and gradients of the whole dataset can be afforded.
+
+    Args:
+        request: what the user asks for.
+        plan: what was chosen.
+        size: the number of observations.
+    """
     needed = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
-    return needed <= set(open_arguments(request)) and plan.around.exact
+    small = size * len(plan.mode.position) <= _AFFORDABLE
+    return needed <= set(open_arguments(request)) and (plan.around.exact or small)
 
 
 class UntilFar(UntilEffective):

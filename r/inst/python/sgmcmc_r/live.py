@@ -46,6 +46,9 @@ class Live:
 class _Remembering(Samples):
     """Draws that enter the report on them into a table as soon as it is made."""
 
+    reports: dict[int, Report | None]
+    key: int
+
     @classmethod
     def of(cls, samples: Samples, reports: dict[int, Report | None], key: int) -> _Remembering:
         found = object.__new__(cls)
@@ -68,5 +71,5 @@ def made_before(samples: Samples) -> Report | None:
 def _sum(samples: Samples) -> int:
     found = 0
     for array in samples.values():
-        found = zlib.crc32(np.ascontiguousarray(array), found)
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
     return found
