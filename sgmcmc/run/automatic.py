@@ -68,7 +68,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     plan, apart = chosen.plan, _SPREAD
     exact = may_be_exact(request, plan, chosen.data.size)
     if exact and not plan.mode.converged:
-        return run_by_nuts(request, wishes, verbose, began, "no mode was found")
+        return run_by_nuts(request, plan, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):
         asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))
         lengths = UntilFar(wishes, plan, chosen.target, thin, began, exact)
@@ -76,7 +76,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             samples = run_lengths(asked, lengths, verbose)
         except DivergenceError:
             if exact:
-                return run_by_nuts(request, wishes, verbose, began, "other chains diverged")
+                return run_by_nuts(request, plan, wishes, verbose, began, "other chains diverged")
             if rounds == _ROUNDS - 1 or plan.given.stepsize is not None:
                 raise
             # Far from normal: nearer to the mode, and with smaller steps, it may hold.
@@ -85,7 +85,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         spread = spread_of(samples, plan, chosen.target.space)
         values = np.linalg.eigvalsh(spread)
         if exact and lengths.against and may_begin_anew(wishes, lengths.left):
-            return run_by_nuts(request, wishes, verbose, began, lengths.against)
+            return run_by_nuts(request, plan, wishes, verbose, began, lengths.against)
         normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
         if lengths.reached or normal or last or not _may_rewhiten(request):

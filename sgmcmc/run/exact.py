@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +72,9 @@ def _whole(request: Request) -> Request:
     )
 
 
-def run_exactly(request: Request, wishes: Wishes, verbose: Any, reason: str = "") -> Samples:
+def run_exactly(
+    request: Request, wishes: Wishes, verbose: Any, reason: str = "", doubts: Sequence[str] = ()
+) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
     Args:
@@ -80,8 +83,9 @@ def run_exactly(request: Request, wishes: Wishes, verbose: Any, reason: str = ""
         wishes: what the user wants of the draws.
         verbose: show progress.
         reason: why the dynamics were chosen, if not by the user.
+        doubts: what else the report is to warn of.
     """
-    told = Told(time.monotonic(), reason)
+    told = Told(time.monotonic(), reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
     request = _whole(request)
     request = replace(

@@ -14,7 +14,7 @@ from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.reporting import WIDE
+from sgmcmc.run.reporting import WIDE, of_rising
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
@@ -109,12 +109,13 @@ def may_begin_anew(wishes: Wishes, left: float) -> bool:
 
 
 def run_by_nuts(
-    request: Request, wishes: Wishes, verbose: bool, began: float, reason: str
+    request: Request, plan: Plan, wishes: Wishes, verbose: bool, began: float, reason: str
 ) -> Samples:
     """Return draws by the No-U-Turn Sampler, with their report.
 
     Args:
         request: what the user asks for; what is chosen was left open.
+        plan: what was chosen before, whose doubts on the posterior stay.
         wishes: what the user wants of the draws.
         verbose: show progress.
         began: when the clock of ``max_seconds`` was started.
@@ -128,4 +129,4 @@ def run_by_nuts(
     if wishes.max_seconds is not None:
         left = wishes.max_seconds - (time.monotonic() - began)
         wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))
-    return run_exactly(exact, wishes, verbose, reason)
+    return run_exactly(exact, wishes, verbose, reason, of_rising(plan.surveyed))

@@ -274,7 +274,8 @@ def test_counts_that_turn_negative_on_the_way() -> None:
 
     def turns(params: Tensors, dataset: Tensors) -> tf.Tensor:
         near = tf.reduce_sum((params["omega"] - 1 / 3) ** 2)
-        return COUNTS["log_lik"](params, dataset) - 50.0 * near
+        rows = tf.reduce_sum(dataset["z"]) / len(ONE_HOT)
+        return COUNTS["log_lik"](params, dataset) - 50.0 * near * rows
 
     with pytest.raises(DivergenceError, match="polynomials in ω") as caught:
         short_call("scir", **{**COUNTS, "log_lik": turns}, n_iters=2000)
