@@ -577,6 +577,7 @@ print("done", flush=True)
 
 
 @BOTH
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_run_goes_on_with_the_same_bits(
     gradient: Gradient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
