@@ -73,9 +73,10 @@ def plot(runs: Mapping[str, Mapping[str, Any]]) -> None:
             ylabel="error of a posterior sd, median", title=PROBLEMS[problem].about,
         )  # fmt: skip
         axes.title.set_size("medium")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
         axes.legend(fontsize="small")
     figure.savefig(PICTURE, dpi=120)
