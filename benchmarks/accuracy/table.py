@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.environments import HERE
@@ -77,7 +77,7 @@ def plot(runs: Mapping[str, Mapping[str, Any]]) -> None:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.0%}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g} %"))
         axes.legend(fontsize="small")
     figure.savefig(PICTURE, dpi=120)
 
