@@ -139,7 +139,7 @@ def write(results: Mapping[str, Any]) -> None:
                 named, unnamed = named + (bad and said), unnamed + (bad and not said)
                 numbers = ["diverged", "", "", ""]
                 if "sd" in result:
-                    predicted = result["predicted"]
+                    predicted = result.get("predicted")
                     numbers = [f"{result['sd']:.3g}", f"{predicted:.3g}" if predicted else "—"]
                     numbers += [f"{result['mean']:.2g}", f"{result['ess']:.0f}"]
                 first = result["warnings"][0].split(". ")[0].rstrip(".") if said else "none"

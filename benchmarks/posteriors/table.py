@@ -87,7 +87,8 @@ def write(results: Mapping[str, Any]) -> None:
         )
     head = ["posterior", "N", "d", "condition", "worst sd ratio", "worst mean, sds"]
     head += ["predicted", "ESS", "seconds", "right", "warnings"]
-    count = f"Of {len(rows)} posteriors {right} are right. Of the other {wrong}, {said} say so."
+    count = f"Of {len(rows)} posteriors {right} are right."
+    count += f" Of the other {wrong}, {said} say so." if wrong else ""
     text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
     replace_section(DOCUMENT, "posteriors", text)
 
