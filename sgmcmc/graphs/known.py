@@ -59,10 +59,22 @@ def _content(graph: Any, jit_compile: bool) -> bytes | None:
     found = hashlib.sha256(b"XLA" if jit_compile else b"graph")
     names = [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
     structure = (graph.structured_input_signature, graph.structured_outputs)
-    # The cache holds the graph, and that its tensors: as long as it does, no other has their id.
-    found.update(repr((names, structure, [id(tensor) for tensor in captured])).encode())
+    # The cache holds the graph, and that these: as long as it does, nothing else has their id.
+    alive = [id(thing) for thing in (*captured, *_kinds(structure))]
+    found.update(repr((names, structure, alive)).encode())
     found.update(_renamed(definition))
     return found.digest()
+
+
+def _kinds(structure: Any) -> list[type]:
+    """Return the classes of all tuples and dicts in a structure; a user may have changed theirs."""
+    if isinstance(structure, dict):
+        parts = list(structure.values())
+    elif isinstance(structure, tuple | list):
+        parts = list(structure)
+    else:
+        return []
+    return [type(structure), *(kind for part in parts for kind in _kinds(part))]
 
 
 def _draws(definition: tf.compat.v1.GraphDef) -> bool:

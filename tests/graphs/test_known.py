@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -75,6 +75,20 @@ def test_captured_variables() -> None:
     """Variables may change hands; graphs with them are not shared."""
     variable = tf.Variable(X)
     assert traced(lambda x: x + variable) is not traced(lambda x: x + variable)
+
+
+def test_classes_of_the_same_name() -> None:
+    """A named tuple that was written anew is not taken for the one before."""
+
+    def made() -> tuple[type, Any]:
+        class State(NamedTuple):
+            x: tf.Tensor
+
+        return State, traced(lambda x: State(x + 3.5))
+
+    (first, _), (second, graph) = made(), made()
+    assert first is not second
+    assert type(graph(X)) is second
 
 
 def test_random_numbers() -> None:
