@@ -39,6 +39,7 @@ class Iteration:
         turns: the order in which parameters move; ``None`` where they move together.
 
     Attributes:
+        target, dynamics, gradient, stream, recorder, latents: as given.
         lead: minibatches in a block before that of its first step: one where a pass begins with
             the minibatch that the pass before ended with.
         latent_seeds: seeds that a gradient takes for latent variables.
@@ -53,15 +54,15 @@ class Iteration:
         gradient: Gradient,
         stream: Stream,
         recorder: Recorder,
-        latents: Latents | None,
-        turns: Turns | None,
+        latents: Latents | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        self._target = target
-        self._dynamics = dynamics
-        self._gradient = gradient
-        self._stream = stream
-        self._recorder = recorder
-        self._latents = latents
+        self.target = target
+        self.dynamics = dynamics
+        self.gradient = gradient
+        self.stream = stream
+        self.recorder = recorder
+        self.latents = latents
         self._turns = turns
         self._layout = target.space.layout
         self.lead = 0 if turns is None else 1
@@ -89,12 +90,12 @@ class Iteration:
             i: the iteration within the block.
             last: the last step to be run in the block, of which the log posterior may be wanted.
         """
-        dynamics = self._dynamics
+        dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
         stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
         if isinstance(dynamics, ExactDynamics):
-            columns = self._stream.minibatch(fixed, inputs.minibatches, i).columns
-            whole, seed = WholePosterior(self._target, columns), tf.gather(inputs.seeds, i)[0]
+            columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
+            whole, seed = WholePosterior(self.target, columns), tf.gather(inputs.seeds, i)[0]
             state = dynamics.transition(whole, carry.state, stepsize, seed)
             return carry._replace(state=state, gradient=state.gradient)
         normals = tf.gather(inputs.noise, i)
@@ -128,10 +129,10 @@ class Iteration:
         is_last: tf.Tensor,
     ) -> Carry:
         """Return the carry after all parameters have moved together."""
-        dynamics = self._dynamics
+        dynamics = self.dynamics
         noise, seeds = self._random(inputs, noise, now, 0)
         state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
-        minibatch = self._stream.minibatch(fixed, inputs.minibatches, now)
+        minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
         carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
         state = dynamics.finish_step(state, carry.gradient, stepsize)
         return carry._replace(state=state)
@@ -151,7 +152,7 @@ class Iteration:
         An estimator that learns from what it sees learns once from each minibatch, when the pass
         is over: a minibatch that it had learned from already would no longer be a random one.
         """
-        dynamics, turns = self._dynamics, self._turns
+        dynamics, turns = self.dynamics, self._turns
         assert turns is not None
         before = carry.estimator
         for number in range(len(turns)):
@@ -160,7 +161,7 @@ class Iteration:
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
             state = turns.moved(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
-            minibatch = self._stream.minibatch(fixed, inputs.minibatches, now + int(ends))
+            minibatch = self.stream.minibatch(fixed, inputs.minibatches, now + int(ends))
             learned = carry.estimator
             carry = self._estimate(
                 carry._replace(estimator=learned if ends else before),
@@ -173,7 +174,7 @@ class Iteration:
                 carry = carry._replace(estimator=learned)
             closed = dynamics.finish_step(state, carry.gradient, stepsize)
             carry = carry._replace(state=turns.moved(number, state, closed))
-        if self._recorder.with_gradients:
+        if self.recorder.with_gradients:
             return carry
         return carry._replace(gradient=turns.first_alone(carry.gradient))
 
@@ -181,11 +182,11 @@ class Iteration:
         self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, number: int
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return what the dynamics draw a move from, and the seeds of the gradient after it."""
-        dynamics, seeds = self._dynamics, None
+        dynamics, seeds = self.dynamics, None
         if dynamics.seeds:
             first = self.latent_seeds_of_step + number * dynamics.seeds
             noise = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
-        if self._latents is not None:
+        if self.latents is not None:
             first = number * self.latent_seeds
             seeds = tf.gather(inputs.seeds, now)[first : first + self.latent_seeds]
         return noise, seeds
@@ -204,19 +205,19 @@ class Iteration:
         long as its gradient.
         """
         latents, at_centre = carry.latents, minibatch
-        if self._latents is not None and isinstance(latents, LatentState):
-            centre = self._gradient.centre(carry.estimator) if self._gradient.centred else None
-            minibatch, at_centre, latents = self._latents.complete(
-                self._target.space, latents, position, centre, minibatch, seeds
+        if self.latents is not None and isinstance(latents, LatentState):
+            centre = self.gradient.centre(carry.estimator) if self.gradient.centred else None
+            minibatch, at_centre, latents = self.latents.complete(
+                self.target.space, latents, position, centre, minibatch, seeds
             )
-            if not self._recorder.stepwise:
+            if not self.recorder.stepwise:
                 log_post = tf.cond(
                     log_post_wanted,
-                    lambda: self._target.log_post(position, minibatch),
+                    lambda: self.target.log_post(position, minibatch),
                     lambda: latents.log_post,
                 )
                 latents = latents._replace(log_post=log_post)
-        gradient, estimator = self._gradient.estimate(
-            self._target, carry.estimator, position, minibatch, at_centre
+        gradient, estimator = self.gradient.estimate(
+            self.target, carry.estimator, position, minibatch, at_centre
         )
         return carry._replace(gradient=gradient, estimator=estimator, latents=latents)

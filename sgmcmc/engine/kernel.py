@@ -14,56 +14,36 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.recorder import Recorder
-from sgmcmc.engine.turns import Turns
-from sgmcmc.gradients import Gradient
-from sgmcmc.gradients.latents import Latents, LatentState
+from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.minibatches.streams import Stream
 from sgmcmc.target.posterior import WholePosterior
-from sgmcmc.target.target import Target
 
 
 class Kernel:
     """The compiled function that runs a dynamics with a gradient estimator over a data stream.
 
     Args:
-        target: what is sampled.
-        dynamics: how the state moves.
-        gradient: how the gradient is estimated.
-        stream: which data a step sees.
-        recorder: what is written down.
-        latents: draws latent variables before each gradient; ``None`` if there are none.
-        turns: the order in which parameters move; ``None`` where they move together.
+        iteration: what is repeated.
 
     Attributes:
+        iteration: as given; its parts are the kernel's too.
         length: iterations in a block.
-        iteration: one of them.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        dynamics: Dynamics,
-        gradient: Gradient,
-        stream: Stream,
-        recorder: Recorder,
-        latents: Latents | None = None,
-        turns: Turns | None = None,
-    ) -> None:
-        self.target = target
-        self.dynamics = dynamics
-        self.gradient = gradient
-        self.stream = stream
-        self.recorder = recorder
-        self.latents = latents
-        self.length = block_length(stream, dynamics, target)
-        self.iteration = Iteration(target, dynamics, gradient, stream, recorder, latents, turns)
-        self._layout = target.space.layout
+    def __init__(self, iteration: Iteration) -> None:
+        self.iteration = iteration
+        self.target = iteration.target
+        self.dynamics = iteration.dynamics
+        self.gradient = iteration.gradient
+        self.stream = iteration.stream
+        self.recorder = iteration.recorder
+        self.latents = iteration.latents
+        self.length = block_length(self.stream, self.dynamics, self.target)
+        self._layout = self.target.space.layout
         self._run: Compiled | None = None
         self._init: Any = None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from sgmcmc.engine import cores
 from sgmcmc.engine.buffers import Pool
+from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.runner import Rows, Runner
@@ -70,10 +71,11 @@ def _bind(save: Save, number: int) -> Callable[[Runner], None]:
 def _make_kernel(sampler: Sampler, phase: Phase) -> Kernel:
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase)
-    return Kernel(
+    iteration = Iteration(
         sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
         phase.turns,
     )  # fmt: skip
+    return Kernel(iteration)
 
 
 def chosen_stream(sampler: Sampler, phase: Phase) -> Stream:
