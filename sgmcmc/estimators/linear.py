@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from sgmcmc.estimators.regression import BayesianRegression, mean_and_sd
+from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
 
@@ -85,13 +86,9 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             return_std: return the sd of a new response beside it, σ included.
         """
 
-        def pieces() -> Any:
-            noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
-            for eta in self._predictors(X):
-                yield eta.mean(0), eta.var(0) + noise
-
-        mean, sd = mean_and_sd(pieces())
-        return (mean, sd) if return_std else mean
+        check_is_fitted(self)
+        noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
+        return self._averaged(X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std)
 
 
 def _normal(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from sgmcmc.estimators.regression import BayesianRegression, mean_and_sd
+from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
 
@@ -91,16 +91,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
             return_std: return the posterior sds beside them.
         """
 
-        def pieces() -> Any:
-            for eta in self._predictors(X):
-                if eta.ndim == 2:
-                    p = np.stack([expit(-eta), expit(eta)], -1)
-                else:
-                    p = softmax(np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], -1), -1)
-                yield p.mean(0), p.var(0)
+        def of_probabilities(eta: Array) -> tuple[Array, Array]:
+            if eta.ndim == 2:
+                p = np.stack([expit(-eta), expit(eta)], -1)
+            else:
+                p = softmax(np.concatenate([np.zeros((*eta.shape[:2], 1)), eta], -1), -1)
+            return p.mean(0), p.var(0)
 
-        mean, sd = mean_and_sd(pieces())
-        return (mean, sd) if return_std else mean
+        return self._averaged(X, of_probabilities, return_std)
 
     def predict(self, X: Any) -> Array:
         """Return the most probable classes, (n,)."""

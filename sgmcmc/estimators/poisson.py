@@ -9,7 +9,7 @@ import tensorflow as tf
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from sgmcmc.estimators.regression import BayesianRegression, mean_and_sd
+from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
 
@@ -79,13 +79,11 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
             return_std: return the sd of a new count beside it.
         """
 
-        def pieces() -> Any:
-            for eta in self._predictors(X):
-                rates = np.exp(eta)
-                yield rates.mean(0), rates.var(0) + rates.mean(0)
+        def of_counts(eta: Array) -> tuple[Array, Array]:
+            rates = np.exp(eta)
+            return rates.mean(0), rates.var(0) + rates.mean(0)
 
-        mean, sd = mean_and_sd(pieces())
-        return (mean, sd) if return_std else mean
+        return self._averaged(X, of_counts, return_std)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

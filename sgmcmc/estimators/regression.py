@@ -160,6 +160,20 @@ class BayesianRegression(BaseEstimator):
             at_mean = _flat(self.samples_["intercept_at_mean"]) + self._offset
         return coef, at_mean - np.einsum("ip...,p->i...", coef, self._centre)
 
+    def _averaged(
+        self, X: Any, moments: Callable[[Array], tuple[Array, Array]], return_std: bool
+    ) -> Any:
+        """Return means of rows over the posterior, and their sds beside them if asked.
+
+        Args:
+            X: features, (n, p).
+            moments: returns mean and variance of rows, from η, (draw, row, ...).
+            return_std: return the sds too.
+        """
+        means, variances = zip(*map(moments, self._predictors(X)), strict=True)
+        mean = np.concatenate(means)
+        return (mean, np.sqrt(np.concatenate(variances))) if return_std else mean
+
     def _predictors(self, X: Any) -> Iterator[Array]:
         """Yield η of the rows, (draw, row, ...), in pieces; some draws stand for all."""
         check_is_fitted(self)
@@ -176,9 +190,3 @@ class BayesianRegression(BaseEstimator):
 def _flat(draws: Array) -> Array:
     """Return the draws of all chains, one after the other."""
     return np.asarray(draws, np.float64).reshape(-1, *draws.shape[2:])
-
-
-def mean_and_sd(pieces: Iterator[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return means and sds of rows, from the mean and the variance over draws of each piece."""
-    means, variances = zip(*pieces, strict=True)
-    return np.concatenate(means), np.sqrt(np.concatenate(variances))
