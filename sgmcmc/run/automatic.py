@@ -13,18 +13,12 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.far_from_normal import (
-    UntilFar,
-    may_be_exact,
-    may_begin_anew,
-    run_by_nuts,
-    spread_of,
-)
+from sgmcmc.run.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.multimodal import run_in_modes
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.reporting import WIDE, report_on
+from sgmcmc.run.reporting import report_on
 from sgmcmc.run.sampler import Request
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
@@ -82,21 +76,19 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             # Far from normal: nearer to the mode, and with smaller steps, it may hold.
             plan, apart = replace(plan, stepsize=plan.stepsize / 4), apart / 4
             continue
-        spread = spread_of(samples, plan, chosen.target.space)
-        values = np.linalg.eigvalsh(spread)
         if exact and lengths.against and may_begin_anew(wishes, lengths.left):
             return run_by_nuts(request, plan, wishes, verbose, began, lengths.against)
-        normal = values[-1] <= WIDE and values[0] >= 1 / WIDE
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
-        if lengths.reached or normal or last or not _may_rewhiten(request):
+        if lengths.reached or lengths.normal or last or not _may_rewhiten(request):
             break
-        root = plan.whitening.root @ np.linalg.cholesky(spread)
+        root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
         other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, asked.seed or 0)
         if other.autocorrelation > _SLOWEST:
             break
         plan = other
     sampler = origin_of(samples).sampler
-    return samples.with_report(report_on(samples, plan, lengths, wishes, values, sampler, began))
+    report = report_on(samples, plan, lengths, wishes, lengths.variances, sampler, began)
+    return samples.with_report(report)
 
 
 def _need_all_open(request: Request, d: int) -> None:

@@ -59,6 +59,8 @@ class UntilFar(UntilEffective):
         may_stop: whether there is another way, so that chains stop as soon as that is so.
 
     Attributes:
+        spread: the covariance of the draws in whitened coordinates, at the last look.
+        variances: its eigenvalues, ascending.
         against: in what draws show that their posterior is far from normal; empty if in nothing.
     """
 
@@ -69,7 +71,14 @@ class UntilFar(UntilEffective):
         self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
         if may_stop and wishes.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
+        self.spread = np.eye(target.size)
+        self.variances: np.ndarray = np.ones(target.size)
         self.against = ""
+
+    @property
+    def normal(self) -> bool:
+        """Whether the variances are those of a posterior that is near normal."""
+        return bool(self.variances[-1] <= WIDE and self.variances[0] >= 1 / WIDE)
 
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in."""
@@ -82,12 +91,13 @@ class UntilFar(UntilEffective):
         """Look at the draws so far."""
         super().see(samples)
         assert self.diagnostics is not None
-        values = np.linalg.eigvalsh(spread_of(samples, self._plan, self._space))
+        self.spread = _spread(samples, self._plan, self._space)
+        self.variances = np.linalg.eigvalsh(self.spread)
         draws = self.diagnostics.draws
-        if values[-1] > WIDE or values[0] < 1 / WIDE:
+        if not self.normal:
             self.against = (
                 "the posterior is far from normal: in coordinates whitened at its mode, variances "
-                f"range from {values[0]:.2g} to {values[-1]:.2g}"
+                f"range from {self.variances[0]:.2g} to {self.variances[-1]:.2g}"
             )
         elif not self.reached and self._wishes.n_iters is None and draws >= self.cap // self._thin:
             self.against = (
@@ -96,7 +106,7 @@ class UntilFar(UntilEffective):
             )
 
 
-def spread_of(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
+def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
     u = unconstrained(samples, space)
     zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
