@@ -1,23 +1,23 @@
 """Prepares what blocks of iterations consume: minibatches, noise and stepsizes.
 
-For a single chain the next block is made on a second thread while the compiled chain works on
-the present one.
+With a core to spare the next block is made on a second thread while the compiled chain works on the
+present one.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.ahead import Ahead
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.buffers import Buffers, Pool
-from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.minibatches.streams import Edges
 
 
@@ -58,9 +58,6 @@ class Prefetcher:
         kernel: the compiled chain, for its shapes.
         pool: the memory that blocks are prepared in, which chains may share.
         source: random numbers and stepsizes.
-
-    Attributes:
-        executor: where the next block is prepared ahead; ``None`` prepares on demand.
     """
 
     def __init__(self, kernel: Kernel, pool: Pool, source: Source) -> None:
@@ -68,9 +65,14 @@ class Prefetcher:
         self._pool = pool
         self._source = source
         self._dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
-        self.executor: Executor | None = None
+        self._aside: Ahead | None = None
         self._ahead: tuple[int, Future[_Prepared]] | None = None
         self._present: _Prepared | None = None
+
+    @property
+    def chain(self) -> int:
+        """The number of the chain."""
+        return self._source.chain
 
     def _normals(self, rng: np.random.Generator, out: np.ndarray) -> None:
         rng.standard_normal(out.shape, dtype=self._dtype.type, out=out)
@@ -80,19 +82,30 @@ class Prefetcher:
             rng = self._source.rng(purpose, block)
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
-    def start(self) -> tuple[Minibatch, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return what a chain starts with: a minibatch, normals, stepsizes and seeds."""
+    def start(self, position: np.ndarray, estimator: Any) -> Start:
+        """Return what the chain starts with.
+
+        Args:
+            position: where, flat.
+            estimator: the state of the gradient estimator there.
+        """
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
         self._normals(source.rng(Purpose.START_NOISE), normals)
         seeds = np.empty((kernel.iteration.latent_seeds, 2), np.int32)
         self._seeds(Purpose.START_LATENTS, seeds)
-        return (
+        return Start(
+            tf.constant(position),
+            estimator,
             kernel.stream.first(source.rng(Purpose.START_MINIBATCH)),
             tf.constant(normals),
             tf.constant(source.stepsizes.at(1, 1)[0], self._dtype),
             tf.constant(seeds),
         )
+
+    def prepare_ahead(self, wanted: bool) -> None:
+        """Prepare each next block on a thread of its own, or on demand."""
+        self._aside = Ahead() if wanted else None
 
     def block(self, number: int, is_last: bool) -> BlockInputs:
         """Return the inputs of one block, and start on the next unless this is the last.
@@ -107,8 +120,8 @@ class Prefetcher:
         else:
             self._present = self._prepare(number)
         self._ahead = None
-        if self.executor is not None and not is_last:
-            self._ahead = number + 1, self.executor.submit(self._prepare, number + 1)
+        if self._aside is not None and not is_last:
+            self._ahead = number + 1, self._aside.submit(self._prepare, number + 1)
         return self._present.inputs
 
     def release(self) -> None:
@@ -117,7 +130,7 @@ class Prefetcher:
             self._pool.give_back(self._present.buffers)
             self._present = None
 
-    def _stepsizes_of(self, first: int) -> np.ndarray:
+    def stepsizes_of(self, first: int) -> np.ndarray:
         """Return the stepsizes of the block that starts with iteration ``first``."""
         stepsizes, total = self._source.stepsizes, self._source.total
         if stepsizes.constant:
@@ -125,6 +138,21 @@ class Prefetcher:
         length = self._kernel.length
         table = stepsizes.at(first, min(length, total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
+
+    def draw(self, number: int, rows: np.ndarray, noise: np.ndarray) -> None:
+        """Write the numbers of a block to where a group of chains has them.
+
+        Args:
+            number: of the block.
+            rows: row numbers, (iterations, steps, n), or (iterations, 0, n) to draw none.
+            noise: normals, (iterations, vectors, d).
+        """
+        noise[...] = self._source.rng(Purpose.NOISE, number).standard_normal(
+            noise.shape, dtype=self._dtype.type
+        )
+        if rows.size:
+            rng, count = self._source.rng(Purpose.MINIBATCH, number), len(rows) * rows.shape[1]
+            rows[...] = self._kernel.stream.draws.draw(rng, count).reshape(rows.shape)
 
     def _edges(self, number: int) -> Edges | None:
         """Return where the minibatches come from that a block shares with its neighbours."""
@@ -145,7 +173,7 @@ class Prefetcher:
         seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
         self._seeds(Purpose.SEEDS, seeds[:, latent:], number)
-        buffers.stepsizes.array[...] = self._stepsizes_of(number * kernel.length + 1)
+        buffers.stepsizes.array[...] = self.stepsizes_of(number * kernel.length + 1)
         minibatches: dict[str, Any] = {
             name: buffer.tensor() for name, buffer in buffers.minibatches.items()
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,7 +52,7 @@ class Runner:
         kernel: the compiled chain.
         prefetcher: what its blocks consume.
         whole: the target with the whole dataset, for the gradient estimator.
-        start: starting position, flat.
+        carry: what the chain starts from; of one that is restored next, the structure is enough.
         total: iterations to run in all.
         kept: where the kept draws are written to, by record, and the log posterior estimate at
             the end of each block.
@@ -65,8 +64,6 @@ class Runner:
         blocks: log posterior estimates kept so far.
         estimate: the last log posterior estimate; NaN step by step.
         params: step by step, the user's parameters as the last run left them.
-        mode: the mode that the gradient estimate stays centred at and the gradient there, flat;
-            ``None`` if there is none.
     """
 
     def __init__(
@@ -74,7 +71,7 @@ class Runner:
         kernel: Kernel,
         prefetcher: Prefetcher,
         whole: WholeData,
-        start: np.ndarray,
+        carry: Carry,
         total: int,
         kept: Mapping[str, Rows],
         checkpoint: Callable[[Runner], None] | None = None,
@@ -90,14 +87,32 @@ class Runner:
         self.params: Tensors = {}
         self._span = Buffer((3,), np.dtype(np.int32))
         self._refresh_every = kernel.gradient.refresh_every(whole)
-        estimator = kernel.gradient.init(whole, start)
-        self.mode = kernel.gradient.mode(estimator)
-        self._carry = kernel.init(tf.constant(start), estimator, *prefetcher.start())
+        self._carry = carry
 
     @property
     def finished(self) -> bool:
         """Whether all iterations have been run."""
         return self.iteration >= self.total
+
+    @property
+    def records(self) -> Mapping[str, Rows]:
+        """Where the kept draws are written to, by record."""
+        return self._kept
+
+    @property
+    def chain(self) -> int:
+        """The number of the chain."""
+        return self._prefetcher.chain
+
+    @property
+    def mode(self) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """The mode that the gradient estimate stays centred at and the gradient there, flat."""
+        return self._kernel.gradient.mode(self._carry.estimator)
+
+    @property
+    def prefetcher(self) -> Prefetcher:
+        """What the chain's blocks consume."""
+        return self._prefetcher
 
     @property
     def recorder(self) -> Recorder:
@@ -106,7 +121,7 @@ class Runner:
 
     def position(self) -> np.ndarray:
         """Return the present position, flat."""
-        return self._carry.state.position.numpy()
+        return np.asarray(self._carry.state.position)
 
     def scale_stepsizes(self, factor: float) -> None:
         """Multiply the stepsizes that the phase began with by this, from the next block on."""
@@ -134,14 +149,15 @@ class Runner:
         """Return the results of the running reductions."""
         return self.recorder.results(self._carry.reductions)
 
-    def prepare_on(self, executor: Executor | None) -> None:
-        """Prepare each next block ahead on this executor, or on demand if there is none."""
-        self._prefetcher.executor = executor
+    def prepare_ahead(self, wanted: bool) -> None:
+        """Prepare each next block on a thread of its own, or on demand."""
+        self._prefetcher.prepare_ahead(wanted)
 
     def snapshot(self) -> Snapshot:
         """Return all that is needed to go on from here."""
         counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
-        leaves = {f"carry/{i}": leaf.numpy() for i, leaf in enumerate(tf.nest.flatten(self._carry))}
+        flat = tf.nest.flatten(self._carry)
+        leaves = {f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(flat)}
         return {
             **{name: np.array(count) for name, count in counts.items()},
             "estimate": np.array(self.estimate),
@@ -156,6 +172,24 @@ class Runner:
             int(snapshot[name]) for name in ("iteration", "draws", "blocks")
         )
         self.estimate = float(snapshot["estimate"])
+
+    def take_over(
+        self, snapshot: Mapping[str, np.ndarray], kept: Mapping[str, tuple[int, np.ndarray]]
+    ) -> None:
+        """Take over what was run elsewhere.
+
+        Args:
+            snapshot: where the chain is now.
+            kept: what it has kept meanwhile, by record: the first row, and the rows.
+        """
+        for name, (first, rows) in kept.items():
+            self._kept[name][first : first + len(rows)] = rows
+        self.restore(snapshot)
+
+    def save(self) -> None:
+        """Write down where the chain is, if that is wanted."""
+        if self._checkpoint is not None:
+            self._checkpoint(self)
 
     def stops_at(self, iteration: int) -> bool:
         """Tell whether a run stops after this iteration, however long it is."""
@@ -220,14 +254,25 @@ class Runner:
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset
-        self._keep(result, end)
+        self.take(result, end)
         if stop == length or end == self.total:
             self._prefetcher.release()
+        return stop - offset
+
+    def take(self, result: BlockResult, end: int) -> None:
+        """Keep what iterations have given, and go on from there.
+
+        Args:
+            result: what they gave.
+            end: the iteration that was the last.
+
+        Raises:
+            Diverged: the position is not finite at the end.
+        """
+        self._keep(result, end)
         self._carry, self.params = result.carry, result.params
         self.iteration = end
-        if self._checkpoint is not None:
-            self._checkpoint(self)
-        return stop - offset
+        self.save()
 
     def _refreshed(self, visit: int) -> Carry:
         """Return the carry with what the gradient estimator renews between blocks."""
@@ -241,7 +286,7 @@ class Runner:
         recorder = self.recorder
         first = recorder.completed(self.iteration)
         completed = recorder.completed(end) - first
-        records = {name: array.numpy()[:completed] for name, array in result.records.items()}
+        records = {name: np.asarray(array)[:completed] for name, array in result.records.items()}
         diverged = not bool(result.finite)
         finite = _finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
@@ -260,7 +305,7 @@ class Runner:
     ) -> Diverged:
         recorder, before = self.recorder, self.iteration
         space = recorder.target.space
-        bad, layout = result.carry.state.position.numpy(), space.layout
+        bad, layout = np.asarray(result.carry.state.position), space.layout
         if draws is not None and finite < len(draws):
             bad, layout = draws[finite], recorder.draw_layout
             end = recorder.burn_in + (self.draws + 1) * recorder.thin

@@ -1,86 +1,156 @@
 """Runs chains side by side, on the cores that there are.
 
-Chains take turns, a block at a time,
-on twice as many threads as there are cores; with a core to spare the next block is prepared ahead.
-The thread that called only shows progress and waits, so Ctrl-C reaches it at once.
+Chains take turns, a block at a time, on twice as many threads as there are cores; with a core to
+spare each prepares its next block ahead. The thread that called only shows progress and waits, so
+Ctrl-C reaches it at once, and it notices when nothing comes any more.
+
+Why nothing here can wait for ever: a chain is in the queue of turns, or in the hands of one thread.
+A thread never waits for another: where the queue is empty, it ends. The caller waits for reports,
+with a time limit, only while a thread is alive.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 from sgmcmc.engine import cores
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
+from sgmcmc.engine.watchdog import Watchdog
+
+_TICK = 0.5
+"""Some systems let Ctrl-C through only between waits, so none is longer, in seconds."""
+
+Report = tuple[int, float] | BaseException | threading.Thread
+"""Iterations done and the log posterior estimate; an error; or the thread that ends now."""
 
 
-def advance_all(runners: list[Runner], label: str, verbose: bool) -> bool:
-    """Run all runners to their ends; return ``False`` if Ctrl-C came first."""
+Advance = Callable[[Sequence[int], Sequence[Runner], Progress], None]
+"""Runs each runner until it has done so many iterations, like :func:`advance_to`."""
+
+
+def advance_all(
+    runners: Sequence[Runner], label: str, verbose: bool, advance: Advance | None = None
+) -> bool:
+    """Run all runners to their ends; return ``False`` if Ctrl-C came first.
+
+    Args:
+        runners: the runners.
+        label: what is shown beside their progress.
+        verbose: show it.
+        advance: who runs them, if not threads of this process.
+    """
     unfinished = [runner for runner in runners if not runner.finished]
     if not unfinished:
         return True
-    # While one thread hands its block over and waits to be woken, another computes.
-    workers = min(len(unfinished), 2 * cores.count())
-    spare = cores.to_spare(len(unfinished))
-    turns: queue.SimpleQueue[Runner] = queue.SimpleQueue()
-    for runner in unfinished:
-        turns.put(runner)
-    reports: queue.SimpleQueue[tuple[int, float] | BaseException | None] = queue.SimpleQueue()
-    halt = threading.Event()
-
-    def work() -> None:
-        try:
-            while not halt.is_set():
-                try:
-                    runner = turns.get_nowait()
-                except queue.Empty:
-                    break
-                done = runner.advance()
-                if not runner.finished:
-                    turns.put(runner)
-                reports.put((done, runner.estimate))
-        except BaseException as error:
-            reports.put(error)
-        reports.put(None)
-
     total = sum(runner.total for runner in runners)
     done = sum(runner.iteration for runner in runners)
-    with (
-        ThreadPoolExecutor(workers, "sgmcmc-chain") as chains,
-        ThreadPoolExecutor(workers, "sgmcmc-prefetch") as ahead,
-        Progress(label, total, verbose, done) as progress,
-    ):
+    for runner in unfinished:
+        runner.prepare_ahead(cores.to_spare(len(unfinished)))
+    try:
+        with Progress(label, total, verbose, done) as progress:
+            (advance or advance_to)([runner.total for runner in unfinished], unfinished, progress)
+    except KeyboardInterrupt:
+        return False
+    finally:
         for runner in unfinished:
-            runner.prepare_on(ahead if spare else None)
-        try:
-            for _ in range(workers):
-                chains.submit(work)
-            _wait(reports, workers, progress)
-        except KeyboardInterrupt:
-            return False
-        finally:
-            halt.set()
+            runner.prepare_ahead(False)
     return True
 
 
-def _wait(
-    reports: queue.SimpleQueue[tuple[int, float] | BaseException | None],
-    workers: int,
-    progress: Progress,
-) -> None:
-    """Show progress until every worker has ended, and raise the first error that one met."""
-    working = workers
-    while working:
-        try:
-            # Some systems let Ctrl-C through only between waits.
-            report = reports.get(timeout=0.5)
-        except queue.Empty:
-            continue
-        if report is None:
-            working -= 1
-        elif isinstance(report, BaseException):
-            raise report
-        else:
+def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progress) -> None:
+    """Run each runner until it has done so many iterations in all.
+
+    At Ctrl-C, and where a chain fails, the others first end the blocks that they are at. A second
+    Ctrl-C does not wait for that.
+
+    Args:
+        goals: for each runner.
+        runners: that are not there yet.
+        progress: is told of each block.
+
+    Raises:
+        TimeoutError: nothing has come for too long.
+    """
+    crew = _Crew(goals, runners)
+    try:
+        crew.start()
+        while (report := crew.next_report()) is not None:
+            if isinstance(report, BaseException):
+                raise report
             progress.advance(*report)
+    except TimeoutError:
+        raise
+    except BaseException:
+        crew.halt.set()
+        while crew.next_report() is not None:
+            pass
+        raise
+    finally:
+        crew.halt.set()
+
+
+class _Crew:
+    """Threads that advance chains, and what they have to report.
+
+    They are daemons: one that stands still does not keep the process from ending.
+
+    Attributes:
+        halt: tells them to end after the blocks that they are at.
+    """
+
+    def __init__(self, goals: Sequence[int], runners: Sequence[Runner]) -> None:
+        self.halt = threading.Event()
+        self._turns: queue.SimpleQueue[tuple[int, Runner]] = queue.SimpleQueue()
+        for turn in zip(goals, runners, strict=True):
+            self._turns.put(turn)
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        # While one thread hands its block over and waits to be woken, another computes.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
+            for number in range(min(len(runners), 2 * cores.count()))
+        ]
+        self._watchdog = Watchdog()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def next_report(self) -> tuple[int, float] | BaseException | None:
+        """Wait for a report: iterations done and the log posterior estimate, or an error.
+
+        Returns:
+            ``None`` when every thread has ended and nothing is left to report.
+        """
+        while True:
+            # Looked at before the queue: a thread that has ended has reported all.
+            ended = not any(thread.is_alive() for thread in self._threads)
+            try:
+                report = self._reports.get(timeout=0 if ended else _TICK)
+            except queue.Empty:
+                if ended:
+                    return None
+                self._watchdog.waited(_TICK)
+                continue
+            self._watchdog.heard()
+            if not isinstance(report, threading.Thread):
+                return report
+            report.join()
+
+    def _work(self) -> None:
+        try:
+            while not self.halt.is_set():
+                try:
+                    goal, runner = self._turns.get_nowait()
+                except queue.Empty:
+                    break
+                done = runner.advance(goal - runner.iteration)
+                if runner.iteration < goal:
+                    self._turns.put((goal, runner))
+                self._reports.put((done, runner.estimate))
+        except BaseException as error:
+            self._reports.put(error)
+        self._reports.put(threading.current_thread())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +11,11 @@ import tensorflow as tf
 
 from sgmcmc.data.rng import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
-from sgmcmc.engine import cores
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.recorder import Recorder
-from sgmcmc.engine.runner import Runner
 from sgmcmc.results.schema import DRAWS, LOG_POST
 from sgmcmc.run.builder import make_runners
+from sgmcmc.run.crews import crew_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Preconditioner
@@ -112,9 +110,10 @@ class WarmUp:
         phase = replace(
             sampler.chain, kind=RunPhase.MODE, label=label, recorder=_Positions(sampler.target)
         )
+        self._crew = crew_of(sampler, phase, most)
         self._runners = make_runners(
             sampler, phase, sampler.starts, whole_by_chain(sampler), most, rows,
-            lambda runners: None, lambda number, runner: None,
+            lambda runners: None, lambda number, runner: None, self._crew,
         )  # fmt: skip
         self._label, self._most = label, most
         self._done = self._changed = 0
@@ -123,20 +122,17 @@ class WarmUp:
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
         averaging, began = self._averaging(self._first), time.monotonic()
-        with (
-            ThreadPoolExecutor(2 * cores.count(), "sgmcmc-warm-up") as pool,
-            Progress(self._label, self._most * len(self._runners), verbose) as progress,
-        ):
-            self._window(WINDOWS[0], averaging, pool, progress)
+        with Progress(self._label, self._most * len(self._runners), verbose) as progress:
+            self._window(WINDOWS[0], averaging, progress)
             for length in WINDOWS[1:]:
-                self._window(length, averaging, pool, progress)
+                self._window(length, averaging, progress)
                 if self._metric is None or self._stuck:
                     break
                 if self._late or not self._change(length):
                     break
                 averaging = self._averaging(self._restarted)
             else:
-                self._window(_LAST, averaging, pool, progress)
+                self._window(_LAST, averaging, progress)
                 self._astray = not self._normal(_LAST)[0]
         space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
         return WarmedUp(
@@ -180,22 +176,15 @@ class WarmUp:
         for runner in self._runners:
             runner.scale_stepsizes(stepsize / self._first)
 
-    def _window(
-        self,
-        length: int,
-        averaging: DualAveraging | None,
-        pool: ThreadPoolExecutor,
-        progress: Progress,
-    ) -> None:
+    def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
         """Run all chains for some iterations."""
         end, began = self._done + length, self._done
         while self._done < end and not (self._late and self._done > WINDOWS[0]):
             single = self._done - began < _SINGLE
             batch = min(1 if single else _BATCH, end - self._done)
             before = self._accepted()
-            list(pool.map(lambda r, goal=self._done + batch: _advance(r, goal), self._runners))
             self._done += batch
-            progress.advance(batch * len(self._runners), self._runners[0].estimate)
+            self._crew.advance_to([self._done] * len(self._runners), self._runners, progress)
             if averaging is not None:
                 averaging.see((self._accepted() - before) / (batch * len(self._runners)))
                 self._scale(self._suitable(averaging.stepsize))
@@ -238,11 +227,6 @@ class WarmUp:
             outer, inner = (a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root))
             return Preconditioner(outer @ inner, before.origin)
         return Preconditioner(before.root * self._root, before.origin)
-
-
-def _advance(runner: Runner, goal: int) -> None:
-    while runner.iteration < goal:
-        runner.advance(goal - runner.iteration)
 
 
 def first_stepsize(d: int) -> float:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from sgmcmc.engine import cores
 from sgmcmc.engine.runner import Runner
 from sgmcmc.results.differences import difference
 from sgmcmc.run.builder import make_runners
+from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain, with_seed
 from sgmcmc.run.ending import modes
 from sgmcmc.run.fingerprint import fingerprint
@@ -65,13 +64,10 @@ class Session:
         nothing: list[dict[str, Any]] = [{} for _ in starts]
         self._runners = make_runners(
             sampler, sampler.chain, starts, whole_by_chain(sampler, found), _MOST_ITERATIONS,
-            nothing, lambda runners: None, lambda number, runner: None,
+            nothing, lambda runners: None, lambda number, runner: None, Threads(sampler.compiler),
         )  # fmt: skip
-        if cores.to_spare(len(self._runners)):
-            ahead = ThreadPoolExecutor(1, "sgmcmc-prefetch")
-            weakref.finalize(self, ahead.shutdown, wait=False)
-            for runner in self._runners:
-                runner.prepare_on(ahead)
+        for runner in self._runners:
+            runner.prepare_ahead(cores.to_spare(len(self._runners)))
 
     @property
     def iteration(self) -> int:

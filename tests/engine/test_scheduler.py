@@ -1,0 +1,140 @@
+"""Chains side by side: errors, Ctrl-C, and calls that stand still."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sgmcmc.engine import watchdog
+from sgmcmc.engine.ahead import Ahead
+from sgmcmc.engine.scheduler import advance_all
+from tests.conftest import short_call
+
+
+class Chain:
+    """Stands in for a runner: counts, and does what it is told in a certain block."""
+
+    estimate = 0.0
+
+    def __init__(self, total: int, event: dict[int, Any] | None = None) -> None:
+        self.total, self.iteration, self._events = total, 0, event or {}
+
+    @property
+    def finished(self) -> bool:
+        return self.iteration >= self.total
+
+    def prepare_ahead(self, wanted: bool) -> None:
+        pass
+
+    def advance(self, most: int) -> int:
+        event = self._events.get(self.iteration)
+        if event is not None:
+            event()
+        self.iteration += 1
+        return 1
+
+
+def fail() -> None:
+    raise ZeroDivisionError
+
+
+def press_ctrl_c() -> None:
+    import _thread
+
+    _thread.interrupt_main()
+    time.sleep(0.05)
+
+
+def test_all_chains_are_run_to_their_ends() -> None:
+    chains: list[Any] = [Chain(total) for total in (3, 100, 1, 0, 50, 7, 9)]
+    assert advance_all(chains, "chains", verbose=False)
+    assert all(chain.iteration == chain.total for chain in chains)
+
+
+def test_the_end_is_noticed_at_once() -> None:
+    began = time.monotonic()
+    for _ in range(20):
+        chains: list[Any] = [Chain(1), Chain(1)]
+        advance_all(chains, "chains", verbose=False)
+    assert time.monotonic() - began < 20 * 0.4  # waiting for a tick takes 0.5 s each
+
+
+def test_an_error_of_one_chain_ends_all_in_order() -> None:
+    """Two chains fail; the others end their blocks, and no thread is left."""
+    chains: list[Any] = [Chain(10**7, {5: fail}), Chain(10**7, {5: fail}), Chain(10**7)]
+    with pytest.raises(ZeroDivisionError):
+        advance_all(chains, "chains", verbose=False)
+    assert not [t for t in threading.enumerate() if t.name.startswith("sgmcmc-chain")]
+
+
+def test_ctrl_c_ends_all_in_order() -> None:
+    chains: list[Any] = [Chain(10**7, {1000: press_ctrl_c}), Chain(10**7), Chain(10**7)]
+    assert not advance_all(chains, "chains", verbose=False)
+    assert not [t for t in threading.enumerate() if t.name.startswith("sgmcmc-chain")]
+    before = [chain.iteration for chain in chains]
+    time.sleep(0.01)
+    assert before == [chain.iteration for chain in chains]
+
+
+def test_a_call_that_stands_still_ends_with_a_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SGMCMC_SILENT_SECONDS", "1")
+    for_ever, calls = threading.Event(), 0
+
+    def wait(theta: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls > 5_000:
+            for_ever.wait()
+        return theta
+
+    @tf.custom_gradient
+    def through(theta: tf.Tensor) -> Any:
+        value = tf.ensure_shape(tf.numpy_function(wait, [theta], theta.dtype), theta.shape)
+        return value, lambda upstream: upstream
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum((dataset["x"] - through(params["theta"])) ** 2)
+
+    try:
+        with pytest.raises(TimeoutError, match="SGMCMC_SILENT_SECONDS"):
+            short_call("sgld", log_lik=log_lik, n_iters=20_000, jit_compile=False)
+    finally:
+        for_ever.set()
+    assert "in wait" in capsys.readouterr().err
+
+
+def test_a_long_computation_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SGMCMC_SILENT_SECONDS", "0.2")
+    dog = watchdog.Watchdog()
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        np.linalg.qr(np.ones((50, 50)))
+    for _ in range(3):
+        dog.waited(0.1)
+
+
+def test_for_ever_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SGMCMC_SILENT_SECONDS", "0")
+    dog = watchdog.Watchdog()
+    dog.waited(1e9)
+
+
+def test_the_thread_ahead_hands_back_errors_and_ends_with_its_owner() -> None:
+    ahead = Ahead()
+    assert ahead.submit(lambda a: a + 1, 2).result() == 3
+    with pytest.raises(ZeroDivisionError):
+        ahead.submit(fail).result()
+    thread = ahead._thread
+    assert thread is not None and thread.daemon
+    del ahead
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
