@@ -1,0 +1,53 @@
+"""The whole dataset in parts, for sums over all of it: they depend on nothing but the data.
+
+A piece is what fits in memory with what is computed of it; a shard is a run of pieces, which one
+process passes over. Sums are added up in the order of the pieces within a shard, and of the
+shards: where they were made has no bearing on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.minibatch import Tensors
+
+_MOST = 4096
+"""How many shards there may be, so that what comes back of them stays small."""
+
+
+class Shard(NamedTuple):
+    """Some consecutive rows.
+
+    Attributes:
+        start: the first.
+        stop: the one after the last.
+        piece: rows of a piece.
+    """
+
+    start: int
+    stop: int
+    piece: int
+
+
+def shards(data: Data, most_rows: int | None = None) -> list[Shard]:
+    """Return the shards of a dataset, in order.
+
+    Args:
+        data: the dataset.
+        most_rows: a piece has no more rows than that.
+    """
+    piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
+    if most_rows is not None:
+        piece = max(1, min(piece, most_rows))
+    rows = piece * max(1, math.ceil(data.size / piece / _MOST))
+    return [Shard(k, min(k + rows, data.size), piece) for k in range(0, data.size, rows)]
+
+
+def pieces(data: Data, shard: Shard) -> Iterator[tuple[int, int, Tensors]]:
+    """Yield the pieces of a shard: first row, number of rows, and columns."""
+    for start in range(shard.start, shard.stop, shard.piece):
+        stop = min(start + shard.piece, shard.stop)
+        yield start, stop - start, data.slice(start, stop)

@@ -1,0 +1,170 @@
+"""A dataset on its way to other processes: what lies in files is opened there, the rest is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.tables import library
+from sgmcmc.machines import HERE, Machines, Spread
+
+_TABLE = ""
+"""Stands for a dataset that is one table."""
+
+Opener = Callable[[], Any]
+"""Opens in a worker what a user has handed over here."""
+
+
+def read_machines(executor: Any) -> Machines:
+    """Return where chains and passes over the data run.
+
+    Args:
+        executor: the user's ``executor``.
+
+    Raises:
+        TypeError, ValueError: it is none, or cannot be used.
+    """
+    if executor is None:
+        return HERE
+    return executor if isinstance(executor, Machines) else Spread(executor, {Data: courier})
+
+
+def courier(data: Data) -> tuple[str, Callable[[], Any]]:
+    """Return the key of a dataset, and what makes how it is opened in a worker."""
+    if data.key is None:
+        columns = data.columns.items()
+        facts: list[Any] = [(name, column.digest()) for name, column in columns]
+        if not all(isinstance(column, ArrayColumn) for _, column in columns):
+            # Digests of files are those of some rows alone.
+            facts.append(uuid.uuid4().hex)
+        data.key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return data.key, partial(_Parcel, data)
+
+
+class _Parcel:
+    """A dataset on its way: it unpickles to the dataset.
+
+    Args:
+        data: the dataset.
+    """
+
+    def __init__(self, data: Data) -> None:
+        given, dtype, integers = data.given or ({}, None, ())
+        openers = _openers(given)
+        opened = [name for name in data.columns if name in openers or _TABLE in openers]
+        self._parts = (
+            {n: _portable(c, data.size) for n, c in data.columns.items() if n not in opened},
+            openers,
+            {name: data.columns[name].digest() for name in opened},
+            list(data.columns),
+            data.size,
+            dtype,
+            tuple(integers),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, self._parts
+
+
+def _opened(
+    sent: Mapping[str, Column],
+    openers: Mapping[str, Opener],
+    digests: Mapping[str, str],
+    names: list[str],
+    size: int,
+    dtype: Any,
+    integers: tuple[str, ...],
+) -> Data:
+    """Return a dataset in a worker.
+
+    Args:
+        sent: the columns that were sent as they are.
+        openers: how the others are opened, by name, or all of them as one table.
+        digests: what their values are known by.
+        names: of all columns, in their order.
+        size: N.
+        dtype: of the chain.
+        integers: names of columns that stay whole numbers.
+    """
+    columns = dict(sent)
+    if openers:
+        try:
+            found = {name: opener() for name, opener in openers.items()}
+            columns |= read_dataset(found.get(_TABLE, found), dtype, integers).columns
+        except OSError as error:
+            raise OSError(
+                "`executor`: a worker cannot open the dataset. Files must be where all workers "
+                f"find them, under the same path. {error}"
+            ) from None
+    for name, digest in digests.items():
+        if columns[name].digest() != digest:
+            raise ValueError(
+                f"`executor`: a worker finds other values in `dataset[{name!r}]` than the process "
+                "that makes the call. Is it another file, or has it changed?"
+            )
+    return Data({name: columns[name] for name in names}, size)
+
+
+def _portable(column: Column, size: int) -> Column:
+    """Return a column whose values are in memory."""
+    if isinstance(column, DenseColumn) and not isinstance(column, ArrayColumn):
+        return ArrayColumn(np.array(column.slice(0, size)))
+    return column
+
+
+def _openers(given: Any) -> dict[str, Opener]:
+    """Return how to open those entries of a dataset that lie in files."""
+    if not isinstance(given, Mapping):
+        opener = _opener(given)
+        return {} if opener is None else {_TABLE: opener}
+    found = {name: _opener(values) for name, values in given.items()}
+    return {name: opener for name, opener in found.items() if opener is not None}
+
+
+def _opener(values: Any) -> Opener | None:
+    """Return how to open an array in another process; ``None`` if it is to be sent."""
+    if isinstance(values, np.ndarray):
+        return _memmap_opener(values)
+    kind = type(values).__module__.partition(".")[0]
+    if kind == "h5py" and getattr(getattr(values, "file", None), "driver", "") == "sec2":
+        return partial(_open_hdf5, os.path.abspath(values.file.filename), values.name)
+    if isinstance(values, str | os.PathLike):
+        return partial(Path, os.path.abspath(values))
+    if kind in ("zarr", "dask") or (
+        library(values) == "pyarrow" and "Dataset" in type(values).__name__
+    ):
+        # These know how to pickle where they are, and not what they hold.
+        return partial(_as_it_is, values)
+    return None
+
+
+def _memmap_opener(array: np.ndarray) -> Opener | None:
+    """Return how to map a file, or a part of it, that is mapped here."""
+    filename = getattr(array, "filename", None)
+    root = array
+    while isinstance(root.base, np.memmap):
+        root = root.base
+    if filename is None or not array.flags.c_contiguous or not isinstance(root, np.memmap):
+        return None
+    offset = root.offset + array.ctypes.data - root.ctypes.data
+    return partial(np.memmap, os.path.abspath(filename), array.dtype, "r", offset, array.shape)
+
+
+def _open_hdf5(path: str, name: str) -> Any:
+    import h5py
+
+    return h5py.File(path, "r")[name]
+
+
+def _as_it_is(values: Any) -> Any:
+    return values

@@ -1,0 +1,7 @@
+"""Where work is done: in this process, or in the workers of an executor."""
+
+from sgmcmc.machines.here import HERE, Machines
+from sgmcmc.machines.parcels import Courier
+from sgmcmc.machines.spread import Calls, Spread
+
+__all__ = ["HERE", "Calls", "Courier", "Machines", "Spread"]
