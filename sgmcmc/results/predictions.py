@@ -13,6 +13,7 @@ from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.travel import read_machines
 from sgmcmc.results.arrays import Arrays
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.evaluation import Evaluation, OfRows, Span, reduced
@@ -46,6 +47,7 @@ class Predictions(Arrays):
         reduce: str | None = "mean",
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         store: str | os.PathLike[str] | None = None,
+        executor: Any = None,
     ) -> np.ndarray:
         """Return a function of parameters and data over all draws: mean, quantiles, or all values.
 
@@ -62,6 +64,8 @@ class Predictions(Arrays):
                 reduction.
             quantiles: which, each between 0 and 1.
             store: without a reduction, an npy file to write to, in place of memory.
+            executor: a ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+                without arguments that makes one; ``None`` stays in this process.
 
         Returns:
             An array: (N, ...) in float64; for quantiles (len(quantiles), N, ...); without a
@@ -88,10 +92,11 @@ class Predictions(Arrays):
         for q in quantiles if reduce == "quantiles" else ():
             if not (checks.is_number(q) and 0 <= q <= 1):
                 raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
-        evaluation = self._evaluation("f", f, self._data(dataset))
-        if reduce is None:
-            return all_values(evaluation, path)
-        return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
+        with read_machines(executor) as machines:
+            evaluation = self._evaluation("f", f, self._data(dataset).on(machines))
+            if reduce is None:
+                return all_values(evaluation, path)
+            return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
 
     def log_lik(
         self,
@@ -99,6 +104,7 @@ class Predictions(Arrays):
         *,
         log_lik: LogLik | None = None,
         store: str | os.PathLike[str] | None = None,
+        executor: Any = None,
     ) -> np.ndarray:
         """Return the terms of the log-likelihood, log p(x_i | θ), of all rows at all draws.
 
@@ -111,6 +117,8 @@ class Predictions(Arrays):
             log_lik: the log-likelihood; ``None`` takes the chain's own. Draws from a file have
                 none, and a chain with ``gibbs`` has one of completed data only.
             store: an npy file to write to, in place of memory; one that was there is replaced.
+            executor: a ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+                without arguments that makes one; ``None`` stays in this process.
 
         Returns:
             An array (chains, draws, N) in the dtype of the chain, with the axis of chains even
@@ -139,9 +147,10 @@ class Predictions(Arrays):
                 raise ValueError(f"it must return one number for each row, not {found.shape}")
             return found
 
-        evaluation = self._evaluation("log_lik", of_rows, data)
-        _need_sum(function, by_chain(self.settings, self), evaluation)
-        return all_values(evaluation, path)
+        with read_machines(executor) as machines:
+            evaluation = self._evaluation("log_lik", of_rows, data.on(machines))
+            _need_sum(function, by_chain(self.settings, self), evaluation)
+            return all_values(evaluation, path)
 
     def _evaluation(self, label: str, function: OfRows, data: Data) -> Evaluation:
         if not len(self):

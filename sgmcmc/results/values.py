@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.atomic_files import replacement
-from sgmcmc.results.evaluation import Evaluation, Span, values_of_rows
+from sgmcmc.results.evaluation import Evaluation, Span, all_pieces
 from sgmcmc.words import describe
 
 
@@ -37,14 +37,12 @@ def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
     shape = (evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape)
     if path is None:
         found = np.empty(shape, evaluation.dtype)
-        for rows, parts in values_of_rows(evaluation):
-            for chain, draws, values in parts:
-                found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
+        for rows, chain, draws, values in all_pieces(evaluation):
+            found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
         return found
     with _explained(path), replacement(path) as part, _FileValues(part, shape, evaluation) as file:
-        for rows, parts in values_of_rows(evaluation):
-            for chain, draws, values in parts:
-                file.write(chain, draws, rows, values)
+        for rows, chain, draws, values in all_pieces(evaluation):
+            file.write(chain, draws, rows, values)
     return np.load(path, mmap_mode="r")
 
 

@@ -17,6 +17,7 @@ from sgmcmc.run.far_from_normal import UntilFar, may_be_exact, may_begin_anew, r
 from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.multimodal import run_in_modes
+from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reporting import report_on
 from sgmcmc.run.sampler import Request
@@ -33,6 +34,7 @@ _SLOWEST = 1e5
 """Iterations for an independent draw beyond which it is of no use to start anew."""
 
 
+@on_machines
 def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 

@@ -163,7 +163,7 @@ def read(request: Request) -> Reading:
     turns = read_turns(options.updates, dynamics, target)
     in_turn = None if turns is None else turns.slices
     _refuse(request, options, dynamics, in_turn)
-    data = read_dataset(request.dataset, options.dtype)
+    data = read_dataset(request.dataset, options.dtype).on(options.machines)
     # What comes later need not read and check it again.
     request = replace(request, data=data, seed=checks.seed_number("seed", request.seed))
     # Leverage takes the terms of single observations.

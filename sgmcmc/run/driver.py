@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.choices import complete
+from sgmcmc.run.crews import crew_of
 from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
+from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
 
@@ -33,6 +35,7 @@ _MOST_GOALS = 64
 """How often a chain whose length is decided on the way may stop to be looked at."""
 
 
+@on_machines
 def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
     """Make the sampler that a user asks for, run it, and return its draws.
 
@@ -59,7 +62,7 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
 
 def with_seed(sampler: Sampler, seed: int) -> Sampler:
     """Return the same sampler with another seed."""
-    return dataclasses.replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
+    return replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
 
 
 def schema_of(sampler: Sampler) -> Schema:
@@ -83,7 +86,7 @@ def schema_of(sampler: Sampler) -> Schema:
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
     """Make the sampler that is asked for, run it as long as it takes, and return its draws."""
     keywords = {**request.keywords, "burn_in": lengths.burn_in}
-    sampler = make_sampler(dataclasses.replace(request, keywords=keywords))
+    sampler = make_sampler(replace(request, keywords=keywords))
     return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
 
 
@@ -103,6 +106,7 @@ class _Run:
         self.ending = ending
         self.folder = None if store is None else store.path
         self.total = sampler.options.burn_in + n_iters
+        self.crew = crew_of(sampler, sampler.chain, self.total)
         self.schema = schema_of(sampler)
         arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total, stops)
         chains = range(len(sampler.starts))
@@ -160,8 +164,9 @@ class _Run:
                 checkpoints.save_now(runners)
 
         runners = make_runners(
-            sampler, phase, starts, whole, self.total, self.rows, resume, checkpoints.save
-        )
+            sampler, phase, starts, whole, self.total, self.rows, resume, checkpoints.save,
+            self.crew,
+        )  # fmt: skip
         self.starts = starts
         if self.store is not None and found is None and len(sampler.phases) > 1:
             kinds = [before.kind.name.lower() for before in sampler.phases[:-1]]
@@ -172,7 +177,7 @@ class _Run:
         """Run the chain as far as its runners are to go, and return what was kept."""
         phase = self.sampler.chain
         try:
-            finished = advance_all(runners, phase.label, verbose)
+            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to)
         except Diverged as diverged:
             kept = self._collect(runners, checkpoints, at_end=False)
             raise divergence(diverged, phase.argument, kept) from None
@@ -180,7 +185,8 @@ class _Run:
             draws = min(runner.draws for runner in runners)
             if draws == 0:
                 raise KeyboardInterrupt
-            warnings.warn(f"Interrupted: the {draws} draws so far are returned.", stacklevel=6)
+            text = f"Interrupted: the {draws} draws so far are returned."
+            warnings.warn(text, stacklevel=outside())
         return self._collect(runners, checkpoints)
 
     def _collect(
@@ -211,12 +217,14 @@ class _Run:
 
         def go_on(n_iters: int, verbose: bool) -> Samples:
             total = max(first + n_iters, last)
-            if ending is not None:
-                return _Run(sampler, total - burn_in, None, ending=ending).finish(verbose)
-            assert sampler.options.store is not None
-            with Store(sampler.options.store) as store:
-                longest = max(total - burn_in, store.n_iters or 0)
-                return _Run(sampler, longest, store).finish_at(total, verbose)
+            with sampler.options.machines.again as machines:
+                again = replace(sampler, options=replace(sampler.options, machines=machines))
+                if ending is not None:
+                    return _Run(again, total - burn_in, None, ending=ending).finish(verbose)
+                assert sampler.options.store is not None
+                with Store(sampler.options.store) as store:
+                    longest = max(total - burn_in, store.n_iters or 0)
+                    return _Run(again, longest, store).finish_at(total, verbose)
 
         return go_on
 
@@ -253,12 +261,13 @@ def search(sampler: Sampler, verbose: bool, folder: Path | None = None) -> list[
             continue
         checkpoints = Checkpoints(folder, phase.kind.name.lower())
         nothing: list[dict[str, Any]] = [{} for _ in positions]
+        crew = crew_of(sampler, phase, phase.n_iters)
         runners = make_runners(
             sampler, phase, positions, whole_by_chain(sampler), phase.n_iters, nothing,
-            checkpoints.resume, checkpoints.save,
+            checkpoints.resume, checkpoints.save, crew,
         )  # fmt: skip
         try:
-            if not advance_all(runners, phase.label, verbose):
+            if not advance_all(runners, phase.label, verbose, crew.advance_to):
                 checkpoints.save_now(runners)
                 raise KeyboardInterrupt
         except Diverged as diverged:

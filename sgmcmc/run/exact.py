@@ -30,6 +30,7 @@ from sgmcmc.run.driver import run, run_lengths
 from sgmcmc.run.exact_reporting import Told, report_on
 from sgmcmc.run.exact_start import Ground, Start, find_start, start_at_params
 from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.sampler import Request, make_sampler
 from sgmcmc.target.geometry import Preconditioner
@@ -72,6 +73,7 @@ def _whole(request: Request) -> Request:
     )
 
 
+@on_machines
 def run_exactly(
     request: Request, wishes: Wishes, verbose: Any, reason: str = "", doubts: Sequence[str] = ()
 ) -> Samples:

@@ -72,7 +72,7 @@ class Ground:
         parts.need_no_latents(request.dynamics, options.gibbs)
         target, starts = make_target(request, options, request.dynamics, params)
         request.dynamics.bind(target.space)
-        data = read_dataset(request.dataset, options.dtype)
+        data = read_dataset(request.dataset, options.dtype).on(options.machines)
         rows = min(500, data.size)
         values = dry_run(target, data, rows, starts, None, with_terms=False, in_parts=False)
         return cls(target, data, starts, options, checks.seed_number("seed", request.seed), values)

@@ -34,7 +34,7 @@ _SHORTEST, _LONGEST, _PASSES = 1000, 4000, 20
 _ROWS = 500
 """Rows of its minibatches."""
 
-_KEPT = ("bijectors", "dtype", "jit_compile")
+_KEPT = ("bijectors", "dtype", "jit_compile", "executor")
 """Keywords of the user's that matter before there are draws."""
 
 

@@ -87,6 +87,11 @@ DESCRIPTIONS = {
     "latents": """
         dict of arrays of length N: starting values of latent variables that are kept for each
         observation, handed to ``gibbs`` with the minibatch and written back after it.""",
+    "executor": """
+        where chains and passes over the whole dataset run: a ``concurrent.futures.Executor``
+        (processes that are not forked, Dask's ``client.get_executor()``, mpi4py's
+        ``MPIPoolExecutor``), or a function without arguments that makes one; ``None`` is this
+        process. The draws do not depend on it.""",
 }
 
 OF_POINTS = {
