@@ -5,10 +5,9 @@ import warnings
 from sgmcmc.graphs.quiet import without_chatter
 
 with without_chatter(), warnings.catch_warnings():
-    # What these two have to say of their own dependencies is no news to the user.
+    # What it has to say of its own dependencies is no news to the user.
     warnings.simplefilter("ignore")
     import tensorflow  # noqa: F401
-    import tensorflow_probability  # noqa: F401
 
 from sgmcmc import dynamics as dynamics
 from sgmcmc import gradients as gradients

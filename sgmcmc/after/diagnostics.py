@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
+from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.samples import Samples
 
 
@@ -57,8 +59,7 @@ def summary(
     Source:
         Vehtari et al., Bayesian Analysis 16, 2021.
     """
-    from sgmcmc.results.inference_data import az, to_inference_data
-
+    az = libraries.arviz()
     names = need_draws(samples, var_names)
     for q in quantiles:
         if not 0 < q < 1:
@@ -85,10 +86,8 @@ def summary(
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Keep ArviZ from logging, for each component, that one chain has no R-hat."""
-    from sgmcmc.results.inference_data import az
-
     # Its logger is one of its own, which `logging` does not know by name.
-    log = getattr(az, "_log", logging.getLogger("arviz"))
+    log = getattr(libraries.arviz(), "_log", logging.getLogger("arviz"))
     before, log.disabled = log.disabled, True
     try:
         yield

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.after.report_plots import warning_line
+from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.samples import Samples
 
 
@@ -38,8 +40,7 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.results.inference_data import az, to_inference_data
-
+    az = libraries.arviz()
     names = need_draws(samples, var_names)
     axes = az.plot_trace(to_inference_data(samples), var_names=names, **keywords)
     for density, trace in axes:
@@ -78,8 +79,7 @@ def plot_posterior(
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    from sgmcmc.results.inference_data import az, to_inference_data
-
+    az = libraries.arviz()
     names = need_draws(samples, var_names)
     return az.plot_posterior(to_inference_data(samples), var_names=names, **keywords)
 

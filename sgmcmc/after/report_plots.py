@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.samples import Samples
@@ -171,8 +172,7 @@ def plot_noise(ax: Any, lists: ReportLists) -> None:
 
 def _plot_ranks(axes: Any, samples: Samples, lists: ReportLists, names: list[str]) -> None:
     """Plot ranks of the coordinates that mix worst."""
-    from sgmcmc.results.inference_data import az
-
+    az = libraries.arviz()
     draws = by_chain(samples.settings, samples)
     if next(iter(draws.values())).shape[0] < 2:
         for ax in axes:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from sgmcmc import libraries
 from sgmcmc.dynamics.exact import ExactDynamics, LogPost
 
 
@@ -150,7 +150,7 @@ def acceptance_of(log_ratio: tf.Tensor) -> tf.Tensor:
 
 def split(seed: tf.Tensor) -> tf.Tensor:
     """Return two seeds of one."""
-    return tfp.random.split_seed(seed, n=2)
+    return libraries.tensorflow_probability().random.split_seed(seed, n=2)
 
 
 def _times(root: Any, z: tf.Tensor) -> tf.Tensor:

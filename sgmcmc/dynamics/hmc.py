@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from sgmcmc import libraries
 from sgmcmc.checks import is_number, positive_number, whole_number
 from sgmcmc.dynamics.hamiltonian import Hamiltonian, Moves, acceptance_of, split
 from sgmcmc.target.geometry import Space
 from sgmcmc.words import describe
+
+if TYPE_CHECKING:
+    import tensorflow_probability as tfp
 
 _DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
@@ -110,4 +113,5 @@ def _below_one(argument: str, value: Any) -> float:
 def _kernel(
     log_prob: Callable[..., tf.Tensor], stepsize: tf.Tensor, steps: tf.Tensor
 ) -> tfp.mcmc.TransitionKernel:
-    return tfp.mcmc.HamiltonianMonteCarlo(log_prob, step_size=stepsize, num_leapfrog_steps=steps)
+    mcmc = libraries.tensorflow_probability().mcmc
+    return mcmc.HamiltonianMonteCarlo(log_prob, step_size=stepsize, num_leapfrog_steps=steps)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from sgmcmc import libraries
 from sgmcmc.checks import whole_number
 from sgmcmc.dynamics.hamiltonian import Hamiltonian, Moves, acceptance_of
 from sgmcmc.target.geometry import Space
+
+if TYPE_CHECKING:
+    import tensorflow_probability as tfp
 
 _LEVELS, _MARGIN = (2, 3, 4, 5), 0.06
 """Tree depths at which circles go unseen, and by what a stepsize stays away from these bands."""
@@ -79,6 +83,7 @@ class NUTS(Hamiltonian):
     def _kernel(
         self, log_prob: Callable[..., tf.Tensor], stepsize: tf.Tensor
     ) -> tfp.mcmc.TransitionKernel:
-        return tfp.mcmc.NoUTurnSampler(
+        mcmc = libraries.tensorflow_probability().mcmc
+        return mcmc.NoUTurnSampler(
             log_prob, step_size=stepsize, max_tree_depth=self.max_tree_depth, parallel_iterations=1
         )

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sgmcmc import libraries
 from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
@@ -73,7 +73,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         self._sample(
             X, y - self._offset, weights, (), _normal, unit=unit, others={"sigma": unit},
             log_prior_of_others=lambda params: -params["sigma"] / unit,
-            bijectors={"sigma": tfp.bijectors.Exp()},
+            bijectors={"sigma": libraries.tensorflow_probability().bijectors.Exp()},
         )  # fmt: skip
         self.sigma_ = float(self.samples_["sigma"].mean(dtype=np.float64))
         return self

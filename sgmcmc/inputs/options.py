@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from sgmcmc import checks
+from sgmcmc import checks, libraries
 from sgmcmc.checks import flag, known_keys, whole_number
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.words import describe, did_you_mean
 
 if TYPE_CHECKING:
+    import tensorflow_probability as tfp
+
     from sgmcmc.data.minibatch import Tensors
     from sgmcmc.gradients.latents import Gibbs
     from sgmcmc.minibatches import Minibatches
@@ -223,7 +224,7 @@ def _read_store_params(value: Any, others: Any) -> bool | tuple[str, ...]:
 def _read_bijectors(value: Any) -> dict[str, Any]:
     bijectors = _read_dict("bijectors", value, "of TFP bijectors")
     for name, entry in bijectors.items():
-        if not isinstance(entry, tfp.bijectors.Bijector):
+        if not isinstance(entry, libraries.tensorflow_probability().bijectors.Bijector):
             raise TypeError(
                 f"`bijectors[{name!r}]` must be a tfp.bijectors.Bijector, such as "
                 f"tfp.bijectors.Exp(); it is {describe(entry)}."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.results.inference_data import az
+from sgmcmc import libraries
 
 _COORDINATES = 1000
 """Coordinates of a parameter beyond which not all are looked at."""
@@ -63,6 +63,7 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
             are taken, evenly over each array.
     """
     chains, count = next(iter(draws.values())).shape[:2]
+    az = libraries.arviz()
     found: list[tuple[float, ...]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc import checks
+from sgmcmc import checks, libraries
 from sgmcmc.results.chains import by_chain
 
-with warnings.catch_warnings():
-    # ArviZ announces its next major version once a day, wherever it is imported.
-    warnings.simplefilter("ignore")
+if TYPE_CHECKING:
     import arviz as az
     import xarray as xr
-
-__all__ = ["az", "to_inference_data"]
 
 LOG_LIK = "log_lik"
 """What the terms of the log-likelihood are called in their group."""
@@ -35,6 +31,9 @@ def to_inference_data(
     log_likelihood_draws: int | None = None,
 ) -> az.InferenceData:
     """Return ``Samples`` as ``InferenceData``; the arguments are those of its ``to_arviz``."""
+    az = libraries.arviz()
+    import xarray as xr  # by ArviZ already
+
     groups: dict[str, Any] = {}
     if isinstance(log_likelihood, np.ndarray):
         groups["log_likelihood"] = {LOG_LIK: _fitting(samples, log_likelihood)}
@@ -105,7 +104,7 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
 
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
-    return az.from_dict(posterior=dict(arrays)).posterior
+    return libraries.arviz().from_dict(posterior=dict(arrays)).posterior
 
 
 def _text(samples: Any, setting: str) -> str:

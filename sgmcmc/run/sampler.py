@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
-from sgmcmc import checks
+from sgmcmc import checks, libraries
 from sgmcmc._version import __version__
 from sgmcmc.data import native
 from sgmcmc.data.dataset import Data
@@ -288,6 +287,6 @@ def _versions() -> dict[str, str]:
     return {
         "sgmcmc": __version__,
         "tensorflow": tf.__version__,
-        "tensorflow_probability": tfp.__version__,
+        "tensorflow_probability": libraries.probability_version(),
         "numpy": np.__version__,
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import arviz as az
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,7 +14,6 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.results import evaluation, inference_data
-from sgmcmc.results.inference_data import az
 from tests.conftest import observations, short_call
 
 RNG = np.random.default_rng(1)
