@@ -8,8 +8,8 @@ Exact dynamics make one transition instead, with the log posterior over the whol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -21,6 +21,26 @@ from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.posterior import WholePosterior
+
+
+class Start(NamedTuple):
+    """What a chain starts with.
+
+    Attributes:
+        position: where, flat.
+        estimator: the state of the gradient estimator.
+        minibatch: for the gradient there.
+        normals: that the dynamics start with, (vectors, d).
+        stepsizes: of the first iteration, a row.
+        seeds: for the latent variables, (seeds, 2).
+    """
+
+    position: tf.Tensor
+    estimator: Any
+    minibatch: Minibatch
+    normals: tf.Tensor
+    stepsizes: tf.Tensor
+    seeds: tf.Tensor
 
 
 class Kernel:
@@ -74,31 +94,25 @@ class Kernel:
         assert self._run is not None, "not compiled"
         return self._run(carry, self.stream.fixed, inputs, span)
 
-    def init(
-        self,
-        position: tf.Tensor,
-        estimator: Any,
-        minibatch: Minibatch,
-        normals: tf.Tensor,
-        stepsizes: tf.Tensor,
-        seeds: tf.Tensor,
-    ) -> Carry:
-        """Return the carry at the start of a chain.
+    def init(self, start: Start) -> Carry:
+        """Return the carry at the start of a chain."""
+        # A weight for all stays a number, as it is in the compiled chain.
+        if isinstance(start.minibatch.weights, float):
+            arguments = start._replace(minibatch=start.minibatch._replace(weights=()))
+        else:
+            arguments = start
+        if self._init is None:
+            self._init = trace(self.initialiser(start.minibatch), *arguments)
+        return self._init(*arguments)
+
+    def initialiser(self, example: Minibatch) -> Callable[..., Carry]:
+        """Return the function of the entries of a :class:`Start` that returns the carry there.
 
         Args:
-            position: starting position, flat.
-            estimator: the state of the gradient estimator.
-            minibatch: for the gradient there.
-            normals: that the dynamics start with, (vectors, d).
-            stepsizes: of the first iteration, a row.
-            seeds: for the latent variables, (seeds, 2).
+            example: a minibatch; where its weight is one number for all rows, it is taken from
+                here.
         """
-        # A weight for all stays a number, as it is in the compiled chain.
-        shared = isinstance(minibatch.weights, float)
-        weights = () if shared else minibatch.weights
-        arguments = (
-            position, estimator, minibatch._replace(weights=weights), normals, stepsizes, seeds,
-        )  # fmt: skip
+        scale = example.weights
 
         def initialised(
             position: tf.Tensor,
@@ -108,7 +122,7 @@ class Kernel:
             stepsizes: tf.Tensor,
             seeds: tf.Tensor,
         ) -> Carry:
-            if shared:
+            if isinstance(scale, float):
                 minibatch = minibatch._replace(weights=scale)
             latents: LatentState | tuple[()] = ()
             if self.latents is not None:
@@ -131,10 +145,7 @@ class Kernel:
             state = self.dynamics.init(position, carry.gradient, stepsize, normals)
             return carry._replace(state=state)
 
-        scale = minibatch.weights
-        if self._init is None:
-            self._init = trace(initialised, *arguments)
-        return self._init(*arguments)
+        return initialised
 
     def _block(
         self,

@@ -100,6 +100,22 @@ class Compiler:
             return None
         return Compiled(graph)
 
+    def try_to_compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
+        """Return the function compiled by XLA, or ``None``, without a word, where that fails.
+
+        It is for who has another function at hand that does the same: what is wrong with both
+        shows there.
+        """
+        if not self.uses_xla:
+            return None
+        try:
+            graph = FlatGraph(function, *arguments, jit_compile=True)
+            with without_chatter():
+                graph(tf.nest.flatten(arguments))
+        except Exception:  # TensorFlow and what a user wrote raise of all kinds
+            return None
+        return Compiled(graph)
+
     def _fall_back(self, error: Exception) -> None:
         if self._required:
             raise ValueError(

@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from sgmcmc.engine import cores
+from sgmcmc.engine.block import Carry
 from sgmcmc.engine.buffers import Pool
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.kernel import Kernel
+from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.prefetcher import Prefetcher, Source
+from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
+
+
+class Crew(Protocol):
+    """Who runs the chains of a phase."""
+
+    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+        """Return what the chains start from."""
+
+    def compile(self, runner: Runner) -> bool:
+        """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
+
+    def advance_to(
+        self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
+    ) -> None:
+        """Run each runner until it has done so many iterations in all.
+
+        Args:
+            goals: for each runner.
+            runners: that are not there yet.
+            progress: is told of each step on the way.
+        """
+
 
 Save = Callable[[int, Runner], None]
 """Is handed the number of a chain and its runner after each block."""
@@ -32,6 +56,7 @@ def make_runners(
     rows: Sequence[Mapping[str, Rows]],
     resume: Callable[[Sequence[Runner]], None],
     save: Save,
+    crew: Crew,
 ) -> list[Runner]:
     """Return the runners of a phase, one for each chain, compiled and ready.
 
@@ -44,23 +69,36 @@ def make_runners(
         rows: where each chain writes its records to.
         resume: takes the runners to where they were when a run before was stopped.
         save: called after each block of a chain.
+        crew: who is to run them.
     """
     while True:
-        kernel = _make_kernel(sampler, phase)
+        kernel = make_kernel(sampler, phase)
         pool = Pool(kernel, phase.stepsizes)
-        runners = []
-        for number, start in enumerate(starts):
-            source = Source(sampler.seed, number, phase.kind, phase.stepsizes, total)
-            prefetcher = Prefetcher(kernel, pool, source)
-            bound_save = _bind(save, number)
-            runners.append(
-                Runner(kernel, prefetcher, whole[number], start, total, rows[number], bound_save)
+        prefetchers = [
+            Prefetcher(
+                kernel, pool, Source(sampler.seed, number, phase.kind, phase.stepsizes, total)
             )
+            for number in range(len(starts))
+        ]
+        carries = crew.begin(
+            kernel,
+            [
+                prefetcher.start(start, kernel.gradient.init(its_whole, start))
+                for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
+            ],
+        )
+        runners = [
+            Runner(
+                kernel, prefetcher, whole[number], carries[number], total, rows[number],
+                _bind(save, number),
+            )
+            for number, prefetcher in enumerate(prefetchers)
+        ]  # fmt: skip
         resume(runners)
         # They all run the same kernel. Where XLA cannot compile it, the next is a plain graph,
         # for which the data stream may have to be another.
         unfinished = [runner for runner in runners if not runner.finished]
-        if not unfinished or unfinished[0].compile(sampler.compiler):
+        if not unfinished or crew.compile(unfinished[0]):
             return runners
 
 
@@ -68,9 +106,16 @@ def _bind(save: Save, number: int) -> Callable[[Runner], None]:
     return lambda runner: save(number, runner)
 
 
-def _make_kernel(sampler: Sampler, phase: Phase) -> Kernel:
+def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Kernel:
+    """Return the kernel of a phase.
+
+    Args:
+        sampler: the sampler.
+        phase: the phase.
+        ahead: as for :func:`chosen_stream`.
+    """
     assert phase.recorder is not None, "not bound"
-    stream = chosen_stream(sampler, phase)
+    stream = chosen_stream(sampler, phase, ahead)
     iteration = Iteration(
         sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
         phase.turns,
@@ -78,17 +123,27 @@ def _make_kernel(sampler: Sampler, phase: Phase) -> Kernel:
     return Kernel(iteration)
 
 
-def chosen_stream(sampler: Sampler, phase: Phase) -> Stream:
-    """Return the data stream of a phase."""
+def prepares_ahead(sampler: Sampler) -> bool:
+    """Tell whether blocks are prepared ahead in full: those of several chains take more memory
+    than they spare time."""
+    return len(sampler.starts) == 1 and cores.to_spare(1)
+
+
+def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Stream:
+    """Return the data stream of a phase.
+
+    Args:
+        sampler: the sampler.
+        phase: the phase.
+        ahead: whether blocks are prepared ahead in full; ``None`` for what suits this process.
+    """
     kept = sampler.latents is not None and bool(sampler.latents.starts)
-    # With several chains blocks take more memory than they spare time.
-    ahead = len(sampler.starts) == 1 and cores.to_spare(1)
     return make_stream(
         sampler.data,
         sampler.draws,
         sampler.target.dtype,
         with_rows=kept or phase.gradient.needs_rows,
-        ahead=ahead,
+        ahead=prepares_ahead(sampler) if ahead is None else ahead,
         xla=sampler.compiler.uses_xla,
     )
 
@@ -104,7 +159,7 @@ def record_specs(
         total: iterations of each chain.
         stops: how often the chains may be stopped within a block.
     """
-    kernel, chains = _make_kernel(sampler, sampler.chain), len(sampler.starts)
+    kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
     blocks = -(-total // kernel.length) + total // every + stops
     return {

@@ -83,8 +83,8 @@ def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
     space = runners[0].recorder.target.space
     return {
         "modes": constrained(space, [position for position, _ in found]),
-        "gradients": np.stack([space.score(*pair).numpy() for pair in found]),
-        "slopes": np.stack([gradient.numpy() for _, gradient in found]),
+        "gradients": np.stack([np.asarray(space.score(*pair)) for pair in found]),
+        "slopes": np.stack([np.asarray(gradient) for _, gradient in found]),
     }
 
 

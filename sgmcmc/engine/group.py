@@ -1,0 +1,194 @@
+"""A group of chains that run together, in one kernel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
+from sgmcmc.engine.buffers import Buffer
+from sgmcmc.engine.group_kernel import GroupKernel, stack, unstack
+from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.graphs.compiler import Compiler
+
+
+class _Buffers(NamedTuple):
+    """What a block of a group is written into: row numbers, normals and stepsizes."""
+
+    rows: Buffer
+    noise: Buffer
+    stepsizes: Buffer
+
+
+class GroupPool:
+    """Buffers that the groups of a run share: there are never more than are in use at a time.
+
+    Args:
+        kernel: of a group, for its shapes.
+        stepsizes: the stepsizes.
+    """
+
+    def __init__(self, kernel: GroupKernel, stepsizes: Stepsizes) -> None:
+        self._kernel, self._stepsizes = kernel, stepsizes
+        self._free: deque[_Buffers] = deque()
+
+    def take(self) -> _Buffers:
+        """Return buffers that nobody uses; they hold some block, or zeros."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, buffers: _Buffers) -> None:
+        """Let others have these buffers."""
+        self._free.append(buffers)
+
+    def _make(self) -> _Buffers:
+        kernel, alone = self._kernel, self._kernel.alone
+        dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
+        steps = 1 if self._stepsizes.constant else kernel.length
+        made = _Buffers(
+            Buffer(*kernel.stream.rows(kernel.length)),
+            Buffer(
+                (kernel.length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype
+            ),
+            Buffer((steps, self._stepsizes.columns), dtype),
+        )
+        for buffer in made:  # places of chains that are through are read, too
+            buffer.array[...] = 0
+        return made
+
+
+class Group:
+    """Chains that run together.
+
+    Each has its place in the kernel, whatever others do: what a chain draws does not depend on
+    whether they are at the same iteration, or through, or lost.
+
+    Args:
+        kernel: the compiled chains.
+        pool: the memory that blocks are prepared in.
+        runners: by place; those that still have to run.
+        goals: the iterations that each is to reach, by place.
+
+    Attributes:
+        estimate: the last log posterior estimate of one of them.
+    """
+
+    def __init__(
+        self,
+        kernel: GroupKernel,
+        pool: GroupPool,
+        runners: Mapping[int, Runner],
+        goals: Mapping[int, int],
+    ) -> None:
+        self._kernel, self._pool, self._runners, self._goals = kernel, pool, runners, goals
+        self._span = Buffer((3,), np.dtype(np.int32))
+        self._buffers: _Buffers | None = None
+        self._block: tuple[int, tuple[int, ...]] | None = None
+        self._carry: Carry | None = None
+        self._given: dict[int, Carry] = {}
+        self.estimate = float("nan")
+
+    @property
+    def iteration(self) -> int:
+        """The iterations that all of them have run; once all are through, their goal."""
+        behind = [r.iteration for k, r in self._runners.items() if r.iteration < self._goals[k]]
+        return min(behind, default=max(self._goals.values()))
+
+    def compile(self, compiler: Compiler) -> bool:
+        """Compile the kernel, in this thread; tell whether that worked."""
+        at = self.iteration
+        carry, inputs = self._stacked(), self._inputs(at // self._kernel.length)
+        works = self._kernel.compile(compiler, carry, inputs)
+        self._release()
+        return works
+
+    def advance(self, most: int | None = None) -> int:
+        """Run the rest of a block of those that are farthest behind.
+
+        Args:
+            most: not looked at: each chain has a goal.
+
+        Returns:
+            How many iterations that were, of all chains.
+
+        Raises:
+            Diverged: a position is not finite at the end.
+        """
+        at, length = self.iteration, self._kernel.length
+        here = [k for k, runner in self._runners.items() if runner.iteration == at]
+        here = [k for k in here if at < self._goals[k]]
+        block, offset = divmod(at, length)
+        stop = min(length, *(offset + self._goals[k] - at for k in here))
+        carry, inputs = self._stacked(), self._inputs(block)
+        self._span.array[:] = offset, stop, at + 1
+        result = self._kernel.run(carry, inputs, self._span.tensor())
+        if stop == length or at + stop - offset == max(self._goals.values()):
+            self._release()
+        self._hand_out(result, here, at + stop - offset)
+        return len(here) * (stop - offset)
+
+    def _stacked(self) -> Carry:
+        """Return what the iteration before left, of all chains."""
+        known = self._carry is not None and all(
+            runner.carry is self._given.get(k) for k, runner in self._runners.items()
+        )
+        if not known:
+            some = next(iter(self._runners.values()))
+            places = (self._runners.get(k, some) for k in range(self._kernel.chains))
+            self._carry = stack([runner.carry for runner in places])
+        assert self._carry is not None
+        return self._carry
+
+    def _inputs(self, block: int) -> BlockInputs:
+        """Return what a block consumes, of the chains that are at it."""
+        length = self._kernel.length
+        wanted = tuple(
+            k for k, runner in self._runners.items() if runner.iteration // length == block
+        )
+        if self._buffers is None:
+            self._buffers = self._pool.take()
+        buffers = self._buffers
+        if self._block != (block, wanted):
+            places = self._kernel.stream.places(buffers.rows.array)
+            for k in wanted:
+                prefetcher = self._runners[k].prefetcher
+                prefetcher.draw(block, places[:, k], buffers.noise.array[:, k])
+            first = self._runners[wanted[0]].prefetcher
+            buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
+            self._block = block, wanted
+        seeds = tf.zeros([self._kernel.chains, 0], tf.int32)
+        rows = {"rows": buffers.rows.tensor()}
+        return BlockInputs(rows, buffers.noise.tensor(), buffers.stepsizes.tensor(), seeds)
+
+    def _release(self) -> None:
+        """Let the memory of the present block be used again."""
+        if self._buffers is not None:
+            self._pool.give_back(self._buffers)
+        self._buffers = self._block = None
+
+    def _hand_out(self, result: BlockResult, places: list[int], end: int) -> None:
+        """Give each chain what is its own."""
+        carries = unstack(result.carry, self._kernel.chains)
+        records = {name: array.numpy() for name, array in result.records.items()}
+        log_post, finite = result.log_post.numpy(), result.finite.numpy()
+        # Those that were not run for themselves stay where they were.
+        self._carry, self._given = result.carry, {}
+        diverged: Diverged | None = None
+        for k in places:
+            own = {name: array[:, k] for name, array in records.items()}
+            runner = self._runners[k]
+            try:
+                runner.take(BlockResult(carries[k], own, log_post[k], finite[k], {}), end)
+            except Diverged as event:
+                diverged = diverged or event
+                continue
+            self._given[k], self.estimate = runner.carry, runner.estimate
+        if diverged is not None:
+            raise diverged

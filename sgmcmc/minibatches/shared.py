@@ -1,0 +1,110 @@
+"""The minibatches of several chains that share a kernel.
+
+Blocks hold the row numbers of all of them, and those of an iteration are gathered in one go: from
+where the data lie, or out of one tensor that holds the data for all chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data import native
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.minibatches.base import RowDraws
+from sgmcmc.minibatches.rows import row_dtype
+from sgmcmc.minibatches.streams import (
+    _ROWS,
+    GatheredAhead,
+    InPlace,
+    OnDevice,
+    Stream,
+    Whole,
+    has_addresses,
+)
+
+_SHORT_ROW = 64
+"""Bytes of a row up to which XLA's own gather, which it fuses with what the rows are used for, is
+the faster."""
+
+_MOST_BYTES = 2**26
+"""Bytes of data of which there may be a tensor beside the array."""
+
+
+class SharedStream:
+    """A stream of minibatches for several chains at a time.
+
+    Args:
+        gathered: brings the rows of all chains.
+        each: picks the minibatch of one chain's step out of those of its iteration.
+        chains: how many there are.
+        steps: minibatches that an iteration takes.
+
+    Attributes:
+        each, chains: as given.
+    """
+
+    def __init__(self, gathered: Stream, each: Stream, chains: int, steps: int) -> None:
+        self._gathered, self.each, self.chains, self._steps = gathered, each, chains, steps
+
+    @property
+    def fixed(self) -> Tensors:
+        """Tensors that every block needs."""
+        return self._gathered.fixed
+
+    @property
+    def draws_rows(self) -> bool:
+        """Whether minibatches are drawn; else each is the whole dataset."""
+        return not isinstance(self._gathered, Whole)
+
+    def rows(self, length: int) -> tuple[tuple[int, ...], np.dtype]:
+        """Return shape and dtype of the row numbers of a block of so many iterations."""
+        of_chain = self._steps * self.each.size if self.draws_rows else 0
+        return (length, self.chains * of_chain), row_dtype(self.each.data.size)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Return the same row numbers, (iterations, chains, steps, n)."""
+        steps = self._steps if self.draws_rows else 0
+        return rows.reshape(len(rows), self.chains, steps, self.each.size)
+
+    def of_iteration(self, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> Tensors:
+        """Return a block of one iteration for each chain: arrays of (chains, steps, n, ...)."""
+        if not self.draws_rows:
+            return {}
+        block: Mapping[str, tf.Tensor] = {_ROWS: rows}
+        arrays = dict(self._gathered._arrays(fixed, block, i))
+        if self.each._with_rows:
+            arrays[_ROWS] = tf.gather(rows, i)
+        head = (self.chains, self._steps, self.each.size)
+        return {name: tf.reshape(a, head + tuple(a.shape[1:])) for name, a in arrays.items()}
+
+
+def make_shared_stream(
+    data: Data, draws: RowDraws, dtype: tf.DType, *, with_rows: bool, chains: int, steps: int
+) -> SharedStream | None:
+    """Return the stream of several chains that share a kernel, or ``None`` if there is none.
+
+    Args:
+        data: the dataset.
+        draws: how rows are drawn.
+        dtype: of the weights.
+        with_rows: the chains want the row numbers too.
+        chains: how many there are.
+        steps: minibatches that an iteration takes.
+    """
+    if data.sparse or tf.config.list_logical_devices("GPU"):
+        return None
+    given = data, draws, dtype, with_rows
+    if draws.every_row:
+        whole = Whole(*given)
+        return SharedStream(whole, whole, chains, steps)
+    in_place = has_addresses(data) and native.callable_by_xla()
+    held = data.size * data.row_bytes <= _MOST_BYTES
+    if not (in_place or held):
+        return None
+    in_place = in_place and (data.row_bytes > _SHORT_ROW or not held)
+    gathered = InPlace(*given) if in_place else OnDevice(*given)
+    return SharedStream(gathered, GatheredAhead(*given, xla=False), chains, steps)

@@ -1,0 +1,160 @@
+"""Many chains of a small model run in groups, each in one kernel.
+
+A chain alone takes a thread, a call and small matrices, which leave the processor mostly idle.
+Where there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.group_kernel`). The
+rule below depends on the sampler alone, not on the machine, so that the same call gives the same
+draws again. They differ from those of chains run one by one by no more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sgmcmc import switches
+from sgmcmc.dynamics import ExactDynamics
+from sgmcmc.engine import scheduler
+from sgmcmc.engine.block import Carry, block_length
+from sgmcmc.engine.group import Group, GroupPool
+from sgmcmc.engine.group_kernel import GroupKernel, begin_together
+from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.runner import Runner
+from sgmcmc.machines import HERE
+from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
+from sgmcmc.run.builder import Crew, chosen_stream
+from sgmcmc.run.phases import Phase
+from sgmcmc.run.sampler import Sampler
+
+FEWEST = 64
+"""Chains from which on groups are made: four groups of 16, so that the cores of a small machine
+have work. Fewer chains fill the cores as well by themselves."""
+
+LARGEST = 32
+"""Chains of a group at most; with more, no iteration gets cheaper."""
+
+SMALLEST = 8
+"""Chains of a group at least: with fewer, each costs as much as alone."""
+
+_CACHE = 2**18
+"""Bytes of the minibatches of a group's iteration at most, which should stay in a core's cache."""
+
+_BLOCK = 2**26
+"""Bytes of the numbers that a group's block consumes, and of what it gives, at most."""
+
+_MOST_ROWS = 2**14
+"""Rows of a dataset, all of which every iteration sees, at most."""
+
+
+def group_size(sampler: Sampler, phase: Phase) -> int:
+    """Return how many chains of a phase share a kernel; 1 if each has its own.
+
+    A chain has its own kernel where it is one of fewer than ``FEWEST``, or where its minibatches
+    are so large that a group's would not stay in the cache; and where the chains of a group would
+    have to stop at different places, or do what has no form for many chains at a time: with exact
+    dynamics, latent variables, parameters that move in turn, gradients that look at the whole
+    dataset on the way (SVRG, SAGA), draws of other laws than the normal, without XLA, on a GPU,
+    on the workers of an executor, and step by step.
+    """
+    chains = len(sampler.starts)
+    if chains < FEWEST or switches.no_groups() or not _can_share(sampler, phase):
+        return 1
+    stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
+    minibatch = dynamics.steps * stream.size * sampler.data.row_bytes
+    if sampler.draws.every_row:
+        if stream.size > _MOST_ROWS:
+            return 1
+        minibatch = 1
+    vectors = (dynamics.normals + 2) * target.size * target.dtype.size
+    of_block = block_length(stream, dynamics, target) * (dynamics.steps * stream.size * 4 + vectors)
+    most = min(LARGEST, _CACHE // minibatch, _BLOCK // of_block, chains // 4)
+    return 1 if most < SMALLEST else -(-chains // -(-chains // most))
+
+
+def _can_share(sampler: Sampler, phase: Phase) -> bool:
+    """Tell whether chains of a phase can share a kernel, whether or not that pays."""
+    dynamics, recorder = phase.dynamics, phase.recorder
+    assert recorder is not None, "not bound"
+    return (
+        sampler.compiler.uses_xla
+        and sampler.options.machines is HERE
+        and sampler.latents is None
+        and phase.turns is None
+        and not recorder.stepwise
+        and not isinstance(dynamics, ExactDynamics)
+        and not dynamics.seeds
+        and phase.gradient.refresh_every(sampler.whole()) is None
+        and _stream(sampler, phase, 1) is not None
+    )
+
+
+def _stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream | None:
+    return make_shared_stream(
+        sampler.data,
+        sampler.draws,
+        sampler.target.dtype,
+        with_rows=phase.gradient.needs_rows,
+        chains=chains,
+        steps=phase.dynamics.steps,
+    )
+
+
+class Groups:
+    """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
+
+    A log-likelihood may do what ``tf.vectorized_map`` cannot do to many chains at a time.
+
+    Args:
+        alone: runs chains by themselves.
+        sampler: the sampler.
+        phase: the phase.
+        size: chains of a group.
+    """
+
+    def __init__(self, alone: Crew, sampler: Sampler, phase: Phase, size: int) -> None:
+        self._alone, self._compiler, self._stepsizes = alone, sampler.compiler, phase.stepsizes
+        self._stream, self._size = _stream(sampler, phase, size), size
+        self._kernel: GroupKernel | None = None
+        self._pool: GroupPool | None = None
+
+    def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
+        """Return what the chains start from."""
+        self._kernel = self._pool = None
+        if self._compiler.uses_xla and self._stream is not None:
+            self._kernel = GroupKernel(kernel, self._stream)
+            try:
+                return begin_together(kernel, self._stream, starts)
+            except Exception:  # of any kind; what is wrong with a single chain, too, shows there
+                self._kernel = None
+        return self._alone.begin(kernel, starts)
+
+    def compile(self, runner: Runner) -> bool:
+        """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
+        if self._kernel is not None:
+            self._pool = GroupPool(self._kernel, self._stepsizes)
+            (group,) = self._groups([runner.total], [runner])
+            if group.compile(self._compiler):
+                return True
+            self._kernel = None
+        return self._alone.compile(runner)
+
+    def advance_to(
+        self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
+    ) -> None:
+        """Run each runner until it has done so many iterations in all."""
+        if self._kernel is None:
+            self._alone.advance_to(goals, runners, progress)
+            return
+        groups = cast("list[Any]", self._groups(goals, runners))
+        scheduler.advance_to([max(goals)] * len(groups), groups, progress)
+
+    def _groups(self, goals: Sequence[int], runners: Sequence[Runner]) -> list[Group]:
+        """Return the groups of these runners."""
+        assert self._kernel is not None and self._pool is not None, "not compiled"
+        members: dict[int, dict[int, Runner]] = {}
+        wanted: dict[int, dict[int, int]] = {}
+        for goal, runner in zip(goals, runners, strict=True):
+            number, place = divmod(runner.chain, self._size)
+            members.setdefault(number, {})[place] = runner
+            wanted.setdefault(number, {})[place] = goal
+        return [Group(self._kernel, self._pool, members[k], wanted[k]) for k in members]
