@@ -278,6 +278,11 @@ def make_stream(
 
 
 def _can_stay_in_place(data: Data, size: int) -> bool:
-    addresses = [column.address for column in data.columns.values()]
     heavy = size * data.row_bytes >= _WORTH_A_CALL
-    return heavy and None not in addresses and native.callable_by_xla()
+    return heavy and has_addresses(data) and native.callable_by_xla()
+
+
+def has_addresses(data: Data) -> bool:
+    """Tell whether every column lies in memory, or as if it did."""
+    addresses = [getattr(column, "address", None) for column in data.columns.values()]
+    return None not in addresses
