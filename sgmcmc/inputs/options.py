@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.checks import flag, known_keys, whole_number
+from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.machines import Machines
 from sgmcmc.words import describe, did_you_mean
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Keywords(TypedDict, total=False):
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: Mapping[str, Any] | None
+    executor: Any
 
 
 DEFAULTS: dict[str, Any] = {
@@ -64,6 +67,7 @@ DEFAULTS: dict[str, Any] = {
     "jit_compile": None,
     "gibbs": None,
     "latents": None,
+    "executor": None,
 }
 
 OF_A_RUN = (
@@ -74,6 +78,7 @@ OF_A_RUN = (
     "store_params",
     "reductions",
     "store",
+    "executor",
 )
 """Keywords about the draws of a run, which mean nothing to a sampler that runs step by step."""
 
@@ -85,8 +90,8 @@ ARGUMENTS: dict[str, list[str]] = {}
 class Options:
     """The keyword-only arguments; the fields are those of :class:`Keywords`.
 
-    All are checked but ``minibatches`` and ``preconditioner``, which need the data and the
-    parameters.
+    ``machines`` is what became of ``executor``. All are checked but ``minibatches`` and
+    ``preconditioner``, which need the data and the parameters.
     """
 
     n_chains: int | None
@@ -106,6 +111,7 @@ class Options:
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: dict[str, Any]
+    machines: Machines
 
 
 def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Options:
@@ -121,6 +127,11 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
             raise TypeError(f"{method}() has no argument `{name}`.{_hint(method, name)}")
     given = {**DEFAULTS, **keywords}
     for name in OF_A_RUN if stepwise else ():
+        if name == "executor" and given[name] is not None:
+            raise ValueError(
+                f"`executor`: {method}() runs step by step, in the process that takes the steps. "
+                "Call the function that runs the whole chain, such as sample()."
+            )
         if given[name] != DEFAULTS[name]:
             raise ValueError(
                 f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
@@ -147,6 +158,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
         gibbs=_read_gibbs(given["gibbs"], given["latents"]),
         latents=_read_dict("latents", given["latents"], "of arrays"),
+        machines=read_machines(given["executor"]),
     )
 
 

@@ -95,7 +95,7 @@ def test_settings(method: str) -> None:
     assert expected.items() <= settings.items()
     # Where a chain lies on disk is not what it is: a folder may be moved. How rows are drawn is
     # told by `minibatches` alone.
-    assert set(DEFAULTS) - {"store", "replace"} <= set(settings)
+    assert set(DEFAULTS) - {"store", "replace", "executor"} <= set(settings)
     assert {"sgmcmc", "tensorflow", "numpy"} <= set(settings["versions"])
     assert settings["versions"]["sgmcmc"] == sgmcmc.__version__
     assert {**case.constants, **case.keywords}.items() <= settings.items()
