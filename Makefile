@@ -28,7 +28,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy format clean FORCE
+.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -92,6 +92,11 @@ bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; 
 
 bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run
+
+bench-r: ## microseconds an iteration from R, beside Python; writes docs/from-r.md
+	r/check.sh install
+	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
+	$(VENV_R)/bin/python -m benchmarks.from_r.run
 
 format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff format .

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import sgmcmc
 from benchmarks.packages.with_sgmcmc import logistic_log_lik, logistic_log_prior
+from benchmarks.steady import Seconds
 from benchmarks.workloads import FEATURES, Arrays
 
 n = 500
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """What a run took: on the clock, and on all cores together."""
-
-    wall: float
-    cpu: float
-
-    def __sub__(self, other: Seconds) -> Seconds:
-        return Seconds(self.wall - other.wall, self.cpu - other.cpu)
 
 
 def run_sgld(data: Arrays, n_iters: int, n_chains: int | None = None) -> Seconds:

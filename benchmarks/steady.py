@@ -11,6 +11,17 @@ FIRST, GROWTH = 20, 8
 
 
 @dataclass(frozen=True)
+class Seconds:
+    """What a run took: on the clock, and on all cores together."""
+
+    wall: float
+    cpu: float
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall - other.wall, self.cpu - other.cpu)
+
+
+@dataclass(frozen=True)
 class Lengths:
     """Iterations of the two runs."""
 

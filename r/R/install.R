@@ -24,8 +24,37 @@
 #' installTF("path/to/the/clone")
 #' }
 installTF <- function(package = NULL, envname = NULL, method = "auto", ...) {
-    reticulate::py_install(toInstall(package), envname, method, pip = TRUE, ...)
+    packages <- toInstall(package)
+    withoutLibrariesOfR(reticulate::py_install(packages, envname, method, pip = TRUE, ...))
     invisible(NULL)
+}
+
+# R starts programs with the folders of its own libraries before all others, where a Python from
+# elsewhere finds the libpython of the system in place of its own, and then cannot load ssl.
+withoutLibrariesOfR <- function(code) {
+    before <- Sys.getenv("LD_LIBRARY_PATH", NA)
+    if (!is.na(before)) {
+        on.exit(Sys.setenv(LD_LIBRARY_PATH = before))
+        Sys.setenv(LD_LIBRARY_PATH = withoutThose(before, librariesOfR()))
+    }
+    code
+}
+
+withoutThose <- function(path, folders) {
+    split <- function(text) strsplit(text, ":", fixed = TRUE)[[1]]
+    paste(setdiff(split(path), split(folders)), collapse = ":")
+}
+
+# What the script that starts R puts there.
+librariesOfR <- function() {
+    script <- file.path(R.home("etc"), "ldpaths")
+    if (!file.exists(script)) {
+        return("")
+    }
+    paste(system2(
+        "sh", c("-c", shQuote(". \"$0\"; printf %s \"$R_LD_LIBRARY_PATH\""), shQuote(script)),
+        stdout = TRUE, env = paste0("R_HOME=", shQuote(R.home()))
+    ), collapse = "")
 }
 
 toInstall <- function(package = NULL) {

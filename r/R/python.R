@@ -60,14 +60,14 @@ inWordsOfR <- function(text) {
     # What goes wrong in an R function comes out of Python as a RuntimeError.
     text <- gsub("RuntimeError: (Evaluation error: )?([A-Za-z]+Error: )", "\\2", text)
     text <- gsub("RuntimeError: (Evaluation error: )?", "R says: ", text)
-    text <- gsub("are in `.samples`", "are in the condition's `samples`", text, fixed = TRUE)
     text <- gsub("(params|dataset|stepsize|opt_stepsize|alpha|theta0)\\['([^']+)'\\]", "\\1$\\2", text)
     text <- gsub("\\btf\\.([A-Za-z])", "tf$\\1", text)
     text <- gsub("(store_params|verbose|jit_compile|store_gradients|updates)=", "\\1 = ", text)
     for (name in names(wordsOfR)) {
         text <- gsub(paste0("\\b", name, "\\b"), wordsOfR[[name]], text)
     }
-    positionsFrom1(callsOfR(text))
+    text <- positionsFrom1(callsOfR(text))
+    gsub("are in `.samples`", "are in the condition's `samples`", text, fixed = TRUE)
 }
 
 wordsOfR <- c(

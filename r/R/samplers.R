@@ -38,8 +38,8 @@ runSampler <- function(method, arguments, ...) {
 #' @param nItersOpt number of iterations of mode-finding.
 #' @param verbose whether to show progress.
 #' @param seed a whole number; the same call with the same seed on the same machine gives
-#'   the same draws, and the same as in Python. `NULL` draws one. R's own [set.seed()] has
-#'   no influence.
+#'   the same draws, and the same as in Python. `NULL` takes one from R's generator, which
+#'   [set.seed()] governs.
 #' @param nChains number of independent chains; every array of the result then gains a
 #'   first dimension for them. `NULL` is one chain without that dimension.
 #' @param burnIn number of iterations run and dropped first.
@@ -69,7 +69,7 @@ runSampler <- function(method, arguments, ...) {
 #' @section Errors:
 #' A wrong argument is refused before anything runs. A chain that becomes NaN or infinite
 #' stops with a condition of class `sgmcmcDivergence`, whose `samples` are the finite
-#' draws before. Ctrl-C returns the draws so far, with a warning.
+#' draws before. Ctrl-C ends the call, and [interruptedDraws()] has the draws so far.
 #'
 #' @references Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin
 #'   dynamics, ICML, equation 4. Baker, Fearnhead, Fox and Nemeth (2019), Control variates

@@ -10,9 +10,8 @@ callsOfR <- function(text) {
 
 calls <- c(
     "print(samples.report)" = "report(chain)", "samples.report" = "report(chain)",
-    "samples.predict" = "predict", "samples.log_lik()" = "pointwiseLogLik(chain)",
-    "samples.logLik()" = "pointwiseLogLik(chain)",
-    "`samples[...]`" = "`chain[i, ]`", "`samples`" = "`chain`", "storeParams = True" = "storeParams = TRUE",
+    "samples.predict" = "predict", "samples.logLik()" = "pointwiseLogLik(chain)",
+    "`samples[...]`" = "`chain[i, ]`", "`samples`" = "`chain`",
     "sample()" = "sgmcmcSample()", "setup()" = "sgmcmcSetup()"
 )
 

@@ -54,6 +54,7 @@ test_that("a divergence brings the finite draws along", {
         sgmcmcDivergence = function(condition) condition
     )
     expect_match(conditionMessage(condition), "Try a smaller `stepsize`")
+    expect_match(conditionMessage(condition), "condition's `samples`", fixed = TRUE)
     expect_equal(condition$parameter, "theta")
     expect_true(all(is.finite(condition$samples$theta)))
     expect_lt(nrow(condition$samples$theta), 1000)

@@ -118,6 +118,19 @@ test_that("installTF() installs the Python package that came with this one", {
     expect_equal(length(found), if (old) 2 else 1)
 })
 
+test_that("installTF() runs programs without the libraries of R, and only then", {
+    skip_on_os("windows")
+    before <- Sys.getenv("LD_LIBRARY_PATH", NA)
+    on.exit(if (is.na(before)) Sys.unsetenv("LD_LIBRARY_PATH") else Sys.setenv(LD_LIBRARY_PATH = before))
+    all <- paste(c("/opt/ours", librariesOfR()), collapse = ":")
+    Sys.setenv(LD_LIBRARY_PATH = all)
+    expect_equal(withoutLibrariesOfR(Sys.getenv("LD_LIBRARY_PATH")), "/opt/ours")
+    expect_error(withoutLibrariesOfR(stop("no network")), "no network")
+    expect_equal(Sys.getenv("LD_LIBRARY_PATH"), all)
+    expect_equal(withoutThose("/a:/b:/c:/b", "/b:/d"), "/a:/c")
+    expect_equal(withoutThose("", "/b"), "")
+})
+
 test_that("the version is above the original's", {
     expect_true(utils::packageVersion("sgmcmc") > "0.2.4")
 })

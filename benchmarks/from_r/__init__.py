@@ -1,0 +1,1 @@
+"""What an iteration costs from R, beside Python: the driver and its two sides."""

@@ -1,0 +1,126 @@
+"""What an iteration costs from R, beside Python: `python -m benchmarks.from_r.run --help`.
+
+Runs with the Python that R uses, which both sides share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import number, publish, table
+from benchmarks.steady import Lengths, Seconds, choose_lengths
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PAGE = ROOT / "docs" / "from-r.md"
+N, FEATURES = 10_000, 10
+CASES = [
+    (method, updates) for method in ("sgld", "sgldcv", "sghmc") for updates in ("joint", "in_turn")
+]
+
+
+class Side:
+    """One of the two languages, in a process that idles, blocked on its input, between chains."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, "RETICULATE_PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""},
+        )  # fmt: skip
+
+    def run(self, method: str, updates: str, n_iters: int) -> Seconds:
+        """Time of a chain."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{method} {updates} {n_iters}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait()}")
+        wall, cpu = map(float, line.split())
+        return Seconds(wall, cpu)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def measure(sides: Sequence[Side], case: tuple[str, str], rounds: int, seconds: float) -> list[str]:
+    """A row of the table: microseconds of both sides and their ratios, medians of the rounds."""
+    lengths = choose_lengths(lambda k: sides[1].run(*case, k).wall, seconds, 400_000)
+    for side in sides:
+        side.run(*case, lengths.short)
+    gains: list[list[Seconds]] = [[], []]
+    for round_ in range(rounds):
+        for place in (0, 1) if round_ % 2 == 0 else (1, 0):
+            gains[place].append(_gain(sides[place], case, lengths))
+    scale = 1e6 / lengths.difference
+    row = [f"`{case[0]}`, `{case[1]}`"]
+    for kind in ("wall", "cpu"):
+        of_r, of_python = ([getattr(gain, kind) for gain in side] for side in gains)
+        ratio = statistics.median(a / b for a, b in zip(of_r, of_python, strict=True))
+        row += [number(scale * statistics.median(values)) for values in (of_r, of_python)]
+        row.append(f"{ratio:.2f}")
+    return row
+
+
+def _gain(side: Side, case: tuple[str, str], lengths: Lengths) -> Seconds:
+    return side.run(*case, lengths.long) - side.run(*case, lengths.short)
+
+
+def write_data(folder: str) -> None:
+    rng = np.random.default_rng(2019)
+    X = rng.standard_normal((N, FEATURES))
+    chance = 1 / (1 + np.exp(-X @ rng.normal(0.0, 0.5, FEATURES)))
+    np.save(f"{folder}/X.npy", X)
+    np.save(f"{folder}/y.npy", (rng.random(N) < chance).astype(float))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="What an iteration costs from R.")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.5, help="a measurement lasts, about")
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    options = parser.parse_args(arguments)
+    if options.smoke:
+        options.rounds, options.seconds = 1, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            ["R", "CMD", "INSTALL", "--no-docs", f"--library={folder}", str(ROOT / "r")],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        write_data(folder)
+        sides = [
+            Side(["Rscript", str(HERE / "side.R"), folder, folder]),
+            Side([sys.executable, "-m", "benchmarks.from_r.side", folder]),
+        ]
+        rows = [measure(sides, case, options.rounds, options.seconds) for case in CASES]
+        for side in sides:
+            side.close()
+    publish(
+        "from-r",
+        [
+            f"Logistic regression with a bias, N = {N}, {FEATURES} features, n = 500, every draw "
+            "kept: microseconds an iteration, a long run less a short one, R and Python in turn, "
+            f"median of {options.rounds} rounds; and the median of the rounds' ratios. On the "
+            "clock, and in CPU time of all cores.",
+            table(
+                ["", "R", "Python", "ratio", "R, CPU", "Python, CPU", "ratio, CPU"],
+                rows,
+            ),
+        ],
+        options.smoke,
+        PAGE,
+    )
+
+
+if __name__ == "__main__":
+    main()
