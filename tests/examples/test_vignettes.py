@@ -110,11 +110,26 @@ def test_simplex_as_shown(
     assert "Scores, sparse" in printed and "Scores, dense" in printed
 
 
+def test_keras_network_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both tables, and scores of predictions that are known."""
+    network, output = vignette("keras_network"), tmp_path / "figure.png"
+    y = np.repeat(np.eye(10), 2, axis=0)
+    half = 0.5 * (y + np.roll(y, 1, axis=1)) + 1e-6 * np.tile([[1], [-1]], (10, 1)) * y
+    np.testing.assert_allclose(network.scores(half, y), [0.5, np.log(2), 0.0], atol=1e-5)
+    network.main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^(?:single|ensemble|one chain|posterior) .*%", printed, re.M)) == 8
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
     assert names == {
         "demo",
         "gaussian_mixture",
+        "keras_network",
         "logistic_regression",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py

@@ -1,0 +1,321 @@
+# %% [markdown]
+# # A convolutional network of Keras: posterior, ensemble, calibration
+#
+# A classifier that is right in 98 of 100 cases should say so: of the digits that it is 70 % sure
+# of, 70 % should be right. Networks that were fitted once tend to be too sure. Two remedies average
+# the predicted probabilities over several sets of weights: a *deep ensemble*, the same network
+# fitted from several random starts, and the *posterior*, sampled here by SGHMC.
+#
+# The network is a small convolutional one in Keras, and `sgmcmc.keras_model` makes a model of it:
+# its weights are the parameters, its loss is the negative log-likelihood. Its layers, its training
+# and its predictions stay what they are in Keras.
+#
+# Run it as `python vignettes/keras_network.py`: five minutes of one core. `--short` is the form that
+# the tests run, on a few hundred simulated images.
+
+# %%
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from matplotlib.figure import Figure
+from scipy import ndimage
+
+import sgmcmc
+
+Dataset = dict[str, np.ndarray]
+SIDE, CLASSES = 28, 10
+BINS = 15
+
+# %% [markdown]
+# ## The network
+#
+# Two convolutions that halve the image each, and a layer of ten logits: 7 984 weights, on pixels in
+# a row of 784, as `get_dataset` gives them. Batch normalisation and dropout are left out, since a
+# likelihood must be that of each image alone, and the same each time; `keras_model` refuses them.
+
+
+# %%
+def make_network(seed: int) -> Any:
+    """Return the network with weights drawn at random."""
+    keras.utils.set_random_seed(seed)
+    convolution = keras.layers.Conv2D
+    return keras.Sequential(
+        [
+            keras.Input((SIDE * SIDE,)),
+            keras.layers.Reshape((SIDE, SIDE, 1)),
+            convolution(6, 5, strides=2, padding="same", activation="relu", name="first"),
+            convolution(12, 5, strides=2, padding="same", activation="relu", name="second"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(CLASSES, name="logits"),
+        ]
+    )
+
+
+LOSS = keras.losses.CategoricalCrossentropy(from_logits=True)
+
+# %% [markdown]
+# ## The data
+#
+# MNIST, and the same test images turned by 40°. The networks have never seen digits at such an
+# angle. They will be wrong more often, and the question is whether they know.
+
+
+# %%
+def load() -> tuple[Dataset, Dataset]:
+    """Return training and test set of MNIST."""
+    mnist = sgmcmc.get_dataset("mnist")
+    train, test = (
+        {"X": part["images"], "y": part["labels"]} for part in (mnist["train"], mnist["test"])
+    )
+    return train, test
+
+
+def simulate(n_train: int, n_test: int) -> tuple[Dataset, Dataset]:
+    """Return images that are ten patterns under noise."""
+    rng = np.random.default_rng(1)
+    patterns = rng.random((CLASSES, SIDE * SIDE)) < 0.2
+    sets = []
+    for size in (n_train, n_test):
+        digits = rng.integers(CLASSES, size=size)
+        X = 0.5 * patterns[digits] + 0.5 * rng.random((size, SIDE * SIDE))
+        sets.append({"X": X.astype(np.float32), "y": np.eye(CLASSES, dtype=np.float32)[digits]})
+    return sets[0], sets[1]
+
+
+def turned(dataset: Dataset, degrees: float = 40.0) -> Dataset:
+    """Return the same images, turned."""
+    images = dataset["X"].reshape(-1, SIDE, SIDE)
+    images = ndimage.rotate(images, degrees, axes=(1, 2), reshape=False, order=1)
+    return {"X": images.reshape(-1, SIDE * SIDE), "y": dataset["y"]}
+
+
+# %% [markdown]
+# ## The ensemble
+#
+# Four networks from four random starts, fitted by Adam as anyone would.
+
+
+# %%
+def fit(train: Dataset, members: int, epochs: int) -> list[Any]:
+    """Return networks fitted from random starts of their own."""
+    networks = []
+    for seed in range(members):
+        network = make_network(seed)
+        network.compile(keras.optimizers.Adam(2e-3), LOSS)
+        network.fit(train["X"], train["y"], batch_size=128, epochs=epochs, verbose=0)
+        networks.append(network)
+    return networks
+
+
+# %% [markdown]
+# ## The posterior
+#
+# A chain begins where each member of the ensemble ended, so that all that sampling adds is seen in
+# the comparison. Weights have the prior N(0, 0.3²).
+#
+# The stepsize ε of SGHMC is a learning rate for the *sum* of the losses, so 0.001 for the mean loss
+# is ε = 0.001/N. An iteration draws a momentum, and takes `L` gradients. With so few of the images
+# in a minibatch its noise heats the directions that the data know most of, and no chain leaves the
+# surroundings of its start: these are draws to average predictions over, which are judged on test
+# images, and not to read off what single weights are.
+#
+# `jit_compile=False`: the convolutions of XLA on a CPU take five times as long as TensorFlow's own.
+
+
+# %%
+def sample(train: Dataset, networks: list[Any], run: Settings) -> tuple[Any, sgmcmc.Samples]:
+    """Return the model and the draws of a chain for each network."""
+    models = [sgmcmc.keras_model(network, LOSS, prior_scale=0.3) for network in networks]
+    samples = sgmcmc.sghmc(
+        models[0].log_lik,
+        train,
+        [model.params for model in models],
+        run.learning_rate / len(train["y"]),
+        models[0].log_prior,
+        run.minibatch_size,
+        alpha=0.1,
+        L=run.steps,
+        n_iters=run.n_iters,
+        burn_in=run.n_iters // 5,
+        thin=run.n_iters // run.draws,
+        n_chains=len(models),
+        jit_compile=False,
+        verbose=False,
+        seed=1,
+    )
+    return models[0], samples
+
+
+def probabilities(
+    samples: sgmcmc.Samples, chain: int, model: Any, images: np.ndarray
+) -> np.ndarray:
+    """Return the mean of the predicted probabilities over one chain."""
+    alone = sgmcmc.Samples({name: draws[chain] for name, draws in samples.items()})
+    return alone.predict(
+        lambda params, dataset: tf.nn.softmax(model.predict(params, dataset)), {"X": images}
+    )
+
+
+def of_network(network: Any, images: np.ndarray) -> np.ndarray:
+    """Return the probabilities that one network predicts."""
+    return tf.nn.softmax(network.predict(images, batch_size=1000, verbose=0)).numpy()
+
+
+# %% [markdown]
+# ## Scores
+#
+# *Calibration error*: the mean gap between the probability of the likeliest digit and how often it
+# is the right one, over bins of that probability.
+
+
+# %%
+@dataclass(frozen=True)
+class Reliability:
+    """The probability of the likeliest digit in bins of it, and how often it is right."""
+
+    claimed: np.ndarray
+    right: np.ndarray
+    share: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error."""
+        return float(self.share @ np.abs(self.claimed - self.right))
+
+
+def reliability(predicted: np.ndarray, y: np.ndarray) -> Reliability:
+    """Return what was claimed and what was right in bins that are as wide as each other."""
+    claimed, right = predicted.max(1), predicted.argmax(1) == y.argmax(1)
+    place = np.minimum((BINS * claimed).astype(int), BINS - 1)
+    filled = np.unique(place)
+    means = [[values[place == b].mean() for b in filled] for values in (claimed, right)]
+    shares = [np.mean(place == b) for b in filled]
+    return Reliability(np.array(means[0]), np.array(means[1]), np.array(shares))
+
+
+def scores(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return accuracy, log loss and expected calibration error."""
+    chosen = np.maximum((predicted * y).sum(1), np.finfo(np.float32).tiny)
+    accuracy = np.mean(predicted.argmax(1) == y.argmax(1))
+    return np.array([accuracy, -np.log(chosen).mean(), reliability(predicted, y).error])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long everything takes."""
+
+    members: int = 4
+    epochs: int = 5
+    n_iters: int = 750
+    steps: int = 10
+    draws: int = 50
+    minibatch_size: int = 128
+    learning_rate: float = 1e-3
+
+
+SHORT = Settings(members=2, epochs=2, n_iters=10, steps=2, draws=5, minibatch_size=32)
+
+# %% [markdown]
+# ## What comes out
+#
+# Scores of a single network are the means over four, and so are those of one chain.
+#
+# | test images | accuracy | log loss | calibration error |
+# | --- | --- | --- | --- |
+# | single | 98.06 % | 0.0606 | 0.0030 |
+# | ensemble | 98.65 % | 0.0461 | 0.0117 |
+# | one chain | 98.39 % | 0.0507 | 0.0034 |
+# | posterior | 98.73 % | 0.0422 | 0.0081 |
+#
+# | turned by 40° | accuracy | log loss | calibration error |
+# | --- | --- | --- | --- |
+# | single | 59.14 % | 1.8712 | 0.2346 |
+# | ensemble | 62.01 % | 1.4056 | 0.1347 |
+# | one chain | 60.00 % | 1.8205 | 0.2267 |
+# | posterior | 61.79 % | 1.4486 | 0.1522 |
+#
+# On images like those of the training, four chains predict best, by accuracy and by log loss; a
+# part of it is that chains train on. Averages over networks that each claim what is true claim too
+# little: their curves lie above the diagonal, the ensemble's farther than the posterior's. On
+# turned images every network claims far too much. Averaging over four takes almost half of that
+# away, over one chain next to nothing: what helps is that networks differ, and along a chain of
+# this length they differ little. For images unlike those of the training run several chains.
+
+
+# %%
+def compare(networks: list[Any], model: Any, samples: sgmcmc.Samples, test: Dataset) -> Any:
+    """Return predictions and scores by method; of single networks and chains the mean scores."""
+    X, y = test["X"], test["y"]
+    single = [of_network(network, X) for network in networks]
+    chains = [probabilities(samples, i, model, X) for i in range(len(networks))]
+    together = {"single": single[0], "ensemble": np.mean(single, 0)}
+    together |= {"one chain": chains[0], "posterior": np.mean(chains, 0)}
+    found = {name: scores(predicted, y) for name, predicted in together.items()}
+    found["single"] = np.mean([scores(predicted, y) for predicted in single], 0)
+    found["one chain"] = np.mean([scores(predicted, y) for predicted in chains], 0)
+    return together, found
+
+
+def format_table(found: dict[str, np.ndarray]) -> str:
+    lines = [f"{'':10}  accuracy  log loss  calibration error"]
+    for name, (accuracy, log_loss, error) in found.items():
+        lines.append(f"{name:10}  {accuracy:8.2%}  {log_loss:8.4f}  {error:17.4f}")
+    return "\n".join(lines)
+
+
+def plot(panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> Figure:
+    """Reliability diagrams, a panel for each test set: on the diagonal claims are true.
+
+    Bins with less than a five-hundredth of the images are left out.
+    """
+    figure = Figure(figsize=(9.5, 4.5), layout="constrained")
+    for axes, (title, (predictions, y)) in zip(
+        figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True
+    ):
+        axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+        for name, predicted in predictions.items():
+            found = reliability(predicted, y)
+            label = f"{name}, {found.error:.3f}"
+            many = found.share >= 0.002
+            axes.plot(found.claimed[many], found.right[many], "o-", markersize=3, label=label)
+        axes.set(title=title, xlabel="probability of the likeliest digit", ylabel="how often right")
+        axes.legend(title="calibration error")
+    return figure
+
+
+# %%
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="A Keras network on MNIST, and its posterior.")
+    parser.add_argument("--short", action="store_true", help="small simulated data, short chains")
+    parser.add_argument("--output", default="keras_network.png", help="where the plot goes")
+    options = parser.parse_args(arguments)
+
+    train, test = simulate(300, 60) if options.short else load()
+    run = SHORT if options.short else Settings()
+    began = time.perf_counter()
+    networks = fit(train, run.members, run.epochs)
+    fitted = time.perf_counter()
+    model, samples = sample(train, networks, run)
+    print(f"Fitting: {fitted - began:.0f} s; sampling: {time.perf_counter() - fitted:.0f} s.")
+
+    panels = {}
+    for title, dataset in {"test images": test, "turned by 40°": turned(test)}.items():
+        predictions, found = compare(networks, model, samples, dataset)
+        panels[title] = predictions, dataset["y"]
+        print(f"\n{title}\n{format_table(found)}")
+    plot(panels).savefig(options.output, dpi=120)
+    print(f"\nReliability diagrams: {os.path.abspath(options.output)}")
+
+
+if __name__ == "__main__":
+    main([] if "ipykernel" in sys.modules else None)
