@@ -10,8 +10,8 @@
 # its weights are the parameters, its loss is the negative log-likelihood. Its layers, its training
 # and its predictions stay what they are in Keras.
 #
-# Run it as `python vignettes/keras_network.py`: five minutes of one core. `--short` is the form that
-# the tests run, on a few hundred simulated images.
+# Run it as `python vignettes/keras_network.py`: five minutes of one core. `--short` is the form
+# that the tests run, on a few hundred simulated images.
 
 # %%
 from __future__ import annotations

@@ -14,6 +14,9 @@ from sgmcmc.estimators.regression import BayesianRegression
 
 Array = np.ndarray
 
+_EXACT = 1e-6
+"""Residuals that are rounding in float32, as a part of the largest response."""
+
 
 class BayesianLinearRegression(RegressorMixin, BayesianRegression):
     """Bayesian linear regression as a regressor of scikit-learn.
@@ -41,7 +44,8 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         sigma_: posterior mean of σ.
 
     Raises:
-        ValueError: what is handed over is no such data, or ``prior_scale`` is not positive.
+        ValueError: what is handed over is no such data, ``prior_scale`` is not positive, or y is a
+            linear function of X, which leaves σ without a posterior.
 
     Example:
         >>> import numpy as np
@@ -70,6 +74,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
         self._offset = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
         unit = float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
+        _need_residuals(X, y, weights, self.fit_intercept)
         self._sample(
             X, y - self._offset, weights, (), _normal, unit=unit, others={"sigma": unit},
             log_prior_of_others=lambda params: -params["sigma"] / unit,
@@ -89,6 +94,31 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         check_is_fitted(self)
         noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
         return self._averaged(X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std)
+
+
+def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: bool) -> None:
+    """Raise an error where rows beyond the coefficients are fitted exactly.
+
+    Then the likelihood grows as a power of 1/σ, and the integral over σ is infinite.
+    """
+    counted = slice(None) if weights is None else weights > 0
+    X, y = X[counted], y[counted]
+    few = 2 * (X.shape[1] + 1)  # what is not linear on these is not on all
+    if _is_linear(X[:few], y[:few], with_intercept) and _is_linear(X, y, with_intercept):
+        raise ValueError(
+            "`y` is a linear function of `X`, without any noise: its variance has no posterior, "
+            "and the coefficients need none. Least squares gives them."
+        )
+
+
+def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:
+    """Tell whether a regression fits exactly, though there are more rows than coefficients."""
+    if with_intercept:
+        X, y = X - X.mean(0), y - y.mean()
+    coef, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)
+    residuals = np.abs(y - X @ coef).max(initial=0.0)
+    exact = residuals <= _EXACT * np.abs(y).max(initial=0.0)
+    return bool(exact and len(y) > rank + with_intercept)
 
 
 def _normal(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from sgmcmc.estimators.regression import BayesianRegression
 
@@ -102,6 +103,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
 
     def predict(self, X: Any) -> Array:
         """Return the most probable classes, (n,)."""
+        check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
