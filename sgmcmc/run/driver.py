@@ -26,6 +26,7 @@ from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import crew_of
 from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
+from sgmcmc.run.groups import group_size
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
@@ -69,8 +70,9 @@ def schema_of(sampler: Sampler) -> Schema:
     """Return what the arrays of a sampler's runs are."""
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
-    stream = chosen_stream(sampler, sampler.chain)
-    paths = {**sampler.settings["paths"], "minibatches": stream.path}
+    stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)
+    chains = "one by one" if size == 1 else f"in groups of {size}"
+    paths = {**sampler.settings["paths"], "minibatches": stream.path, "chains": chains}
     return Schema(
         {**sampler.settings, "paths": paths},
         sampler.options.n_chains is not None,

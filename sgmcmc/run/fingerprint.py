@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import digest
+from sgmcmc.run.groups import group_size
 from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -30,6 +31,10 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
         "latents": {name: _brief(array) for name, array in kept.items()},
         "model": sampler.dry_run,
     }
+    # In a group, chains are computed in another order, so that the last digits differ.
+    sizes = [group_size(sampler, phase) for phase in sampler.phases]
+    if max(sizes) > 1:
+        facts["chains_in_a_group"] = sizes
     for phase in sampler.phases:
         if not phase.stepsizes.constant:
             values = phase.stepsizes.at(1, 3).tolist()
