@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data import native
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.machines import HERE, Machines
 
 PIECE_BYTES = 32 * 2**20
 """How much of a dataset is looked at in one go where all of it has to be passed over."""
@@ -23,32 +28,83 @@ def digest(array: np.ndarray) -> str:
     return f"{array.shape} {array.dtype} {summed[:32]}"
 
 
-class Column(Protocol):
-    """One named array of the dataset, as the chain reads it."""
+class Column(ABC):
+    """One named entry of the dataset, as the chain reads it.
+
+    Attributes:
+        dtype: of its numbers.
+        row_shape: of an observation.
+        sparse: whether its rows are those of a `tf.SparseTensor`.
+    """
 
     dtype: np.dtype
     row_shape: tuple[int, ...]
-    address: int | None
-    """Where its rows lie one after another in memory, in ``dtype``; ``None`` if they do not."""
+    sparse = False
 
-    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Copy these rows, of any shape, into ``out``."""
+    @property
+    @abstractmethod
+    def row_bytes(self) -> int:
+        """Bytes of one observation."""
 
-    def slice(self, start: int, stop: int) -> np.ndarray:
+    @abstractmethod
+    def tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop``."""
 
+    @abstractmethod
+    def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
+        """Return a copy of these rows, in their order."""
+
+    @abstractmethod
     def digest(self) -> str:
         """Return what distinguishes these values from others."""
 
 
-class ArrayColumn:
+class DenseColumn(Column):
+    """A column whose rows are those of an array.
+
+    Attributes:
+        address: where its rows lie one after another in memory, in ``dtype``; ``None`` if they do
+            not.
+    """
+
+    address: int | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one observation."""
+        return self.dtype.itemsize * math.prod(self.row_shape)
+
+    @abstractmethod
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows, of any shape, into ``out``."""
+
+    @abstractmethod
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+
+    def tensor(self, start: int, stop: int) -> tf.Tensor:
+        """Return the rows from ``start`` to ``stop``."""
+        return tf.convert_to_tensor(self.slice(start, stop))
+
+    def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
+        """Return a copy of these rows, of any shape."""
+        out = np.empty(rows.shape + self.row_shape, self.dtype)
+        self.take(rows, out)
+        return tf.constant(out)
+
+
+class ArrayColumn(DenseColumn):
     """A column that lies in memory, in the dtype of the chain."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = np.ascontiguousarray(array)
         self.dtype = array.dtype
         self.row_shape = array.shape[1:]
-        self.address: int | None = self.array.ctypes.data
+        self.address = self.array.ctypes.data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process the array lies elsewhere.
+        return ArrayColumn, (self.array,)
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
@@ -63,7 +119,7 @@ class ArrayColumn:
         return digest(self.array)
 
 
-class MappedColumn:
+class MappedColumn(DenseColumn):
     """A column in a file that is mapped into memory.
 
     Only the rows of a minibatch are ever read, and converted then.
@@ -78,7 +134,6 @@ class MappedColumn:
         self._array = np.asarray(array)
         self.dtype = dtype
         self.row_shape = tuple(array.shape[1:])
-        self.address: int | None = None
         if _holds_rows(self._array, dtype):
             self.address = self._array.ctypes.data
 
@@ -95,7 +150,7 @@ class MappedColumn:
         return digest_of_pieces(self, len(self._array))
 
 
-def digest_of_pieces(column: Column, length: int) -> str:
+def digest_of_pieces(column: DenseColumn, length: int) -> str:
     """Return the digest of 64 pieces; reading all of a large file would take too long."""
     starts = np.unique(np.linspace(0, max(0, length - 64), 64).astype(int))
     pieces = [column.slice(start, min(start + 64, length)) for start in starts.tolist()]
@@ -122,44 +177,53 @@ class Data:
     Args:
         columns: the columns by name, all of the same length.
         size: N, their length.
+        given: what the user handed over, which a worker may be able to open by itself.
+
+    Attributes:
+        machines: where it is passed over.
+        key: names it in workers; ``None`` until it is sent to some.
     """
 
-    def __init__(self, columns: Mapping[str, Column], size: int) -> None:
+    def __init__(self, columns: Mapping[str, Column], size: int, given: Any = None) -> None:
         self.columns = dict(columns)
         self.size = size
+        self.given = given
+        self.machines: Machines = HERE
+        self.key: str | None = None
+
+    def on(self, machines: Machines) -> Data:
+        """Return the same dataset, to be passed over elsewhere."""
+        found = copy.copy(self)
+        found.machines = machines
+        return found
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one observation over all columns."""
-        return sum(
-            column.dtype.itemsize * int(np.prod(column.row_shape))
-            for column in self.columns.values()
-        )
+        return sum(column.row_bytes for column in self.columns.values())
 
-    def rows(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    @property
+    def sparse(self) -> bool:
+        """Whether there is a sparse column."""
+        return any(column.sparse for column in self.columns.values())
+
+    def rows(self, rows: np.ndarray) -> Tensors:
         """Return a copy of these rows of every column."""
-        arrays = {}
-        for name, column in self.columns.items():
-            arrays[name] = np.empty(rows.shape + column.row_shape, column.dtype)
-            column.take(rows, arrays[name])
-        return arrays
+        return {name: column.tensor_at(rows) for name, column in self.columns.items()}
 
-    def pieces(self, most_rows: int | None = None) -> Iterator[dict[str, tf.Tensor]]:
+    def slice(self, start: int, stop: int) -> Tensors:
+        """Return the rows from ``start`` to ``stop`` of every column."""
+        return {name: column.tensor(start, stop) for name, column in self.columns.items()}
+
+    def pieces(self, most_rows: int | None = None) -> Iterator[Tensors]:
         """Yield the whole dataset in order, in pieces that fit in memory."""
         length = max(1, PIECE_BYTES // max(1, self.row_bytes))
         if most_rows is not None:
             length = min(length, most_rows)
         for start in range(0, self.size, length):
-            stop = min(start + length, self.size)
-            yield {
-                name: tf.convert_to_tensor(column.slice(start, stop))
-                for name, column in self.columns.items()
-            }
+            yield self.slice(start, min(start + length, self.size))
 
     @functools.cached_property
-    def whole(self) -> dict[str, tf.Tensor]:
+    def whole(self) -> Tensors:
         """The whole dataset as tensors."""
-        return {
-            name: tf.convert_to_tensor(column.slice(0, self.size))
-            for name, column in self.columns.items()
-        }
+        return self.slice(0, self.size)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc.data.dataset import PIECE_BYTES, Column, MappedColumn, digest_of_pieces
+from sgmcmc.data.dataset import PIECE_BYTES, DenseColumn, MappedColumn, digest_of_pieces
 
 SLAB_BYTES = PIECE_BYTES // 4
 """How much is read in one go, at least one chunk."""
@@ -72,7 +72,7 @@ class Spool:
         return mapped
 
 
-class StoredColumn:
+class StoredColumn(DenseColumn):
     """A column that is read chunk by chunk whenever rows of it are asked for.
 
     Args:
@@ -86,7 +86,6 @@ class StoredColumn:
         self._rows = int(source.shape[0])
         self.dtype = np.dtype(dtype)
         self.row_shape = tuple(int(length) for length in source.shape[1:])
-        self.address: int | None = None
         self._last: tuple[int, np.ndarray] = -1, np.empty(0)
 
     def _read(self, number: int) -> np.ndarray:
@@ -126,7 +125,7 @@ class StoredColumn:
         return digest_of_pieces(self, self._rows)
 
 
-def read_stored(source: Any, dtype: np.dtype, check: Check) -> Column:
+def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
     """Return a column of an object that has ``shape`` and gives rows when it is sliced.
 
     Args:

@@ -43,7 +43,7 @@ def library(values: Any) -> str:
     """Return the name of the library that an object comes from."""
     for kind in type(values).__mro__:
         name = kind.__module__.partition(".")[0]
-        if name in ("pandas", "pyarrow", "datasets", "dask", "scipy"):
+        if name in ("pandas", "pyarrow", "datasets", "dask"):
             return name
     return ""
 

@@ -113,4 +113,8 @@ class Latents:
             )
             for name, values in kept.items()
         }
-        return {name: tf.convert_to_tensor(value) for name, value in completed.items()}, after
+        tensors = {
+            name: value if isinstance(value, tf.SparseTensor) else tf.convert_to_tensor(value)
+            for name, value in completed.items()
+        }
+        return tensors, after

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.shards import Shard, map_over, pieces, shards
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
@@ -58,6 +59,7 @@ class WholeData:
     chains: int = 1
     _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _graphs: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _sent: list[WholeData] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -75,6 +77,7 @@ class WholeData:
             number,
             self.chains,
             _graphs=self._graphs,
+            _sent=self._sent,
         )
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
@@ -94,14 +97,14 @@ class WholeData:
         for known, gradient in self._known:
             if np.array_equal(known, position):
                 return gradient
-        dtype, point = self.target.dtype.as_numpy_dtype, tf.constant(position)
+        dtype = self.target.dtype.as_numpy_dtype
         if self.latents is None:
-            return self._one_pass(point, {}, None)[0].astype(dtype)
+            return self._one_pass(position, {}, None)[0].astype(dtype)
         kept, gradients = self.latents.start(), []
         for number in range(PASSES):
             block = visit * PASSES + number
             rng = generator(self.seed, self.chain, RunPhase.MODE, Purpose.FULL_GRADIENT, block)
-            gradient, kept = self._one_pass(point, kept, rng)
+            gradient, kept = self._one_pass(position, kept, rng)
             gradients.append(gradient)
             if number == 1 and np.array_equal(gradients[0], gradients[1]):
                 break  # nothing is drawn at random
@@ -114,16 +117,26 @@ class WholeData:
         Latent variables are drawn once for each of them.
         """
         dtype = self.target.dtype.as_numpy_dtype
-        table, start = np.empty((self.size, len(places)), dtype), 0
-        point, kept = tf.constant(position), {} if self.latents is None else self.latents.start()
+        table = np.empty((self.size, len(places)), dtype)
         rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
-        for piece in self.data.pieces(most_rows=max(1, 2**20 // max(1, self.target.size))):
-            length = next(iter(piece.values())).shape[0]
-            arguments = (point, piece, tf.constant(start), kept, _seed(rng))
-            graph = self._graph(("terms", length), self._terms_of_piece(length), *arguments)
-            table[start : start + length] = graph(*arguments).numpy()[:, places]
-            start += length
+        every = shards(self.data, 2**20 // max(1, self.target.size))
+        calls = [(position, places, shard, _seeds(rng, shard)) for shard in every]
+        parts = map_over(self.data, self._lean(), "terms_of_shard", calls)
+        for shard, part in zip(every, parts, strict=True):
+            table[shard.start : shard.stop] = part
         return table
+
+    def terms_of_shard(
+        self, position: np.ndarray, places: np.ndarray, shard: Shard, seeds: np.ndarray
+    ) -> np.ndarray:
+        """Return the gradient of each term of a part of the data at some coordinates."""
+        found: list[np.ndarray] = []
+        point, kept = tf.constant(position), {} if self.latents is None else self.latents.start()
+        for start, length, piece in pieces(self.data, shard):
+            arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[len(found)]))
+            graph = self._graph(("terms", length), self._terms_of_piece(length), *arguments)
+            found.append(graph(*arguments).numpy()[:, places])
+        return np.concatenate(found)
 
     def data_places(self) -> np.ndarray:
         """Return the coordinates of the position on which the log-likelihood depends."""
@@ -131,7 +144,7 @@ class WholeData:
         everything = np.arange(target.size)
         if space.preconditioner is not None:
             return everything
-        first = {name: tf.constant(a) for name, a in self.data.rows(np.arange(1)).items()}
+        first = self.data.rows(np.arange(1))
         used: list[str] = []
 
         def find(position: tf.Tensor) -> tf.Tensor:
@@ -149,26 +162,52 @@ class WholeData:
         trace(find, tf.zeros([target.size], target.dtype))
         return np.concatenate([everything[space.layout.slices[name]] for name in used])
 
+    def _lean(self) -> WholeData:
+        """Return what a worker needs to pass over a part of the data; one for all chains."""
+        if self.data.machines.here:
+            return self
+        if not self._sent:
+            chainless = WholeData(self.target, self.data, self.minibatch_size, self.latents)
+            self._sent.append(chainless)
+        return self._sent[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}, "_known": [], "_sent": []}
+
     def _graph(self, key: tuple[Any, ...], function: Any, *arguments: Any) -> Any:
         if key not in self._graphs:
             self._graphs[key] = trace(function, *arguments)
         return self._graphs[key]
 
     def _one_pass(
-        self, point: tf.Tensor, kept: Tensors, rng: np.random.Generator | None
+        self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
     ) -> tuple[np.ndarray, Tensors]:
         """Return the gradient over all pieces, and what is kept of latent variables then."""
-        total, start = np.zeros(point.shape), 0
-        for piece in self.data.pieces():
-            length = next(iter(piece.values())).shape[0]
-            arguments = (point, piece, tf.constant(start), kept, _seed(rng))
+        total, every = np.zeros(position.shape), shards(self.data)
+        if kept:  # which pass from piece to piece
+            for shard in every:
+                part, kept = self.gradient_of_shard(position, shard, _seeds(rng, shard), kept)
+                total += part
+            return total, kept
+        calls = [(position, shard, _seeds(rng, shard)) for shard in every]
+        for part, _ in map_over(self.data, self._lean(), "gradient_of_shard", calls):
+            total += part
+        return total, {}
+
+    def gradient_of_shard(
+        self, position: np.ndarray, shard: Shard, seeds: np.ndarray, kept: Tensors | None = None
+    ) -> tuple[np.ndarray, Tensors]:
+        """Return the gradient over a part of the data, and what is kept of latent variables."""
+        total, kept, point = np.zeros(position.shape), kept or {}, tf.constant(position)
+        for number, (start, length, piece) in enumerate(pieces(self.data, shard)):
+            arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[number]))
             # The prior and the Jacobian count once, with the first piece.
             graph = self._graph(
                 ("gradient", start == 0, length), self._of_piece(start == 0, length), *arguments
             )
             part, kept = graph(*arguments)
             total += part.numpy()
-            start += length
         return total, kept
 
     def _of_piece(self, with_prior: bool, length: int) -> Any:
@@ -199,7 +238,9 @@ class WholeData:
         return self.latents.draw(params, piece, rows, kept, seed)
 
 
-def _seed(rng: np.random.Generator | None) -> tf.Tensor:
-    """Return a seed for a graph."""
-    drawn = [0, 0] if rng is None else rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
-    return tf.constant(drawn, tf.int32)
+def _seeds(rng: np.random.Generator | None, shard: Shard) -> np.ndarray:
+    """Return a seed for the graph of each piece."""
+    count = -(-(shard.stop - shard.start) // shard.piece)
+    if rng is None:
+        return np.zeros((count, 2), np.int32)
+    return np.stack([rng.integers(-(2**31), 2**31, 2, dtype=np.int32) for _ in range(count)])

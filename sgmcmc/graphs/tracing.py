@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -23,10 +24,31 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
         arguments: examples of what it will be called with.
         jit_compile: compile it with XLA.
     """
+    if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
+        function = partial(_called, function)
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
         traced = graph.get_concrete_function(*arguments)
     return same_as_before(traced, jit_compile)
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*with_known_shapes(arguments))
+
+
+def with_known_shapes(arguments: Any) -> Any:
+    """Return nested tensors, the shapes of sparse ones as constants of the present graph.
+
+    The shape of a sparse tensor that comes from outside a graph, or a loop, is a tensor like any
+    other there, so that nothing would be known of the shape of a product with it.
+    """
+
+    def known(value: Any) -> Any:
+        if isinstance(value, tf.SparseTensor) and value.shape.is_fully_defined():
+            return tf.SparseTensor(value.indices, value.values, value.shape)
+        return value
+
+    return tf.nest.map_structure(known, arguments)
 
 
 def quiet_start() -> None:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.sparse import Parts
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.posterior import piece_rows
 from sgmcmc.target.target import Target
@@ -25,20 +26,16 @@ def need_sum_of_pieces(target: Target, data: Data, start: np.ndarray) -> None:
         data: the dataset.
         start: a flat position.
     """
-    first = {name: tf.constant(a) for name, a in data.rows(np.arange(1)).items()}
-    rows = piece_rows(first)
+    rows = piece_rows(data.rows(np.arange(1)))
     if data.size <= rows:
         return
     rows -= rows % 2
-    columns = {name: tf.constant(a) for name, a in data.rows(np.arange(max(2, rows))).items()}
+    columns = data.rows(np.arange(max(2, rows)))
 
     def values(position: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         half = max(2, rows) // 2
-        parts = [
-            columns,
-            {name: column[:half] for name, column in columns.items()},
-            {name: column[half:] for name, column in columns.items()},
-        ]
+        halves = Parts(columns)
+        parts = [columns, halves.part(0, half), halves.part(half, max(2, rows) - half)]
         params = target.space.constrain(position)
         return [tf.reduce_sum(target.log_lik(dict(params), part)) for part in parts]
 

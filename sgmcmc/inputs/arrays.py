@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.reading import as_numbers, read_dataset, refuse_overflow
+from sgmcmc.data.entries import as_numbers, refuse_overflow
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.words import describe
 
 __all__ = ["as_numbers", "read_dataset", "read_params", "read_start"]

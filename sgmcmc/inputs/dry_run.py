@@ -51,7 +51,7 @@ def dry_run(
     Raises:
         TypeError, ValueError: what a function of the user's does wrong, in words.
     """
-    columns = {name: tf.convert_to_tensor(a) for name, a in data.rows(np.arange(rows)).items()}
+    columns = data.rows(np.arange(rows))
     weight = data.size / rows
     functions = "`log_lik` or `log_prior`"
     if latents is not None:
@@ -195,7 +195,10 @@ def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tenso
         )
     completed = {
         **given,
-        **{k: as_tensor("gibbs", v, "a dict of tensors") for k, v in returned.items()},
+        **{
+            k: v if isinstance(v, tf.SparseTensor) else as_tensor("gibbs", v, "a dict of tensors")
+            for k, v in returned.items()
+        },
     }
     for name, value in kept.items():
         after = completed[name]

@@ -46,7 +46,7 @@ def refuse_silent_mistakes(
         ValueError: says what was found and what to write.
     """
     size = min(data.size, _MOST_ROWS, max(2, rows))
-    columns = {name: tf.constant(array) for name, array in data.rows(np.arange(size)).items()}
+    columns = data.rows(np.arange(size))
     try:
         trial = Trial(target, complete, start, columns)
     except Exception:  # it may be written for minibatches of n rows and no others
@@ -127,10 +127,11 @@ def _refuse_broadcasting(
 
 def _reshaped(columns: Tensors) -> Iterator[tuple[str, Tensors]]:
     """Yield the columns with one of them a vector in place of an (n, 1), or the other way."""
-    for name, column in columns.items():
+    dense = {name: c for name, c in columns.items() if not isinstance(c, tf.SparseTensor)}
+    for name, column in dense.items():
         if column.shape.rank == 2 and column.shape[1] == 1:
             yield name, {**columns, name: column[:, 0]}
-    for name, column in columns.items():
+    for name, column in dense.items():
         if column.shape.rank == 1:
             yield name, {**columns, name: column[:, tf.newaxis]}
 

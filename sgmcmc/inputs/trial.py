@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.sparse import Parts
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
 
@@ -130,10 +131,10 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
         found["log_lik"] = [total(params, columns) for _ in range(2)]
         try:
             if _of_rows(complete, params, given, columns):
-                parts = (slice(0, rows // 2), slice(rows // 2, rows))
+                parts, half = Parts(columns), rows // 2
                 found["halves"] = [
-                    total(params, {name: column[part] for name, column in columns.items()})
-                    for part in parts
+                    total(params, parts.part(start, length))
+                    for start, length in ((0, half), (half, rows - half))
                 ]
         except Exception:  # it may be written for minibatches of n rows and no others
             found.pop("halves", None)
@@ -148,7 +149,7 @@ def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns
         return True
     rows = next(iter(given.values())).shape[0]
     half = rows // 2
-    fewer = complete(params, {name: column[:half] for name, column in given.items()})
+    fewer = complete(params, Parts(given).part(0, half))
     return all(
         column.shape.rank and column.shape[0] == rows and fewer[name].shape[0] == half
         for name, column in columns.items()
@@ -165,11 +166,13 @@ def row_by_row(
         if complete is not None:
             columns = complete(params, columns)
 
-        def one(row: Tensors) -> tf.Tensor:
-            rows = {name: tf.expand_dims(value, 0) for name, value in row.items()}
-            return tf.reduce_sum(tf.cast(target.log_lik(dict(params), rows), tf.float64))
+        parts = Parts(columns)
 
-        return tf.map_fn(one, columns, fn_output_signature=tf.float64)
+        def one(row: tf.Tensor) -> tf.Tensor:
+            found = target.log_lik(dict(params), parts.part(row, 1))
+            return tf.reduce_sum(tf.cast(found, tf.float64))
+
+        return tf.map_fn(one, tf.range(trial.rows), fn_output_signature=tf.float64)
 
     try:
         graph = trace(each, tf.constant(trial.positions[0]), columns)

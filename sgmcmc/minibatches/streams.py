@@ -18,8 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data import native
-from sgmcmc.data.dataset import ArrayColumn, Column, Data
+from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sparse
 from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.rows import row_dtype
 
@@ -58,17 +59,34 @@ class Stream(ABC):
 
     def __init__(self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool) -> None:
         self.data, self.draws, self.size = data, draws, draws.size
-        self.columns: dict[str, Column] = {
-            _COLUMN + name: column for name, column in data.columns.items()
+        self.columns = {
+            _COLUMN + name: column
+            for name, column in data.columns.items()
+            if isinstance(column, DenseColumn)
+        }
+        self._sparse = {
+            _COLUMN + name: column
+            for name, column in data.columns.items()
+            if isinstance(column, SparseColumn)
         }
         if draws.weights is not None:
             weights = draws.weights.astype(dtype.as_numpy_dtype)
             self.columns[_WEIGHTS] = ArrayColumn(weights)
         self._with_rows = with_rows
+        self._rows_wanted = with_rows or bool(self._sparse)
 
     @functools.cached_property
     def fixed(self) -> Tensors:
         """Tensors that every block needs."""
+        stored = {
+            f"{name}/{part}": tensor
+            for name, column in self._sparse.items()
+            for part, tensor in column.stored._asdict().items()
+        }
+        return {**self._held(), **stored}
+
+    def _held(self) -> Tensors:
+        """Return what every block needs of dense columns."""
         return {}
 
     @property
@@ -97,26 +115,31 @@ class Stream(ABC):
     ) -> Minibatch:
         """Return the minibatch of one step, inside the compiled chain."""
         arrays = self._arrays(fixed, block, step)
-        rows = tf.gather(block[_ROWS], step) if self._with_rows else ()
+        rows = tf.gather(block[_ROWS], step) if self._rows_wanted else ()
+        for name, column in self._sparse.items():
+            arrays[name] = gather_sparse(_stored(fixed, name), rows, column.row_shape[0])
         return self._assembled(arrays, rows)
 
     @abstractmethod
     def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
-        """Return the step's rows of all columns, inside the compiled chain."""
+        """Return the step's rows of dense columns, inside the compiled chain."""
 
     def first(self, rng: np.random.Generator) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
         rows = self.draws.draw(rng, 1)[0]
-        arrays = {}
-        for name, column in self.columns.items():
-            out = np.empty((self.size, *column.row_shape), column.dtype)
-            column.take(rows, out)
-            arrays[name] = tf.constant(out)
-        return self._assembled(arrays, tf.constant(rows) if self._with_rows else ())
+        columns = {**self.columns, **self._sparse}
+        arrays = {name: column.tensor_at(rows) for name, column in columns.items()}
+        return self._assembled(arrays, tf.constant(rows))
 
     def _assembled(self, arrays: Tensors, rows: tf.Tensor | tuple[()]) -> Minibatch:
         columns = {name: arrays[_COLUMN + name] for name in self.data.columns}
-        return Minibatch(columns, arrays.get(_WEIGHTS, self.data.size / self.size), rows)
+        weights = arrays.get(_WEIGHTS, self.data.size / self.size)
+        return Minibatch(columns, weights, rows if self._with_rows else ())
+
+
+def _stored(fixed: Tensors, name: str) -> Stored:
+    """Return a sparse column among the tensors that every block needs."""
+    return Stored(*(fixed[f"{name}/{part}"] for part in Stored._fields))
 
 
 class _RowNumbers(Stream):
@@ -152,7 +175,7 @@ class GatheredAhead(Stream):
             name: ((steps, self.size, *column.row_shape), column.dtype)
             for name, column in self.columns.items()
         }
-        if self._with_rows:
+        if self._rows_wanted:
             shapes[_ROWS] = (steps, self.size), row_dtype(self.data.size)
         return shapes
 
@@ -161,7 +184,7 @@ class GatheredAhead(Stream):
         rows = self._draw(rng, next(iter(out.values())).shape[0], edges)
         for name, column in self.columns.items():
             column.take(rows, out[name])
-        if self._with_rows:
+        if self._rows_wanted:
             out[_ROWS][...] = rows
 
     def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
@@ -180,13 +203,9 @@ class OnDevice(_RowNumbers):
 
     path = "on the device"
 
-    @functools.cached_property
-    def fixed(self) -> Tensors:
-        """The data."""
-        return {
-            name: tf.convert_to_tensor(column.slice(0, self.data.size))
-            for name, column in self.columns.items()
-        }
+    def _held(self) -> Tensors:
+        """Return the data."""
+        return {name: column.tensor(0, self.data.size) for name, column in self.columns.items()}
 
     @property
     def bytes_per_step(self) -> int:
@@ -207,9 +226,8 @@ class InPlace(_RowNumbers):
 
     path = "in place"
 
-    @functools.cached_property
-    def fixed(self) -> Tensors:
-        """Where the columns lie."""
+    def _held(self) -> Tensors:
+        """Return where the columns lie."""
         return {
             name: tf.constant(column.address, tf.int64) for name, column in self.columns.items()
         }
@@ -228,10 +246,9 @@ class Whole(Stream):
 
     path = "whole dataset"
 
-    @functools.cached_property
-    def fixed(self) -> Tensors:
-        """The data."""
-        return {_COLUMN + name: tensor for name, tensor in self.data.whole.items()}
+    def _held(self) -> Tensors:
+        """Return the data."""
+        return {name: column.tensor(0, self.data.size) for name, column in self.columns.items()}
 
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return no arrays: a block needs none."""
@@ -244,7 +261,11 @@ class Whole(Stream):
         self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor
     ) -> Minibatch:
         """Return the dataset."""
-        return self._assembled(fixed, tf.range(self.size) if self._with_rows else ())
+        arrays = dict(fixed)
+        for name, column in self._sparse.items():
+            stored = _stored(fixed, name)
+            arrays[name] = as_sparse_tensor(stored, self.size, column.row_shape[0])
+        return self._assembled(arrays, tf.range(self.size))
 
     def _arrays(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         return fixed

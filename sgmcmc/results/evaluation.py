@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.shards import map_over
+from sgmcmc.data.sparse import over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
 
@@ -82,10 +84,19 @@ class Evaluation:
         self._data = data
         self._chain_dtype = dtype
         self._graphs: dict[tuple[int, int], Callable[..., tf.Tensor]] = {}
+        self._last: tuple[Span | None, Tensors] = None, {}
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
         self.rows = data.size
         tried = self.piece(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
         self.shape, self.dtype = tried.shape[2:], tried.dtype
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}, "_last": (None, {})}
+
+    def over(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[np.ndarray]:
+        """Yield what a method of this returns for each of these arguments."""
+        return map_over(self._data, self, method, calls)
 
     def pieces(self, most_rows: int | None = None) -> tuple[int, int]:
         """Return how many rows and draws a piece has.
@@ -102,10 +113,7 @@ class Evaluation:
 
     def columns(self, rows: Span) -> Tensors:
         """Return these rows of the dataset."""
-        return {
-            name: tf.convert_to_tensor(column.slice(rows.start, rows.stop))
-            for name, column in self._data.columns.items()
-        }
+        return self._data.slice(rows.start, rows.stop)
 
     def piece(self, chain: int, draws: Span, columns: Tensors) -> np.ndarray:
         """Return the values at these draws, (draws, rows, *shape)."""
@@ -126,8 +134,38 @@ class Evaluation:
                 f"`{self._label}` failed when it was run. {first_lines(error)}"
             ) from error
 
+    def values(self, rows: Span, chain: int, draws: Span) -> np.ndarray:
+        """Return the values at what is new in both spans, (draws, rows, *shape)."""
+        last, columns = self._last
+        if last != rows:
+            columns = self.columns(rows)
+            self._last = rows, columns
+        values = self.piece(chain, draws, columns)
+        return values[draws.new - draws.start :, rows.new - rows.start :]
+
+    def sums(self, rows: Span, length: int) -> np.ndarray:
+        """Return the sums over all draws, of pieces of this length, of what is new in a span."""
+        found = np.zeros((rows.stop - rows.new, *self.shape))
+        for chain, draws in self.places(length):
+            found += self.values(rows, chain, draws).sum(axis=0, dtype=np.float64)
+        return found
+
+    def quantiles(self, rows: Span, length: int, wanted: list[float]) -> np.ndarray:
+        """Return quantiles over all draws of what is new in a span, (len(wanted), rows, *shape)."""
+        held = [
+            np.asarray(self.values(rows, chain, draws), np.float64)
+            for chain, draws in self.places(length)
+        ]
+        return np.quantile(np.concatenate(held), wanted, axis=0)
+
+    def places(self, length: int) -> Iterator[tuple[int, Span]]:
+        """Yield all chains and spans of their draws, of this length."""
+        for chain in range(self.chains):
+            for draws in spans(self.draws, length):
+                yield chain, draws
+
     def _of_all(self, params: Tensors, columns: Tensors) -> tf.Tensor:
-        return tf.vectorized_map(lambda one: self._of_one(one, columns), params)
+        return over(self._of_one, params, columns)
 
     def _of_one(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         size = next(iter(columns.values())).shape[0]
@@ -147,28 +185,6 @@ class Evaluation:
         return found
 
 
-def values_of_rows(
-    evaluation: Evaluation, most_rows: int | None = None
-) -> Iterator[tuple[Span, Iterator[tuple[int, Span, np.ndarray]]]]:
-    """Yield spans of rows, each with its chains, spans of draws, and values.
-
-    Only what is new in both spans is among the values, of shape (draws, rows, *shape).
-    """
-    length, draws = evaluation.pieces(most_rows)
-    for rows in spans(evaluation.rows, length):
-        yield rows, _values_of_draws(evaluation, rows, draws)
-
-
-def _values_of_draws(
-    evaluation: Evaluation, rows: Span, length: int
-) -> Iterator[tuple[int, Span, np.ndarray]]:
-    columns = evaluation.columns(rows)
-    for chain in range(evaluation.chains):
-        for draws in spans(evaluation.draws, length):
-            values = evaluation.piece(chain, draws, columns)
-            yield chain, draws, values[draws.new - draws.start :, rows.new - rows.start :]
-
-
 def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
     """Return means or quantiles over all draws of all chains, in float64.
 
@@ -178,14 +194,33 @@ def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
     """
     count, shape = evaluation.chains * evaluation.draws, evaluation.shape
     if quantiles is None:
-        means = np.zeros((evaluation.rows, *shape))
-        for rows, parts in values_of_rows(evaluation):
-            for _, _, values in parts:
-                means[rows.new : rows.stop] += values.sum(axis=0, dtype=np.float64)
-        return means / count
-    found = np.empty((len(quantiles), evaluation.rows, *shape))
-    most = 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape))))
-    for rows, parts in values_of_rows(evaluation, max(1, most)):
-        held = [np.asarray(values, np.float64) for _, _, values in parts]
-        found[:, rows.new : rows.stop] = np.quantile(np.concatenate(held), quantiles, axis=0)
+        method, most = "sums", None
+        found = np.empty((evaluation.rows, *shape))
+    else:
+        method = "quantiles"
+        most = max(1, 2 * PIECE_BYTES // (8 * count * max(1, int(np.prod(shape)))))
+        found = np.empty((len(quantiles), evaluation.rows, *shape))
+    length, draws = evaluation.pieces(most)
+    every = list(spans(evaluation.rows, length))
+    calls: list[tuple[Any, ...]] = [(rows, draws) for rows in every]
+    if quantiles is not None:
+        calls = [(*call, list(quantiles)) for call in calls]
+    for rows, part in zip(every, evaluation.over(method, calls), strict=True):
+        if quantiles is None:
+            found[rows.new : rows.stop] = part / count
+        else:
+            found[:, rows.new : rows.stop] = part
     return found
+
+
+def all_pieces(evaluation: Evaluation) -> Iterator[tuple[Span, int, Span, np.ndarray]]:
+    """Yield rows, chain, draws and values of every piece: what is new in both spans."""
+    length, draws = evaluation.pieces()
+    calls = [
+        (rows, chain, span)
+        for rows in spans(evaluation.rows, length)
+        for chain, span in evaluation.places(draws)
+    ]
+    parts = evaluation.over("values", calls)
+    for (rows, chain, span), values in zip(calls, parts, strict=True):
+        yield rows, chain, span, values

@@ -141,7 +141,7 @@ def make_sampler(request: Request) -> Sampler:
     phases = make_phases(
         request.method, request.stepsize, dynamics, gradient, target, options.updates
     )
-    data = request.data or read_dataset(request.dataset, options.dtype)
+    data = request.data or read_dataset(request.dataset, options.dtype).on(options.machines)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     with_terms = draws.weights is not None or gradient.needs_rows
@@ -153,7 +153,7 @@ def make_sampler(request: Request) -> Sampler:
     whole = whole_data(target, data, draws, latents, seed, starts)
     recorder = _make_recorder(request, options, target, starts[0], dynamics)
     phases = tuple(phase.bound(whole, recorder) for phase in phases)
-    compiler = Compiler(_may_compile(request, dynamics, options.jit_compile))
+    compiler = Compiler(_may_compile(request, dynamics, data, options.jit_compile))
     own = {"dynamics": parts.described(dynamics), "gradient": parts.described(gradient)}
     tuning = {
         **parts.constants(gradient),
@@ -243,9 +243,16 @@ def _make_recorder(
     )
 
 
-def _may_compile(request: Request, dynamics: Dynamics, jit_compile: bool | None) -> bool | None:
-    if dynamics.compilable:
+def _may_compile(
+    request: Request, dynamics: Dynamics, data: Data, jit_compile: bool | None
+) -> bool | None:
+    if dynamics.compilable and not data.sparse:
         return jit_compile
+    if jit_compile and data.sparse:
+        raise ValueError(
+            "`jit_compile=True`: XLA compiles no operations on sparse tensors, and `dataset` holds "
+            "a sparse matrix. Leave it at None."
+        )
     if jit_compile:
         raise ValueError(
             f"`jit_compile=True`: {request.method} draws from distributions, such as gamma and "

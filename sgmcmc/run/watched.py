@@ -79,7 +79,7 @@ class Watched(Lengths):
         rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
         rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
         self.rows = len(rows)
-        self._columns = {name: tf.constant(a) for name, a in data.rows(rows).items()}
+        self._columns = data.rows(rows)
         self._places = np.sort(rng.choice(d, min(_COORDINATES, d), replace=False))
         self._values = np.zeros((wishes.n_chains, 0))
         self._graph: object = None

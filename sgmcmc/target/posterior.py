@@ -7,6 +7,7 @@ import math
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.sparse import Parts
 from sgmcmc.target.target import Target
 
 PIECE_NUMBERS, MOST_ROWS = 2**18, 2048
@@ -30,6 +31,7 @@ class WholePosterior:
     def __init__(self, target: Target, columns: Tensors, rows: int | None = None) -> None:
         self._target = target
         self._columns = columns
+        self._parts = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
         self.rows = min(self._size, rows or piece_rows(columns))
 
@@ -81,14 +83,7 @@ class WholePosterior:
         length = length or self.rows
         if length == self._size:
             return self._columns
-        return {
-            name: tf.slice(
-                column,
-                [start, *[0] * (len(column.shape) - 1)],
-                [length, *[-1] * (len(column.shape) - 1)],
-            )
-            for name, column in self._columns.items()
-        }
+        return self._parts.part(start, length)
 
     def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood of a piece and its gradients at the points, in float64."""
@@ -110,5 +105,6 @@ def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list
 
 def piece_rows(columns: Tensors) -> int:
     """Return how many rows of these columns make a piece."""
-    numbers = sum(math.prod(column.shape[1:]) for column in columns.values())
+    dense = [column for column in columns.values() if not isinstance(column, tf.SparseTensor)]
+    numbers = sum(math.prod(column.shape[1:]) for column in dense)
     return int(min(MOST_ROWS, max(1, PIECE_NUMBERS // max(1, numbers))))

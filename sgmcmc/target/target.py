@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.sparse import over_rows
 from sgmcmc.target.geometry import Preconditioner, Space
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
@@ -92,10 +93,11 @@ class Target:
     def term_gradients(self, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return the gradient of each observation's own term, (n, d)."""
 
-        def one(row: Tensors) -> tf.Tensor:
-            return self.gradient(position, Minibatch(_as_minibatch(row)), with_prior=False)
-
-        return tf.vectorized_map(one, columns)
+        return over_rows(
+            lambda row: self.gradient(position, Minibatch(row), with_prior=False),
+            columns,
+            self.dtype,
+        )
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""
@@ -156,13 +158,4 @@ def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:
     value = log_lik(dict(params), dict(columns))
     if value.shape.rank == 1:
         return value
-
-    def one(row: Tensors) -> tf.Tensor:
-        return log_lik(dict(params), _as_minibatch(row))
-
-    return tf.vectorized_map(one, columns)
-
-
-def _as_minibatch(row: Tensors) -> Tensors:
-    """Return one row of each column as a minibatch of one."""
-    return {name: tf.expand_dims(value, 0) for name, value in row.items()}
+    return over_rows(lambda row: log_lik(dict(params), row), columns, value.dtype)

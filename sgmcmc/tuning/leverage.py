@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.shards import Shard, map_over, pieces, shards
+from sgmcmc.data.sparse import over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import Weighted
 from sgmcmc.target.geometry import Preconditioner
@@ -40,24 +45,53 @@ def leverage(target: Target, data: Data, whitening: Preconditioner, seed: int) -
     root = whitening.root
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
-    positions = tf.constant(points, target.dtype)
-
-    def terms(positions: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        return tf.vectorized_map(
-            lambda u: target.terms(target.space.constrain(u), columns), positions
-        )
-
-    graphs: dict[int, object] = {}
-    found, start = np.empty(data.size), 0
-    for columns in data.pieces(most_rows=max(1, _PIECE_NUMBERS // len(points))):
-        length = next(iter(columns.values())).shape[0]
-        if length not in graphs:
-            graphs[length] = trace(terms, positions, columns)
-        values = graphs[length](positions, columns).numpy().astype(np.float64)  # type: ignore[operator]
-        bends = 2 * values[0] - values[1 : PROBES + 1] - values[PROBES + 1 :]
-        found[start : start + length] = np.maximum(bends.mean(0), 0.0) / _STEP**2
-        start += length
+    bends, found = _Bends(target, data, points), np.empty(data.size)
+    every = shards(data, _PIECE_NUMBERS // len(points))
+    parts = map_over(data, bends, "of_shard", [(shard,) for shard in every])
+    for shard, part in zip(every, parts, strict=True):
+        found[shard.start : shard.stop] = part
     return found
+
+
+@dataclass
+class _Bends:
+    """The curvature of terms along some directions.
+
+    Attributes:
+        target: the log posterior.
+        data: the dataset.
+        points: the mode, and points on one side and on the other.
+    """
+
+    target: Target
+    data: Data
+    points: np.ndarray
+    _graphs: dict[int, Any] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}}
+
+    def of_shard(self, shard: Shard) -> np.ndarray:
+        """Return the mean curvature of each term, not below zero."""
+        positions = tf.constant(self.points, self.target.dtype)
+        found = np.empty(shard.stop - shard.start)
+        for start, length, columns in pieces(self.data, shard):
+            if length not in self._graphs:
+                self._graphs[length] = trace(self._terms, positions, columns)
+            values = self._graphs[length](positions, columns).numpy().astype(np.float64)
+            bends = 2 * values[0] - values[1 : PROBES + 1] - values[PROBES + 1 :]
+            first = start - shard.start
+            found[first : first + length] = np.maximum(bends.mean(0), 0.0) / _STEP**2
+        return found
+
+    def _terms(self, positions: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        target = self.target
+
+        def of_point(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+            return target.terms(target.space.constrain(u), columns)
+
+        return over(of_point, positions, columns)
 
 
 def leverage_minibatches(leverages: np.ndarray) -> Weighted:

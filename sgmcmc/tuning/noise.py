@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
@@ -70,7 +71,7 @@ class NoiseMeter:
         for start in range(0, len(positions), _ROUND):
             at = positions[start : start + _ROUND]
             rows = self._draws.draw(rng, 2 * _ROUND).reshape(_ROUND, 2, -1)[: len(at)]
-            columns = {name: tf.constant(a) for name, a in self._data.rows(rows).items()}
+            columns = self._data.rows(rows.reshape(-1))
             none = np.zeros((len(at), 2), dtype.as_numpy_dtype)
             each = tf.constant(none if self._weights is None else self._weights[rows])
             arguments = (tf.constant(at, dtype), columns, each, tf.constant(rows, tf.int32), middle)
@@ -103,11 +104,13 @@ class NoiseMeter:
         def differences(
             positions: tf.Tensor, columns: Tensors, each: tf.Tensor, rows: tf.Tensor, mid: tf.Tensor
         ) -> tf.Tensor:
+            parts, size = Parts(columns), rows.shape[2]
+
             def difference(arguments: tuple[Any, ...]) -> tf.Tensor:
-                position, columns, each, rows = arguments
+                number, position, each, rows = arguments
                 first, second = (
                     Minibatch(
-                        {name: column[k] for name, column in columns.items()},
+                        parts.part((2 * number + k) * size, size),
                         scale if self._weights is None else each[k],
                         rows[k],
                     )
@@ -117,7 +120,9 @@ class NoiseMeter:
                 return gap / np.sqrt(2.0)
 
             return tf.map_fn(
-                difference, (positions, columns, each, rows), fn_output_signature=positions.dtype
+                difference,
+                (tf.range(rows.shape[0]), positions, each, rows),
+                fn_output_signature=positions.dtype,
             )
 
         return differences

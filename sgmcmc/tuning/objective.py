@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.shards import Shard, map_over, pieces, shards
+from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
 
@@ -44,7 +47,7 @@ class Objective:
     def _in_double(self, target: Target) -> Target:
         """Return the target in float64, or as it is if the user's functions do not go with that."""
         double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
-        first = {name: tf.constant(a) for name, a in self._data.rows(np.arange(1)).items()}
+        first = self._data.rows(np.arange(1))
         try:
             point = tf.zeros([target.size], tf.float64)
             trace(lambda u, row: double.log_post(u, Minibatch(_cast(row, double))), point, first)
@@ -52,26 +55,48 @@ class Objective:
             return target
         return double
 
-    def _pieces(self, columns_wide: int) -> Iterator[Tensors]:
-        if self._rows is not None:
-            yield {name: tf.constant(a) for name, a in self._data.rows(self._rows).items()}
-            return
-        yield from self._data.pieces(most_rows=max(1, _PIECE_NUMBERS // columns_wide))
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}}
 
-    def _sum(self, kind: str, function: Callable[..., Any], u: np.ndarray) -> list[np.ndarray]:
+    def _sum(self, kind: str, u: np.ndarray) -> list[np.ndarray]:
         """Return the sums over the data of what a function of position and columns returns."""
         self.evaluations += 1
+        if self._rows is not None:
+            return self._of_piece(kind, u, self._data.rows(self._rows))
+        every = shards(self._data, _PIECE_NUMBERS // (1 + self.size))
+        calls = [(kind, u, shard) for shard in every]
+        return _added(map_over(self._data, self, "of_shard", calls))
+
+    def of_shard(self, kind: str, u: np.ndarray, shard: Shard) -> list[np.ndarray]:
+        """Return the sums over a part of the data."""
+        return _added(self._of_piece(kind, u, columns) for *_, columns in pieces(self._data, shard))
+
+    def _of_piece(self, kind: str, u: np.ndarray, columns: Tensors) -> list[np.ndarray]:
+        """Return what a function of position and columns returns.
+
+        Args:
+            kind: of the functions below, by name.
+            u: the position.
+            columns: some rows.
+        """
         point = tf.constant(u, self.target.dtype)
-        totals: list[np.ndarray] = []
-        for columns in self._pieces(1 + self.size):
-            key = (kind, next(iter(columns.values())).shape[0])
-            if key not in self._graphs:
-                self._graphs[key] = trace(
-                    lambda u, columns: function(u, _cast(columns, self.target)), point, columns
-                )
-            parts = [part.numpy().astype(np.float64) for part in self._graphs[key](point, columns)]
-            totals = [a + b for a, b in zip(totals, parts, strict=True)] if totals else parts
-        return totals
+        key = (kind, next(iter(columns.values())).shape[0])
+        if key not in self._graphs:
+            function = {"gradient": self._gradient, "hessian": self._hessian}[kind]
+            self._graphs[key] = trace(
+                lambda u, columns: function(u, _cast(columns, self.target)), point, columns
+            )
+        return [part.numpy().astype(np.float64) for part in self._graphs[key](point, columns)]
+
+    def _gradient(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        target, params = self.target, self.target.space.constrain(u)
+        value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
+        return [value, target.gradient(u, Minibatch(columns), with_prior=False)]
+
+    def _hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        slope = partial(self.target.gradient, minibatch=Minibatch(columns), with_prior=False)
+        return [_jacobian(slope, u, vectorised=not has_sparse(columns))]
 
     def _prior(self, kind: str, function: Callable[[tf.Tensor], Any], points: np.ndarray) -> Any:
         """Return what a function of the position alone returns."""
@@ -83,13 +108,7 @@ class Objective:
 
     def value_and_gradient(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the log posterior and its gradient."""
-
-        def of_piece(u: tf.Tensor, columns: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-            target, params = self.target, self.target.space.constrain(u)
-            value = tf.reduce_sum(target.log_lik(dict(params), dict(columns)))
-            return value, target.gradient(u, Minibatch(columns), with_prior=False)
-
-        value, gradient = self._sum("gradient", of_piece, u)
+        value, gradient = self._sum("gradient", u)
         prior = self._prior("prior", self._prior_value_and_gradient, u)
         return (
             self._weight * float(value) + float(prior[0]),
@@ -103,11 +122,7 @@ class Objective:
 
     def likelihood_hessian(self, u: np.ndarray) -> np.ndarray:
         """Return the Hessian of the log-likelihood, (d, d)."""
-
-        def of_piece(u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-            return [_jacobian(lambda u: self.target.gradient(u, Minibatch(columns), False), u)]
-
-        (hessian,) = self._sum("hessian", of_piece, u)
+        (hessian,) = self._sum("hessian", u)
         return self._weight * (hessian + hessian.T) / 2
 
     def prior_hessian(self, u: np.ndarray) -> np.ndarray:
@@ -137,6 +152,14 @@ class Objective:
         return found.numpy().astype(np.float64)
 
 
+def _added(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    """Return sums, added up in order."""
+    totals: list[np.ndarray] = []
+    for part in parts:
+        totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else part
+    return totals
+
+
 def _cast(columns: Tensors, target: Target) -> Tensors:
     """Return the columns in the dtype of the target; whole numbers stay as they are."""
     return {
@@ -145,8 +168,15 @@ def _cast(columns: Tensors, target: Target) -> Tensors:
     }
 
 
-def _jacobian(function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor) -> tf.Tensor:
+def _jacobian(
+    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorised: bool = True
+) -> tf.Tensor:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(u)
         value = function(u)
-    return tape.jacobian(value, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return tape.jacobian(
+        value,
+        u,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        experimental_use_pfor=vectorised,
+    )

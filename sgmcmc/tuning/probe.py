@@ -41,7 +41,7 @@ class Probe:
 
     def _columns(self, n: int) -> Tensors:
         rows = Uniform().bind(self._data.size, n).draw(self.rng, 1)[0]
-        return {name: tf.constant(a) for name, a in self._data.rows(rows).items()}
+        return self._data.rows(rows)
 
     def _at(self, vector: np.ndarray) -> tf.Tensor:
         return tf.constant(vector, self._target.dtype)

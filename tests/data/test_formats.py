@@ -280,11 +280,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         TypeError,
         ("`dataset`", "IterableDataset", "at random"),
     ),
-    "SciPy": (
-        lambda _: {"x": pytest.importorskip("scipy.sparse").csr_array(X)},
-        TypeError,
-        ("`dataset['x']`", "toarray()"),
-    ),
     "NaN in a later chunk": (
         lambda path: {"x": hdf5(path, np.where(np.arange(101) == 70, np.nan, X[:, 0]))},
         ValueError,

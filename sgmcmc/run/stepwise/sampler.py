@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.run.ending import constrained
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.layout import Layout
@@ -110,12 +111,17 @@ class StepwiseSampler:
     def columns_of(self, minibatch: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         """Return the arrays of a minibatch as tensors, of the dtypes that the dataset has."""
         columns = self._sampler.data.columns
-        return {
-            name: value
-            if tf.is_tensor(value)
-            else tf.constant(np.asarray(value), columns[name].dtype if name in columns else None)
-            for name, value in minibatch.items()
-        }
+        found = {}
+        for name, value in minibatch.items():
+            dtype = columns[name].dtype if name in columns else None
+            if not tf.is_tensor(value) and name in columns and columns[name].sparse:
+                read = read_dataset({name: value}, tf.as_dtype(dtype))
+                found[name] = read.whole[name]
+            else:
+                found[name] = (
+                    value if tf.is_tensor(value) else tf.constant(np.asarray(value), dtype)
+                )
+        return found
 
     def __repr__(self) -> str:
         sampler = self._sampler

@@ -1,0 +1,214 @@
+"""Columns of mostly zeros: a SciPy matrix, whose rows `log_lik` sees as a `tf.SparseTensor`.
+
+A minibatch has exactly the entries of its rows, in row-major order, as many as there are. Padding
+to a fixed number would serve XLA alone, which compiles none of TensorFlow's products and sums of
+sparse tensors (and gathering and adding up, which it does compile, takes as long as these do
+without it); it would cost as much as the longest rows are longer than the others, and put several
+entries in one place. So a chain with such a column runs as a plain graph, where the number of
+entries may change from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import coo_array, csr_array
+
+from sgmcmc.data.dataset import Column, digest
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import with_known_shapes
+
+
+class Stored(NamedTuple):
+    """The rows of a sparse matrix, one after another.
+
+    Attributes:
+        values: of the entries.
+        places: their columns.
+        splits: where each row begins among them, and where the last one ends.
+    """
+
+    values: tf.Tensor
+    places: tf.Tensor
+    splits: tf.Tensor
+
+
+class SparseColumn(Column):
+    """A sparse matrix with an observation in each row. It is kept in TensorFlow's memory.
+
+    Args:
+        matrix: in CSR, each entry once, rows in order.
+        dtype: what the numbers become.
+    """
+
+    sparse = True
+
+    def __init__(self, matrix: csr_array, dtype: np.dtype) -> None:
+        self.dtype = np.dtype(dtype)
+        self.row_shape = (int(matrix.shape[1]),)
+        few = matrix.shape[1] < 2**31
+        with tf.device("CPU:0"):
+            self.stored = Stored(
+                tf.constant(matrix.data.astype(dtype, copy=False)),
+                tf.constant(matrix.indices.astype(np.int32 if few else np.int64, copy=False)),
+                tf.constant(matrix.indptr.astype(np.int64, copy=False)),
+            )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row as a `tf.SparseTensor`, on average."""
+        entries = len(self.stored.values) / max(1, len(self.stored.splits) - 1)
+        return int(np.ceil(entries * (self.dtype.itemsize + 16)))
+
+    def tensor(self, start: int, stop: int) -> tf.SparseTensor:
+        """Return the rows from ``start`` to ``stop``."""
+        splits = self.stored.splits[start : stop + 1]
+        within = slice(int(splits[0]), int(splits[-1]))
+        part = Stored(self.stored.values[within], self.stored.places[within], splits - splits[0])
+        return as_sparse_tensor(part, stop - start, self.row_shape[0])
+
+    def tensor_at(self, rows: np.ndarray) -> tf.SparseTensor:
+        """Return these rows, in their order."""
+        return gather_sparse(self.stored, tf.constant(rows), self.row_shape[0])
+
+    def digest(self) -> str:
+        """Return the digest of all entries."""
+        parts = (digest(np.asarray(memoryview(part))) for part in self.stored)
+        return f"{self.row_shape[0]} columns, " + ", ".join(parts)
+
+
+def gather_sparse(stored: Stored, rows: tf.Tensor, width: int) -> tf.SparseTensor:
+    """Return some rows of a sparse matrix, in the order that they are asked for."""
+    values, places = (
+        tf.gather(tf.RaggedTensor.from_row_splits(part, stored.splits, validate=False), rows)
+        for part in (stored.values, stored.places)
+    )
+    found = Stored(values.values, places.values, values.row_splits)
+    return as_sparse_tensor(found, rows.shape[0], width)
+
+
+def as_sparse_tensor(stored: Stored, rows: int, width: int) -> tf.SparseTensor:
+    """Return a matrix as a `tf.SparseTensor`."""
+    lengths = stored.splits[1:] - stored.splits[:-1]
+    numbers = tf.repeat(tf.range(rows, dtype=tf.int64), lengths)
+    indices = tf.stack([numbers, tf.cast(stored.places, tf.int64)], 1)
+    return tf.SparseTensor(indices, stored.values, [rows, width])
+
+
+def read_sparse(label: str, values: Any) -> csr_array:
+    """Return a sparse matrix of any form in CSR, each entry once, without touching the user's.
+
+    Args:
+        label: what it is, for messages.
+        values: a matrix or array of SciPy's, or a `tf.SparseTensor`.
+
+    Raises:
+        ValueError: it is no matrix.
+    """
+    if len(values.shape) != 2:
+        raise ValueError(
+            f"`{label}` is a sparse array of shape {tuple(values.shape)}. Of sparse arrays only "
+            "matrices are taken, with an observation in each row; hand in a dense one."
+        )
+    if isinstance(values, tf.SparseTensor):
+        places = np.asarray(values.indices)
+        values = coo_array(
+            (np.asarray(values.values), (places[:, 0], places[:, 1])), tuple(values.shape)
+        )
+    matrix = csr_array(values)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def has_sparse(columns: Tensors) -> bool:
+    """Tell whether there is a sparse tensor among some columns."""
+    return any(isinstance(column, tf.SparseTensor) for column in columns.values())
+
+
+class Parts:
+    """Columns of which parts are taken, rows from one place to another.
+
+    Args:
+        columns: tensors, dense or sparse.
+    """
+
+    def __init__(self, columns: Tensors) -> None:
+        self._columns = columns
+        self._splits = {
+            name: _splits(column)
+            for name, column in columns.items()
+            if isinstance(column, tf.SparseTensor)
+        }
+
+    def part(self, start: int | tf.Tensor, length: int) -> Tensors:
+        """Return so many rows of each column; where they start may be known in a graph alone."""
+        return {
+            name: self._sparse(name, start, length)
+            if name in self._splits
+            else tf.slice(
+                column,
+                [start, *[0] * (len(column.shape) - 1)],
+                [length, *[-1] * (len(column.shape) - 1)],
+            )
+            for name, column in self._columns.items()
+        }
+
+    def _sparse(self, name: str, start: int | tf.Tensor, length: int) -> tf.SparseTensor:
+        column = self._columns[name]
+        first, last = self._splits[name][start], self._splits[name][start + length]
+        before = tf.stack([tf.cast(start, tf.int64), tf.constant(0, tf.int64)])
+        return tf.SparseTensor(
+            column.indices[first:last] - before,
+            column.values[first:last],
+            [length, column.shape[1]],
+        )
+
+
+def _splits(column: tf.SparseTensor) -> tf.Tensor:
+    """Return where each row begins among the entries, and where the last one ends."""
+    numbers = tf.range(column.shape[0] + 1, dtype=tf.int64)
+    return tf.searchsorted(column.indices[:, 0], numbers)
+
+
+def over_rows(function: Callable[[Tensors], tf.Tensor], columns: Tensors, dtype: Any) -> tf.Tensor:
+    """Return what a function makes of each row, handed to it as a minibatch of one.
+
+    Vectorised, unless there is a sparse column: TensorFlow vectorises none of the operations on it.
+
+    Args:
+        function: of a minibatch.
+        columns: the rows.
+        dtype: of what it returns.
+    """
+    if has_sparse(columns):
+        parts, rows = Parts(columns), next(iter(columns.values())).shape[0]
+        return tf.map_fn(
+            lambda row: function(parts.part(row, 1)), tf.range(rows), fn_output_signature=dtype
+        )
+    return tf.vectorized_map(
+        lambda row: function({name: tf.expand_dims(value, 0) for name, value in row.items()}),
+        columns,
+    )
+
+
+def over(function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors) -> tf.Tensor:
+    """Return what a function makes of each of several points and the same columns.
+
+    Args:
+        function: of a point and of columns.
+        points: one behind another; tensors, or dicts of them.
+        columns: the columns.
+    """
+    if not has_sparse(columns):
+        return tf.vectorized_map(lambda point: function(point, columns), points)
+    one = tf.nest.map_structure(lambda values: values[0], points)
+    return tf.map_fn(
+        lambda point: function(point, with_known_shapes(columns)),
+        points,
+        fn_output_signature=function(one, columns).dtype,
+    )
