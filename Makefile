@@ -28,7 +28,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
+.PHONY: help install demo test test-slow test-faults test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ test: lint types doctest ## lint, types, doctests, then the test suite
 
 test-slow: $(STAMP) ## only the long statistical tests
 	$(RUN) pytest -m slow $(PYTEST_ARGS)
+
+test-faults: $(STAMP) ## only kills, damage and bad luck, by the thousand; hours
+	$(RUN) pytest -m faults $(PYTEST_ARGS)
 
 # Debian's reticulate is older than NumPy 2, so R has a Python environment of its own.
 test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if it is missing

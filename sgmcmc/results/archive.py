@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc.atomic_files import write_arrays
+from sgmcmc.atomic_files import arrays_in, write_arrays
 from sgmcmc.results.arrays import LogPost, Results
 
 _FORMAT = 2
+_GROUPS = {
+    "draws", "gradients", "test_functions", "mode", "mode_gradient", "reductions", "unnormalised",
+}  # fmt: skip
 
 
 def write_archive(
@@ -62,6 +64,8 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: the file is not one that ``write_archive`` wrote, or not whole.
         OSError: the file cannot be opened.
     """
+    if os.path.isdir(path):
+        raise ValueError(f"`path`: {os.fspath(path)!r} is a folder; Samples.open reads a store.")
     with open(path, "rb") as file:
         try:
             return _read(file)
@@ -73,25 +77,29 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(file: BinaryIO) -> dict[str, Any]:
-    if not zipfile.is_zipfile(file):
-        raise ValueError("it is not in NumPy's npz format")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-        if "about" not in arrays:
-            raise ValueError("it does not say what it holds")
-        about = json.loads(str(arrays["about"]))
-        if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
-        groups: dict[str, Any] = {
-            group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
-            for group, names in about["names"].items()
-        }
-        log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
+    arrays = arrays_in(file)
+    if "about" not in arrays:
+        raise ValueError("it does not say what it holds")
+    about = json.loads(str(arrays["about"]))
+    if about["format"] != _FORMAT:
+        raise ValueError(f"its format is {about['format']}, this version's is {_FORMAT}")
+    settings, report = about["settings"], about["report"]
+    if not isinstance(settings, dict) or not isinstance(report, dict | None):
+        raise ValueError("its settings or its report are none")
+    if "draws" not in about["names"] or not about["names"].keys() <= _GROUPS:
+        raise ValueError(f"it holds {', '.join(about['names']) or 'nothing'}")
+    if not all(isinstance(name, str) for names in about["names"].values() for name in names):
+        raise ValueError("names of parameters are none")
+    groups: dict[str, Any] = {
+        group: {name: arrays[f"{group}/{i}"] for i, name in enumerate(names)}
+        for group, names in about["names"].items()
+    }
+    log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
     if "reductions" in groups:
         groups["reductions"] = Results.nested(groups["reductions"])
     return {
         **groups,
         "log_post": log_post,
-        "settings": about["settings"],
-        "report": about["report"],
+        "settings": settings,
+        "report": report,
     }

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.data.rng import RunPhase
 from sgmcmc.engine.runner import Runner
 from sgmcmc.results.arrays import Results
-from sgmcmc.results.store import REDUCTION, checkpoint, explained
+from sgmcmc.results.store import CHAIN, REDUCTION, Store, blamed, checkpoint, explained
 
 SAVE_EVERY = 0.25
 """Seconds of a chain that a kill may cost."""
@@ -33,13 +34,14 @@ class Checkpoints:
     instant a process is killed, the one that it names is whole.
 
     Args:
-        folder: of the store; ``None`` writes nothing down.
+        store: where to; ``None`` writes nothing down.
         kind: of the phase.
     """
 
-    def __init__(self, folder: Path | None, kind: str) -> None:
-        self._folder = folder
-        self._kind = kind
+    def __init__(self, store: Store | None, kind: RunPhase) -> None:
+        self._store = store
+        self._folder = None if store is None else store.path
+        self._kind = kind.name.lower()
         self._next: dict[int, float] = {}
         self._slots: dict[int, int] = {}
 
@@ -50,10 +52,11 @@ class Checkpoints:
         for number, runner in enumerate(runners):
             path = checkpoint(self._folder, self._kind, number)
             if path.exists():
-                state = read_arrays(path)
-                if _SLOT in state:
-                    self._slots[number] = slot = int(state[_SLOT])
-                    state |= read_arrays(self._large(self._folder, number, slot))
+                with blamed("store"):
+                    state = read_arrays(path)
+                    if _SLOT in state:
+                        self._slots[number] = slot = int(state[_SLOT])
+                        state |= read_arrays(self._large(self._folder, number, slot))
                 runner.restore(state)
 
     def save(self, number: int, runner: Runner) -> None:
@@ -82,6 +85,8 @@ class Checkpoints:
             if array.nbytes >= LARGE_BYTES and not name.startswith(REDUCTION)
         }
         small: Mapping[str, np.ndarray] = {n: a for n, a in state.items() if n not in large}
+        if self._store is not None and self._kind == CHAIN:
+            small = {**small, **self._store.checksums(number, state)}
         with explained(folder):
             if large:
                 slot = 1 - self._slots.get(number, 0)

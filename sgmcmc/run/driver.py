@@ -6,7 +6,6 @@ import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,6 @@ class _Run:
         self.sampler = sampler
         self.store = store
         self.ending = ending
-        self.folder = None if store is None else store.path
         self.total = sampler.options.burn_in + n_iters
         self.crew = crew_of(sampler, sampler.chain, self.total)
         self.schema = schema_of(sampler)
@@ -123,7 +121,7 @@ class _Run:
 
     def reach(self, lengths: Lengths, verbose: bool) -> Samples:
         """Run from goal to goal and return what was kept."""
-        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
         for goal in lengths.goals():
             for runner in runners:
@@ -136,12 +134,12 @@ class _Run:
 
     def finish(self, verbose: bool) -> Samples:
         """Run to the end and return what was kept."""
-        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         return self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
 
     def finish_at(self, iteration: int, verbose: bool) -> Samples:
         """Run to an iteration, if chains are not there yet, and return what was kept."""
-        checkpoints = Checkpoints(self.folder, self.sampler.chain.kind.name.lower())
+        checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
         for runner in runners:
             runner.total = max(iteration, runner.iteration)
@@ -156,7 +154,7 @@ class _Run:
             self.ending.remind(whole)
             starts = self.ending.starts
         else:
-            starts = list(found["positions"]) if found else search(sampler, verbose, self.folder)
+            starts = list(found["positions"]) if found else search(sampler, verbose, self.store)
 
         def resume(runners: Sequence[Runner]) -> None:
             if self.ending is not None:
@@ -198,9 +196,9 @@ class _Run:
         go_on = self._go_on(runners) if at_end else None
         facts = tuple(runner.facts() for runner in runners)
         origin = SamplerOrigin(self.sampler, facts, go_on)
-        if self.folder is not None:
+        if self.store is not None:
             checkpoints.save_now(runners)
-            return Samples(**read_store(self.folder)).made_by(origin)
+            return Samples(**read_store(self.store.path)).made_by(origin)
         found = modes(runners)
         fields = self.schema.fields(
             self.arrays,
@@ -249,19 +247,19 @@ def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None)
     return whole
 
 
-def search(sampler: Sampler, verbose: bool, folder: Path | None = None) -> list[np.ndarray]:
+def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[np.ndarray]:
     """Run the phases before the chain and return where they end, flat.
 
     Args:
         sampler: the sampler.
         verbose: show progress.
-        folder: of the store, where progress is saved; ``None`` saves none.
+        store: where progress is saved; ``None`` saves none.
     """
     positions = sampler.starts
     for phase in sampler.phases[:-1]:
         if phase.n_iters == 0:
             continue
-        checkpoints = Checkpoints(folder, phase.kind.name.lower())
+        checkpoints = Checkpoints(store, phase.kind)
         nothing: list[dict[str, Any]] = [{} for _ in positions]
         crew = crew_of(sampler, phase, phase.n_iters)
         runners = make_runners(

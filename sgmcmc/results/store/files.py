@@ -2,12 +2,14 @@
 
 Arrays are in NumPy's npy format and are read by memory mapping, so opening costs nothing and a
 slice reads only itself. Rows are written with ordinary writes, not through the mapping, because
-a full disk then is an error that can be told and not the end of the process.
+a full disk then is an error that can be told and not the end of the process. A checksum of the rows
+that count is kept as they are written, so that no damaged draw is ever taken for a draw.
 """
 
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,6 +23,11 @@ CHAIN = "chain"
 """The kind of the checkpoints that tell how far the draws are."""
 REDUCTION = "reduction/"
 """How the names begin under which a checkpoint holds results of reductions."""
+CHECKSUM = "checksum/"
+"""The same of the checksums of the rows that count, by record."""
+
+_PIECE = 2**24
+"""Bytes that are read at a time."""
 
 Record = tuple[tuple[int, ...], np.dtype]
 """Shape, chains first, and dtype of an array."""
@@ -36,18 +43,38 @@ class FileRows:
 
     def __init__(self, path: Path, chain: int) -> None:
         self._path = path
-        mapped = np.load(path, mmap_mode="r")
+        mapped = mapped_array(path)
         self._dtype = mapped.dtype
         self._row_bytes = mapped.dtype.itemsize * int(np.prod(mapped.shape[2:]))
         self._start = mapped.offset + chain * mapped.shape[1] * self._row_bytes
         self._file = open(path, "r+b", buffering=0)
+        self._known = 0, 0
+
+    def know(self, rows: int, checksum: int) -> None:
+        """Take the checksum of the first rows for known."""
+        self._known = rows, checksum
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
-        data = memoryview(np.ascontiguousarray(values, self._dtype).tobytes())
+        data = left = memoryview(np.ascontiguousarray(values, self._dtype).tobytes())
+        checksum = zlib.crc32(data, self.checksum(rows.start))
         with explained(self._path.parent):
             self._file.seek(self._start + rows.start * self._row_bytes)
-            while data:
-                data = data[self._file.write(data) :]
+            while left:
+                left = left[self._file.write(left) :]
+        self._known = rows.stop, checksum
+
+    def checksum(self, rows: int) -> int:
+        """Return the checksum of the first rows; those just written are not read again."""
+        if self._known[0] != rows:
+            checksum, left = 0, rows * self._row_bytes
+            self._file.seek(self._start)
+            while left:
+                data = self._file.read(min(left, _PIECE))
+                if not data:
+                    raise ValueError(f"`store`: {str(self._path)!r} is cut off.")
+                checksum, left = zlib.crc32(data, checksum), left - len(data)
+            self._known = rows, checksum
+        return self._known[1]
 
     def close(self) -> None:
         """Close the file."""
@@ -65,6 +92,21 @@ def explained(path: Path) -> Iterator[None]:
             f"`store`: cannot write to {str(path)!r}; what was written before is whole. "
             f"{error.strerror}",
         ) from error
+
+
+def mapped_array(path: Path) -> np.memmap:
+    """Return an array on disk, mapped.
+
+    Raises:
+        ValueError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{str(path)!r} is damaged: {error}.") from error
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:

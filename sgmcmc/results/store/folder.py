@@ -8,20 +8,29 @@ instant a process is killed, what the file says is there is there.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from sgmcmc.atomic_files import read_arrays, write_arrays, write_json
+from sgmcmc.atomic_files import read_arrays, write_arrays
 from sgmcmc.results.differences import difference
 from sgmcmc.results.schema import Schema
+from sgmcmc.results.store.checksums import (
+    arrays_of,
+    checksums,
+    remember,
+    states_of,
+    unsigned,
+    verify,
+    write_about,
+)
 from sgmcmc.results.store.files import (
     ABOUT,
-    CHAIN,
     FileRows,
     Record,
     checkpoint,
@@ -33,6 +42,9 @@ from sgmcmc.results.store.growth import grow, remove_others
 
 FORMAT = 2
 _LOCK, _HANDOVER, _WARM_UP = "lock", "handover.npz", "warm-up.npz"
+
+_SOON_READ = 2**30
+"""Bytes that are read in about a second."""
 
 
 class Store:
@@ -48,11 +60,12 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.about = _read_about(path)
+        with blamed("store"):
+            self.about = _read_about(path)
         with explained(path):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = FileLock(path / _LOCK, timeout=0)
-        self._rows: list[FileRows] = []
+        self._rows: dict[int, dict[str, FileRows]] = {}
 
     def __enter__(self) -> Store:
         with explained(self.path):
@@ -64,12 +77,14 @@ class Store:
                     "use another path."
                 ) from None
         # The one before may have made it in the meantime.
-        self.about = _read_about(self.path)
+        with blamed("store"):
+            self.about = _read_about(self.path)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for rows in self._rows:
-            rows.close()
+        for records in self._rows.values():
+            for rows in records.values():
+                rows.close()
         self._lock.release()
 
     @property
@@ -96,7 +111,7 @@ class Store:
             records: shape, chains first, and dtype of each array.
 
         Raises:
-            ValueError: the chain there was made otherwise; nothing was changed.
+            ValueError: the chain there was made otherwise, or is damaged; nothing was changed.
         """
         if self.about is not None:
             before = self.about["fingerprint"]
@@ -112,6 +127,8 @@ class Store:
                     f"{before['n_iters']} and is {fingerprint['n_iters']}. A chain may go on, but "
                     "is never cut; take a slice of its draws. Nothing was changed."
                 )
+            with blamed("store"):
+                verify(arrays_of(self.path, self.about), self.path, self.about)
             with explained(self.path):
                 if fingerprint["n_iters"] > before["n_iters"]:
                     self.about = grow(self.path, self.about, fingerprint["n_iters"], records)
@@ -127,25 +144,33 @@ class Store:
         with explained(self.path):
             for name, (shape, dtype) in records.items():
                 create_array(self.path / files[name], shape, dtype)
-            write_json(self.path / ABOUT, about)
+            write_about(self.path, about, records)
         self.about = json.loads(json.dumps(about))
 
     def rows(self, chain: int) -> dict[str, FileRows]:
         """Return where a chain's records are written to."""
         assert self.about is not None
         rows = {name: FileRows(self.path / f, chain) for name, f in self.about["arrays"].items()}
-        self._rows += rows.values()
+        remember(rows, states_of(self.path, chain + 1)[chain])
+        self._rows[chain] = rows
         return rows
+
+    def checksums(self, chain: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the checksums of a chain's rows that count, for what a checkpoint says."""
+        return checksums(self._rows[chain], state)
 
     def handover(self) -> dict[str, np.ndarray] | None:
         """Return what the phases before the chain have found, if they are done."""
-        path = self.path / _HANDOVER
-        return read_arrays(path) if path.exists() else None
+        return self._found(_HANDOVER)
 
     def warm_up(self) -> dict[str, np.ndarray] | None:
         """Return what was chosen before the chain was made, if that is done."""
-        path = self.path / _WARM_UP
-        return read_arrays(path) if path.exists() else None
+        return self._found(_WARM_UP)
+
+    def _found(self, file: str) -> dict[str, np.ndarray] | None:
+        path = self.path / file
+        with blamed("store"):
+            return read_arrays(path) if path.exists() else None
 
     def save_warm_up(self, found: Mapping[str, np.ndarray]) -> None:
         """Write down what was chosen before the chain was made."""
@@ -167,20 +192,38 @@ class Store:
                     path.unlink()
 
 
-def read_store(path: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def blamed(argument: str) -> Iterator[None]:
+    """Have errors about a file begin with the argument that names it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"`{argument}`: {error}") from error
+
+
+def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
     """Return what a store holds so far, by memory mapping, as the arguments of ``Samples``.
 
+    Args:
+        path: the folder.
+        verified: read everything once and compare it with its checksums; ``None`` does so where
+            that takes no longer than about a second.
+
     Raises:
-        ValueError: it is not a store, or holds no draw yet.
+        ValueError: it is not a store, or damaged, or holds no draw yet.
         OSError: it cannot be read.
     """
-    about, arrays = _open(path)
-    chains = next(iter(arrays.values())).shape[0]
-    states = [checkpoint(path, CHAIN, number) for number in range(chains)]
-    if not all(state.exists() for state in states):
+    with blamed("path"):
+        about, arrays = _open(path)
+        if verified is None:
+            verified = sum(array.nbytes for array in arrays.values()) <= _SOON_READ
+        if verified:
+            verify(arrays, path, about)
+        states = states_of(path, next(iter(arrays.values())).shape[0])
+        handover = read_arrays(path / _HANDOVER) if (path / _HANDOVER).exists() else {}
+    found = [state for state in states if state is not None]
+    if len(found) < len(states):
         raise ValueError(f"`path`: {str(path)!r} holds no draws yet.")
-    found = [read_arrays(state) for state in states]
-    handover = read_arrays(path / _HANDOVER) if (path / _HANDOVER).exists() else {}
     return Schema.from_json(about["schema"]).fields(
         arrays,
         min(int(state["draws"]) for state in found),
@@ -195,9 +238,9 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     while True:
         about = _read_about(path)
         if about is None:
-            raise ValueError(f"`path`: {str(path)!r} is not a folder that `store` made.")
+            raise ValueError(f"{str(path)!r} is not a folder that `store` made.")
         try:
-            return about, {n: np.load(path / f, mmap_mode="r") for n, f in about["arrays"].items()}
+            return about, arrays_of(path, about)
         except FileNotFoundError:
             # The store may have grown in the meantime, and its arrays lie in other files.
             if _read_about(path) == about:
@@ -209,25 +252,27 @@ def _read_about(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     if not path.is_dir():
-        raise ValueError(f"`store`: {str(path)!r} is a file; a store is a folder.")
+        raise ValueError(
+            f"{str(path)!r} is a file, and a store is a folder; Samples.load reads files."
+        )
     try:
         about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        if about["format"] != FORMAT:
-            raise ValueError(
-                f"`store`: {str(path)!r} has the format {about['format']}, this version's is "
-                f"{FORMAT}."
-            )
-        return about
+        if about["format"] == FORMAT:
+            return unsigned(about)
     except FileNotFoundError:
         pass
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"`store`: {str(path / ABOUT)!r} is damaged: {error}.") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{str(path / ABOUT)!r} is damaged: {error}.") from error
+    else:
+        raise ValueError(
+            f"{str(path)!r} has the format {about['format']}, this version's is {FORMAT}."
+        )
     # A process killed while it made the store leaves these.
     ours = [*path.glob("array-*.npy"), *path.glob("*.part"), path / _LOCK, path / _WARM_UP]
     others = sorted({entry.name for entry in path.iterdir()} - {entry.name for entry in ours})
     if others:
         raise ValueError(
-            f"`store`: the folder {str(path)!r} holds other things ({others[0]!r}, ...); give an "
+            f"the folder {str(path)!r} holds other things ({others[0]!r}, ...); give an "
             "empty or a new one. Nothing was changed."
         )
     return None

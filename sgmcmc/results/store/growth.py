@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.atomic_files import read_arrays, write_json
 from sgmcmc.data.dataset import PIECE_BYTES
-from sgmcmc.results.schema import LOG_POST
-from sgmcmc.results.store.files import ABOUT, CHAIN, FileRows, Record, checkpoint, create_array
+from sgmcmc.results.store.checksums import counted, states_of, write_about
+from sgmcmc.results.store.files import FileRows, Record, create_array
 
 
 def grow(
@@ -35,21 +34,16 @@ def grow(
     files = {name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)}
     for name, (shape, dtype) in records.items():
         create_array(path / files[name], shape, dtype)
-        counted = "blocks" if name == LOG_POST else "draws"
-        for chain in range(shape[0]):
-            _copy(
-                path / about["arrays"][name],
-                path / files[name],
-                chain,
-                _count(path, chain, counted),
-            )
+        for chain, state in enumerate(states_of(path, shape[0])):
+            rows = 0 if state is None else counted(state, name)
+            _copy(path / about["arrays"][name], path / files[name], chain, rows)
     found = {
         **about,
         "generation": generation,
         "arrays": files,
         "fingerprint": {**about["fingerprint"], "n_iters": n_iters},
     }
-    write_json(path / ABOUT, found)
+    write_about(path, found, records)
     return found
 
 
@@ -59,12 +53,6 @@ def remove_others(path: Path, files: Iterable[str]) -> None:
         # Windows keeps files that somebody reads.
         with contextlib.suppress(OSError):
             (path / other).unlink()
-
-
-def _count(path: Path, chain: int, counted: str) -> int:
-    """Return how many rows of a chain count."""
-    state = checkpoint(path, CHAIN, chain)
-    return int(read_arrays(state)[counted]) if state.exists() else 0
 
 
 def _copy(old: Path, new: Path, chain: int, rows: int) -> None:

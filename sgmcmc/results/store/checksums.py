@@ -1,0 +1,130 @@
+"""What makes sure that a store is what was written: checksums, looked at before it is used."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.atomic_files import read_arrays, write_json
+from sgmcmc.results.schema import LOG_POST
+from sgmcmc.results.store.files import (
+    ABOUT,
+    CHAIN,
+    CHECKSUM,
+    FileRows,
+    Record,
+    checkpoint,
+    mapped_array,
+)
+
+_CHECKSUM, _RECORDS = "checksum", "records"
+
+
+def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Record]) -> None:
+    """Write what is said of a store, with its own checksum.
+
+    Args:
+        path: the folder.
+        about: what is said.
+        records: shape and dtype of each array.
+    """
+    shapes = {name: [list(shape), dtype.str] for name, (shape, dtype) in records.items()}
+    said = {**about, _RECORDS: shapes}
+    write_json(path / ABOUT, {**said, _CHECKSUM: _of_facts(said)})
+
+
+def unsigned(about: dict[str, Any]) -> dict[str, Any]:
+    """Return what is said of a store without the checksum, which is looked at.
+
+    A store of an earlier version has none.
+
+    Raises:
+        ValueError: it is not that of what is said.
+    """
+    said = {name: value for name, value in about.items() if name != _CHECKSUM}
+    if _CHECKSUM in about and about[_CHECKSUM] != _of_facts(said):
+        raise ValueError("its checksum is another")
+    return said
+
+
+def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the arrays of a store, mapped.
+
+    Raises:
+        ValueError: one is damaged.
+        OSError: one cannot be read.
+    """
+    arrays = {name: mapped_array(path / file) for name, file in about["arrays"].items()}
+    for name, (shape, dtype) in about.get(_RECORDS, {}).items():
+        if [list(arrays[name].shape), arrays[name].dtype.str] != [shape, dtype]:
+            raise ValueError(
+                f"{str(path / about['arrays'][name])!r} is damaged: its shape is another."
+            )
+    return arrays
+
+
+def states_of(path: Path, chains: int) -> list[dict[str, np.ndarray] | None]:
+    """Return what the checkpoints of the chains say, ``None`` where there is none yet."""
+    files = [checkpoint(path, CHAIN, number) for number in range(chains)]
+    return [read_arrays(file) if file.exists() else None for file in files]
+
+
+def counted(state: Mapping[str, np.ndarray], name: str) -> int:
+    """Return how many rows of a record count."""
+    return int(state["blocks" if name == LOG_POST else "draws"])
+
+
+def verify(arrays: Mapping[str, np.ndarray], path: Path, about: Mapping[str, Any]) -> None:
+    """Read all rows that count, and see that they are those that were written.
+
+    Args:
+        arrays: of the store, mapped.
+        path: the folder.
+        about: what is said of it.
+
+    Raises:
+        ValueError: some are not.
+    """
+    chains = next(iter(arrays.values())).shape[0]
+    for number, state in enumerate(states_of(path, chains)):
+        for name, array in arrays.items():
+            expected = None if state is None else state.get(CHECKSUM + name)
+            if state is None or expected is None:
+                continue
+            rows = np.ascontiguousarray(array[number, : counted(state, name)])
+            if zlib.crc32(rows.reshape(-1).view(np.uint8).data) != int(expected):
+                raise ValueError(
+                    f"{str(path / about['arrays'][name])!r} is damaged: what it holds of chain "
+                    f"{number} is not what was written."
+                )
+
+
+def checksums(
+    rows: Mapping[str, FileRows], state: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the checksums of the rows that count, for a checkpoint.
+
+    Args:
+        rows: those of a chain, by record.
+        state: what the checkpoint says.
+    """
+    return {
+        CHECKSUM + name: np.array(record.checksum(counted(state, name)))
+        for name, record in rows.items()
+    }
+
+
+def remember(rows: Mapping[str, FileRows], state: Mapping[str, np.ndarray] | None) -> None:
+    """Take the checksums that a checkpoint has kept for known."""
+    for name, record in rows.items():
+        if state is not None and CHECKSUM + name in state:
+            record.know(counted(state, name), int(state[CHECKSUM + name]))
+
+
+def _of_facts(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())
