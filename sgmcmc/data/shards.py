@@ -8,11 +8,12 @@ shards: where they were made has no bearing on them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.machines import HERE
 
 _MOST = 4096
 """How many shards there may be, so that what comes back of them stays small."""
@@ -44,6 +45,21 @@ def shards(data: Data, most_rows: int | None = None) -> list[Shard]:
         piece = max(1, min(piece, most_rows))
     rows = piece * max(1, math.ceil(data.size / piece / _MOST))
     return [Shard(k, min(k + rows, data.size), piece) for k in range(0, data.size, rows)]
+
+
+def map_over(
+    data: Data, thing: Any, method: str, calls: Sequence[tuple[Any, ...]]
+) -> Iterator[Any]:
+    """Yield what a method returns for each part of the data, in the order of the calls.
+
+    Args:
+        data: the dataset, whose machines call the method; a single call is made here.
+        thing: the object whose method it is.
+        method: its name.
+        calls: its arguments, for each part of the data.
+    """
+    machines = data.machines if len(calls) > 1 else HERE
+    return machines.map(thing, method, calls)
 
 
 def pieces(data: Data, shard: Shard) -> Iterator[tuple[int, int, Tensors]]:

@@ -34,7 +34,7 @@ def checked(executor: Any) -> Executor:
             "client.get_executor() or mpi4py's MPIPoolExecutor, or a function without arguments "
             f"that returns one; it is {describe(executor)}."
         )
-    context = getattr(executor, "_mp_context", None)
+    context: Any = getattr(executor, "_mp_context", None)
     if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":
         raise ValueError(_SPAWN)
     if is_shut_down(executor):

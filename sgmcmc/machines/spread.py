@@ -159,7 +159,7 @@ class Spread(Machines):
 def _given_up() -> BrokenExecutor:
     return BrokenExecutor(
         f"`executor`: workers died {_DEATHS} times in a row at the same work. They may be short of "
-        "memory; or the script that starts them lacks `if __name__ == \"__main__\":` around what "
+        'memory; or the script that starts them lacks `if __name__ == "__main__":` around what '
         "only it is to do; or a library that your functions load ends their process."
     )
 

@@ -269,9 +269,7 @@ class _Chains:
             runner.snapshot(), {n: found for n, found in kept.items() if found}, diverged
         )
 
-    def _runner(
-        self, number: int, state: Snapshot, total: int
-    ) -> tuple[Runner, dict[str, _Rows]]:
+    def _runner(self, number: int, state: Snapshot, total: int) -> tuple[Runner, dict[str, _Rows]]:
         """Return the runner of a chain, where the chain is, and what it writes to."""
         sampler, phase = self._sampler, self._sampler.chain
         with self._lock:
@@ -319,4 +317,3 @@ class _Rows:
         """Return the first row and the rows, and forget them; ``None`` if there are none."""
         parts, self._parts = self._parts, []
         return (self._first, np.concatenate(parts)) if parts else None
-
