@@ -60,14 +60,15 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     if chains < FEWEST or switches.no_groups() or not _can_share(sampler, phase):
         return 1
     stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
-    minibatch = dynamics.steps * stream.size * sampler.data.row_bytes
+    rows = dynamics.steps * stream.size
     if sampler.draws.every_row:
         if stream.size > _MOST_ROWS:
             return 1
-        minibatch = 1
-    vectors = (dynamics.normals + 2) * target.size * target.dtype.size
-    of_block = block_length(stream, dynamics, target) * (dynamics.steps * stream.size * 4 + vectors)
-    most = min(LARGEST, _CACHE // minibatch, _BLOCK // of_block, chains // 4)
+        rows = 0  # the same for all
+    an_iteration = 4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
+    a_block = block_length(stream, dynamics, target) * an_iteration
+    in_cache = _CACHE // max(1, rows * sampler.data.row_bytes)
+    most = min(LARGEST, in_cache, _BLOCK // a_block, chains // 4)
     return 1 if most < SMALLEST else -(-chains // -(-chains // most))
 
 
