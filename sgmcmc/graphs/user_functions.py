@@ -79,9 +79,9 @@ def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exc
     if _FLOAT_INDEX.search(str(error)):
         return TypeError(
             f"`{argument}` uses a {dtype.name} where TensorFlow wants whole numbers, such as the "
-            f"index of tf.gather. Numbers in `dataset` become {dtype.name}; a tf.Tensor keeps its "
-            "own dtype, so hand the column in as tf.constant(g, tf.int32), or write "
-            "tf.cast(dataset['g'], tf.int32). pandas categoricals stay whole numbers too. "
+            f"index of tf.gather. Numbers in `dataset` become {dtype.name}. Name the column "
+            "in `integers=['g']`, hand it in as tf.constant(g, tf.int32), or write "
+            "tf.cast(dataset['g'], tf.int32). pandas categoricals stay whole numbers, too. "
             f"TensorFlow says: {text}"
         )
     if _PYTHON_CONTROL.search(str(error)):

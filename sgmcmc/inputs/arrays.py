@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import known_keys
+from sgmcmc.data.dataset import Data
 from sgmcmc.data.entries import as_numbers, refuse_overflow
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.inputs.options import Options
 from sgmcmc.words import describe
 
-__all__ = ["as_numbers", "read_dataset", "read_params", "read_start"]
+__all__ = ["as_numbers", "read_columns", "read_dataset", "read_params", "read_start"]
+
+
+def read_columns(dataset: Any, options: Options) -> Data:
+    """Return the dataset that chains run on, where the user wants it passed over."""
+    data = read_dataset(dataset, options.dtype, options.integers)
+    known_keys("integers", options.integers, data.columns, "the columns of `dataset` are")
+    return data.on(options.machines)
 
 
 def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict[str, np.ndarray]]:

@@ -43,6 +43,7 @@ class Keywords(TypedDict, total=False):
     preconditioner: Any
     updates: str
     dtype: tf.DType
+    integers: list[str] | tuple[str, ...]
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: Mapping[str, Any] | None
@@ -64,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "preconditioner": None,
     "updates": "joint",
     "dtype": tf.float32,
+    "integers": (),
     "jit_compile": None,
     "gibbs": None,
     "latents": None,
@@ -108,6 +110,7 @@ class Options:
     preconditioner: Any
     updates: str
     dtype: tf.DType
+    integers: tuple[str, ...]
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: dict[str, Any]
@@ -155,6 +158,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         preconditioner=given["preconditioner"],
         updates=checks.choice("updates", given["updates"], ["joint", "in_turn"]),
         dtype=checks.floating_dtype("dtype", given["dtype"]),
+        integers=_read_integers(given["integers"]),
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
         gibbs=_read_gibbs(given["gibbs"], given["latents"]),
         latents=_read_dict("latents", given["latents"], "of arrays"),
@@ -230,6 +234,16 @@ def _read_store_params(value: Any, others: Any) -> bool | tuple[str, ...]:
         )
     if not value:
         raise ValueError("`store_params` is an empty list; use False to keep no parameter.")
+    return tuple(value)
+
+
+def _read_integers(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):  # R has no strings but in vectors
+        value = [value]
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise TypeError(
+            f"`integers` must be a list of names of columns in `dataset`; it is {describe(value)}."
+        )
     return tuple(value)
 
 

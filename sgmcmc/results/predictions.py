@@ -174,7 +174,7 @@ class Predictions(Arrays):
 
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:
-            return read_dataset(dataset, self._dtype)
+            return read_dataset(dataset, self._dtype, self.settings.get("integers", ()))
         if self._origin is None:
             raise ValueError(
                 "`dataset` must be given: these draws are not in the process of the chain that "

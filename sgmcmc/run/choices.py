@@ -14,7 +14,7 @@ from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.progress import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_dataset
+from sgmcmc.inputs.arrays import read_columns
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.preconditioner import read_preconditioner
@@ -163,7 +163,7 @@ def read(request: Request) -> Reading:
     turns = read_turns(options.updates, dynamics, target)
     in_turn = None if turns is None else turns.slices
     _refuse(request, options, dynamics, in_turn)
-    data = read_dataset(request.dataset, options.dtype).on(options.machines)
+    data = read_columns(request.dataset, options)
     # What comes later need not read and check it again.
     request = replace(request, data=data, seed=checks.seed_number("seed", request.seed))
     # Leverage takes the terms of single observations.

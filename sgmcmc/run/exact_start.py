@@ -9,10 +9,10 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.engine.progress import Progress
 from sgmcmc.inputs import parts
+from sgmcmc.inputs.arrays import read_columns
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.options import Options
 from sgmcmc.run.sampler import Request, make_target, read_model
@@ -72,7 +72,7 @@ class Ground:
         parts.need_no_latents(request.dynamics, options.gibbs)
         target, starts = make_target(request, options, request.dynamics, params)
         request.dynamics.bind(target.space)
-        data = read_dataset(request.dataset, options.dtype).on(options.machines)
+        data = read_columns(request.dataset, options)
         rows = min(500, data.size)
         values = dry_run(target, data, rows, starts, None, with_terms=False, in_parts=False)
         return cls(target, data, starts, options, checks.seed_number("seed", request.seed), values)

@@ -23,7 +23,7 @@ from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.additive import need_sum_of_pieces
-from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
@@ -141,7 +141,7 @@ def make_sampler(request: Request) -> Sampler:
     phases = make_phases(
         request.method, request.stepsize, dynamics, gradient, target, options.updates
     )
-    data = request.data or read_dataset(request.dataset, options.dtype).on(options.machines)
+    data = request.data or read_columns(request.dataset, options)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     with_terms = draws.weights is not None or gradient.needs_rows
@@ -275,6 +275,7 @@ def _option_settings(options: Options) -> dict[str, Any]:
         "updates": options.updates,
         "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
         "dtype": options.dtype.name,
+        "integers": list(options.integers),
         "jit_compile": options.jit_compile,
         "gibbs": options.gibbs is not None,
         "latents": list(options.latents),

@@ -8,8 +8,8 @@ DESCRIPTIONS = {
     "dataset": """
         dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
         pandas columns and frames, HDF5, Zarr, Dask, Arrow, Parquet files by name, Hugging Face
-        datasets; or a table, each of whose columns is an entry. Numbers become ``dtype``; a
-        ``tf.Tensor`` keeps its own, and categories stay whole numbers.""",
+        datasets, SciPy's sparse matrices; or a table, each of whose columns is an entry. Numbers
+        become ``dtype``; a ``tf.Tensor`` keeps its own, and categories stay whole numbers.""",
     "params": """
         dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
         dicts, a start for each chain.""",
@@ -77,6 +77,9 @@ DESCRIPTIONS = {
         minibatch.""",
     "dtype": """
         ``tf.float32`` or ``tf.float64``.""",
+    "integers": """
+        list of names of columns of ``dataset`` that stay whole numbers, int32, such as ``log_lik``
+        wants for the index of a ``tf.gather``.""",
     "jit_compile": """
         compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
         warning that names the op.""",

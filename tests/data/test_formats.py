@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
 import sgmcmc
@@ -206,6 +207,64 @@ def test_a_category_in_a_chain(run: Callable[..., sgmcmc.Samples]) -> None:
     start = {"u": [0.0, 10.0, 20.0, 30.0]}
     samples = run(dataset=frame, params=start, log_lik=by_group, stepsize=1e-6)
     np.testing.assert_allclose(samples["u"][-1], start["u"], atol=0.1)
+
+
+INTEGERS: dict[str, Callable[[Path], Any]] = {
+    "int64": lambda _: {"g": G, "h": G},
+    "whole floats": lambda _: {"g": G.astype(np.float64), "h": G},
+    "a list": lambda _: {"g": G.tolist(), "h": G},
+    "a tensor of floats": lambda _: {"g": tf.constant(G, tf.float32), "h": G},
+    "pandas": lambda _: pd.DataFrame({"g": G, "h": G}),
+    "a categorical": lambda _: {"g": pd.Categorical(NAMES[G], NAMES), "h": G},
+    "HDF5": lambda path: {"g": hdf5(path, G), "h": G},
+    "Arrow": lambda _: pytest.importorskip("pyarrow").table({"g": G, "h": G}),
+    "sparse": lambda _: {"g": scipy.sparse.csr_array(G[:, np.newaxis]), "h": G},
+}
+
+
+@pytest.mark.parametrize("form", INTEGERS)
+def test_columns_that_stay_whole_numbers(form: str, tmp_path: Path) -> None:
+    columns = read_dataset(INTEGERS[form](tmp_path), tf.float32, ["g"]).whole
+    assert (columns["g"].dtype, columns["h"].dtype) == (tf.int32, tf.float32)
+    found = columns["g"] if form != "sparse" else tf.sparse.to_dense(columns["g"])[:, 0]
+    np.testing.assert_array_equal(found, G)
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "words"),
+    [
+        (G + 0.5, ["g"], ("`dataset['g']`", "`integers`", "no whole number")),
+        (np.where(G > 2, np.nan, G), ["g"], ("`dataset['g']`", "NaN")),
+        (G + 2**31, ["g"], ("`dataset['g']`", "int32", "tf.constant(g, tf.int64)")),
+        (G, ["grop"], ("`integers`", "'grop'", "'g'")),
+        (G, 3, ("`integers`", "list of names")),
+    ],
+    ids=["fractions", "NaN", "range", "no such column", "no list"],
+)
+def test_whole_numbers_that_are_refused(
+    values: np.ndarray, names: Any, words: tuple[str, ...], run: Callable[..., sgmcmc.Samples]
+) -> None:
+    with pytest.raises((TypeError, ValueError)) as error:
+        run(dataset={"g": values}, integers=names)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_an_index_in_a_chain_and_in_predictions(run: Callable[..., sgmcmc.Samples]) -> None:
+    def mean(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        return tf.gather(params["u"], dataset["g"])
+
+    def by_group(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum((dataset["y"] - mean(params, dataset)) ** 2)
+
+    start = {"u": [0.0, 10.0, 20.0, 30.0]}
+    samples = run(
+        dataset={"y": 10.0 * G, "g": G}, params=start, log_lik=by_group, stepsize=1e-6,
+        integers="g",
+    )  # fmt: skip
+    assert samples.settings["integers"] == ["g"]
+    found = samples.predict(mean, {"g": [3, 0]})
+    np.testing.assert_allclose(found, [30.0, 0.0], atol=0.1)
 
 
 def test_numbers_of_all_kinds_beside_each_other() -> None:

@@ -276,7 +276,7 @@ def test_a_float_that_should_be_an_index(name: str) -> None:
     given = {**GIVEN, "dataset": {"g": groups}}
     with pytest.raises(TypeError) as caught:
         short_call(**given, log_lik=log_lik)
-    for part in ("`log_lik`", "float32", "tf.constant(g, tf.int32)", "tf.cast", "categoricals"):
+    for part in ("`log_lik`", "float32", "integers=['g']", "tf.constant(g, tf.int32)", "tf.cast"):
         assert part in str(caught.value)
     assert len(str(caught.value)) < 700
 
