@@ -14,13 +14,13 @@ Ops.sgmcmcTensor <- function(e1, e2) {
     if (missing(e2)) {
         return(switch(.Generic,
             "-" = math$negative(counted(e1)),
-            "!" = math$logical_not(logical(e1)),
+            "!" = math$logical_not(asBoolean(e1)),
             counted(e1)
         ))
     }
     if (.Generic %in% c("&", "|")) {
-        e1 <- logical(e1)
-        e2 <- logical(e2)
+        e1 <- asBoolean(e1)
+        e2 <- asBoolean(e2)
     } else if (!(.Generic %in% c("==", "!=") && isBoolean(e1) && isBoolean(e2))) {
         first <- counted(e1, e2)
         e2 <- counted(e2, e1)

@@ -78,5 +78,5 @@ ifelse <- function(test, yes, no) {
     if (is.null(tensor)) {
         tensor <- tensorflow()$constant(0, dtype = tensorflow()$float32)
     }
-    tensorflow()$where(logical(test), like(yes, tensor), like(no, tensor))
+    tensorflow()$where(asBoolean(test), like(yes, tensor), like(no, tensor))
 }

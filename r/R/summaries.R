@@ -7,7 +7,7 @@ Summary.sgmcmcTensor <- function(x, ..., na.rm = FALSE) {
     parts <- list(x, ...)
     if (.Generic %in% c("any", "all")) {
         reduce <- attribute(tf$math, paste0("reduce_", .Generic))
-        return(reduce(tf$stack(lapply(parts, function(part) reduce(logical(part))))))
+        return(reduce(tf$stack(lapply(parts, function(part) reduce(asBoolean(part))))))
     }
     tensor <- firstOfNumbers(parts)
     if (is.null(tensor)) {

@@ -116,7 +116,7 @@ floating <- function(x) {
     if (ofKind(x, "integer") || ofKind(x, "bool")) tensorflow()$cast(x, tensorflow()$float32) else x
 }
 
-logical <- function(x, tensor) {
+asBoolean <- function(x) {
     if (!isTensor(x)) {
         return(tensorflow()$constant(asArrayUnlessScalar(as.logical(x))))
     }
