@@ -28,7 +28,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-faults test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
+.PHONY: help install demo test test-slow test-faults test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -79,6 +79,9 @@ bench-formats: $(STAMP) ## seconds and memory of data in each form; 5 GB of temp
 
 bench-cores: $(STAMP) ## CPU time of one, two and four chains
 	$(RUN) benchmarks.cores
+
+bench-executors: $(STAMP) ## passes over the data and chains on one and two workers; writes docs/many-machines.md
+	$(RUN) benchmarks.executors
 
 bench-parts: $(STAMP) ## where the time of an iteration goes
 	$(RUN) benchmarks.parts
