@@ -21,21 +21,24 @@ def check_after_kills(
     kills: int,
     n_iters: int,
     monkeypatch: pytest.MonkeyPatch,
+    longest: float = 2.5,
     **given: Any,
 ) -> None:
     """Kill a run again and again; what it ends with is what one gives that was never stopped."""
     caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
     given = {**({"n_iters_opt": n_iters // 2} if case.centred else {}), **given}
-    killed = kill_again_and_again(case, caller, folder / "chain", kills, n_iters, given)
+    killed = kill_again_and_again(case, caller, folder / "chain", kills, n_iters, given, longest)
     print(f"{case.name}: killed at work {killed} times of {kills}")
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
+    if kills:
+        assert killed
     call = importlib.import_module(caller).short_call
     given |= {"method": case.name, "n_iters": n_iters, "store_gradients": True}
     same(call(**given, store=folder / "chain"), call(**given))
 
 
 def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_after_kills(BY_NAME["sgldcv"], tmp_path, 2, 4000, monkeypatch)
+    check_after_kills(BY_NAME["sgldcv"], tmp_path, 3, 20_000, monkeypatch, longest=1.0)
 
 
 @pytest.mark.slow
@@ -59,3 +62,16 @@ def test_killed_while_the_store_grows(tmp_path: Path, monkeypatch: pytest.Monkey
         killed += kill_again_and_again(case, "tests.conftest", folder, 2, n_iters, given)
     print(f"killed at work {killed} times of 8")
     check_after_kills(BY_NAME["sgldcv"], tmp_path, 0, 30_000, monkeypatch, n_iters_opt=50)
+
+
+@pytest.mark.faults
+@every(DISTINCT)
+@pytest.mark.parametrize("n_chains", [None, 3])
+def test_a_thousand_kills(
+    case: Case, n_chains: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all samplers together; one chain, and three side by side."""
+    kills = -(-1000 // (2 * len(DISTINCT)))
+    n_iters = 60_000 // case.constants.get("L", 1)
+    given: dict[str, Any] = {} if n_chains is None else {"n_chains": n_chains}
+    check_after_kills(case, tmp_path, kills, n_iters, monkeypatch, longest=1.2, **given)
