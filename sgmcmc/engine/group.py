@@ -156,10 +156,11 @@ class Group:
             self._buffers = self._pool.take()
         buffers = self._buffers
         if self._block != (block, wanted):
-            places = self._kernel.stream.places(buffers.rows.array)
+            most = min(length, max(self._goals[k] for k in wanted) - block * length)
+            rows = self._kernel.stream.places(buffers.rows.array)[:most]
             for k in wanted:
                 prefetcher = self._runners[k].prefetcher
-                prefetcher.draw(block, places[:, k], buffers.noise.array[:, k])
+                prefetcher.draw(block, rows[:, k], buffers.noise.array[:most, k])
             first = self._runners[wanted[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
             self._block = block, wanted

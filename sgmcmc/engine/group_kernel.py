@@ -142,8 +142,7 @@ def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start])
     """
     first, chains = given[0], stream.chains
     function = kernel.initialiser(first.minibatch)
-    own = ("position", "estimator", "normals")
-    own = (*own, "minibatch") if stream.draws_rows else own
+    own = ["position", "estimator", "normals", *(["minibatch"] if stream.draws_rows else [])]
 
     def together(stacked: dict[str, Any], shared: dict[str, Any]) -> Carry:
         return _for_each(stacked, lambda one: function(**one, **shared))

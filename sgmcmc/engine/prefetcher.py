@@ -140,19 +140,20 @@ class Prefetcher:
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
     def draw(self, number: int, rows: np.ndarray, noise: np.ndarray) -> None:
-        """Write the numbers of a block to where a group of chains has them.
+        """Write the numbers of the first iterations of a block to where a group of chains has them.
 
         Args:
             number: of the block.
             rows: row numbers, (iterations, steps, n), or (iterations, 0, n) to draw none.
             noise: normals, (iterations, vectors, d).
         """
-        noise[...] = self._source.rng(Purpose.NOISE, number).standard_normal(
-            noise.shape, dtype=self._dtype.type
-        )
+        rng = self._source.rng(Purpose.NOISE, number)
+        noise[...] = rng.standard_normal(noise.shape, dtype=self._dtype.type)
         if rows.size:
-            rng, count = self._source.rng(Purpose.MINIBATCH, number), len(rows) * rows.shape[1]
-            rows[...] = self._kernel.stream.draws.draw(rng, count).reshape(rows.shape)
+            # Which rows those are depends on how many there are in all.
+            rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
+            drawn = self._kernel.stream.draws.draw(rng, count * rows.shape[1])
+            rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
 
     def _edges(self, number: int) -> Edges | None:
         """Return where the minibatches come from that a block shares with its neighbours."""
