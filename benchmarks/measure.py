@@ -14,7 +14,7 @@ from benchmarks.steady import choose_lengths
 from benchmarks.workloads import Workload, read_data
 
 PAUSE = 0.2  # seconds in which the threads of the package before go to sleep
-MOST_BYTES = 500_000_000  # of draws in one run
+MOST_BYTES = 1_000_000_000  # of draws in one run
 MOST_ITERATIONS = 3_000_000
 
 
@@ -71,7 +71,10 @@ def measure(
         results[name]["long"].append(workers[name].ask("run", n_iters=long)["seconds"])
 
     names = [
-        name for name in names if not PACKAGES[name].only or workload.name in PACKAGES[name].only
+        name
+        for name in names
+        if (not PACKAGES[name].only or workload.name in PACKAGES[name].only)
+        and (not workload.packages or name in workload.packages)
     ]
     results |= {name: {} for name in names}
     try:

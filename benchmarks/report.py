@@ -136,8 +136,8 @@ def render(raw: dict[str, Any]) -> str:
         "### Microseconds an iteration",
         f"Median of {raw['rounds']} rounds, in brackets the best. A round is a long run less a "
         f"short one, about {raw['seconds']:g} s for each package in turn, all packages one after "
-        "another before the next round begins. Every draw is kept. With four chains: wall time "
-        "over four times the iterations, so that of one iteration of one chain.",
+        "another before the next round begins. Every draw is kept. With several chains: wall time "
+        "over as many times the iterations, so that of one iteration of one chain.",
         _cells(raw, _micros),
         "### Times as long as `sgmcmc`",
         _cells(raw, _ratio),

@@ -31,6 +31,7 @@ class Workload:
         alpha: friction of SGHMC.
         n_chains: independent chains.
         memory_iters: iterations of the run that measures memory, the same for all packages.
+        packages: keys of the packages that run it; all if there are none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Workload:
     alpha: float = 0.1
     n_chains: int = 1
     memory_iters: int = 2000
+    packages: tuple[str, ...] = ()
 
     @property
     def data_name(self) -> str:
@@ -63,6 +65,9 @@ def _logistic(N: int, n: int, method: str, name: str, description: str, **others
 
 
 _COVERTYPE = 581_012
+
+_WITH_MANY_CHAINS = ("sgmcmc", "sgmcmcjax", "blackjax")
+"""Others would take an hour for a thousand chains."""
 
 WORKLOADS = (
     _logistic(100_000, 500, "sgld", "sgld-100k", "Logistic, N = 100 000, SGLD"),
@@ -84,6 +89,29 @@ WORKLOADS = (
         memory_iters=200,
     ),
     _logistic(100_000, 500, "sgld", "chains", "Logistic, N = 100 000, SGLD, 4 chains", n_chains=4),
+    Workload(
+        "tiny-1000",
+        "Gaussian mean, n = 10, SGLD, 1000 chains",
+        "gaussian",
+        "sgld",
+        1000,
+        10,
+        1e-4,
+        n_chains=1000,
+        packages=_WITH_MANY_CHAINS,
+    ),
+    Workload(
+        "logistic-1000",
+        "Logistic, N = 10 000, n = 50, SGLD, 1000 chains",
+        "logistic",
+        "sgld",
+        10_000,
+        50,
+        1e-5,
+        n_chains=1000,
+        memory_iters=200,
+        packages=_WITH_MANY_CHAINS,
+    ),
     _logistic(_COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"),
 )
 
