@@ -50,6 +50,9 @@ class Column(ABC):
     def tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop``."""
 
+    def unpack(self) -> None:  # noqa: B027 - most columns have nothing to do
+        """Make rows ready to be taken in any order, where they are not yet."""
+
     @abstractmethod
     def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
         """Return a copy of these rows, in their order."""

@@ -125,6 +125,46 @@ class StoredColumn(DenseColumn):
         return digest_of_pieces(self, self._rows)
 
 
+class LateColumn(StoredColumn):
+    """A column that was checked in another process, and is unpacked only if single rows are wanted.
+
+    Args:
+        source: has ``shape`` and gives rows when it is sliced.
+        dtype: what the numbers become.
+    """
+
+    def __init__(self, source: Any, dtype: np.dtype) -> None:
+        super().__init__(source, dtype, _slab_rows(source))
+        self._unpacked: MappedColumn | None = None
+
+    def unpack(self) -> None:
+        """Make rows ready to be taken in any order, where the temporary folder has the room."""
+        if self._unpacked is None and _has_room(self._source, self.dtype):
+            spool = Spool(self.dtype)
+            _pass_over(self._source, lambda *_: None, spool.add)
+            self._unpacked = MappedColumn(spool.array(), self.dtype)
+            self.address = self._unpacked.address
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copy these rows into ``out``."""
+        (super() if self._unpacked is None else self._unpacked).take(rows, out)
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows from ``start`` to ``stop``."""
+        return (super() if self._unpacked is None else self._unpacked).slice(start, stop)
+
+
+def open_stored(source: Any, dtype: np.dtype) -> DenseColumn:
+    """Return a column that was checked in another process; nothing of it is read now.
+
+    Args:
+        source: has ``shape`` and gives rows when it is sliced.
+        dtype: what the numbers become.
+    """
+    mapped = source if isinstance(source, np.memmap) else _mapped_in_place(source)
+    return LateColumn(source, dtype) if mapped is None else MappedColumn(mapped, dtype)
+
+
 def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
     """Return a column of an object that has ``shape`` and gives rows when it is sliced.
 

@@ -6,17 +6,21 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn
+from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn, digest
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.stored import open_stored
 from sgmcmc.data.tables import library
 from sgmcmc.machines import HERE, Machines, Spread
+
+_ROWS = 16
+"""Rows at the beginning, in the middle and at the end that a file is recognised by."""
 
 _TABLE = ""
 """Stands for a dataset that is one table."""
@@ -65,8 +69,8 @@ class _Parcel:
         self._parts = (
             {n: _portable(c, data.size) for n, c in data.columns.items() if n not in opened},
             openers,
-            {name: data.columns[name].digest() for name in opened},
-            list(data.columns),
+            {name: _known_by(data.columns[name], data.size) for name in opened},
+            [(name, column.dtype) for name, column in data.columns.items()],
             data.size,
             dtype,
             tuple(integers),
@@ -79,40 +83,56 @@ class _Parcel:
 def _opened(
     sent: Mapping[str, Column],
     openers: Mapping[str, Opener],
-    digests: Mapping[str, str],
-    names: list[str],
+    known_by: Mapping[str, str],
+    dtypes: Sequence[tuple[str, np.dtype]],
     size: int,
     dtype: Any,
     integers: tuple[str, ...],
 ) -> Data:
-    """Return a dataset in a worker.
+    """Return a dataset in a worker, which reads of files what it passes over, and no more.
 
     Args:
         sent: the columns that were sent as they are.
         openers: how the others are opened, by name, or all of them as one table.
-        digests: what their values are known by.
-        names: of all columns, in their order.
+        known_by: what their values are known by.
+        dtypes: of all columns, in their order.
         size: N.
         dtype: of the chain.
         integers: names of columns that stay whole numbers.
     """
     columns = dict(sent)
-    if openers:
-        try:
-            found = {name: opener() for name, opener in openers.items()}
+    try:
+        found = {name: opener() for name, opener in openers.items()}
+        for name, kind in dtypes:
+            if name in found and _is_array(found[name]):
+                columns[name] = open_stored(found.pop(name), kind)
+        if found:
             columns |= read_dataset(found.get(_TABLE, found), dtype, integers).columns
-        except OSError as error:
-            raise OSError(
-                "`executor`: a worker cannot open the dataset. Files must be where all workers "
-                f"find them, under the same path. {error}"
-            ) from None
-    for name, digest in digests.items():
-        if columns[name].digest() != digest:
-            raise ValueError(
-                f"`executor`: a worker finds other values in `dataset[{name!r}]` than the process "
-                "that makes the call. Is it another file, or has it changed?"
-            )
-    return Data({name: columns[name] for name in names}, size)
+        others = [n for n, known in known_by.items() if _known_by(columns[n], size) != known]
+    except OSError as error:
+        raise OSError(
+            "`executor`: a worker cannot open the dataset. Files must be where all workers "
+            f"find them, under the same path. {error}"
+        ) from None
+    if others:
+        raise ValueError(
+            f"`executor`: a worker finds other values in `dataset[{others[0]!r}]` than the process "
+            "that makes the call. Is it another file, or has it changed?"
+        )
+    return Data({name: columns[name] for name, _ in dtypes}, size)
+
+
+def _is_array(source: Any) -> bool:
+    """Tell whether rows of what was opened can be read from any place on."""
+    is_table = isinstance(source, os.PathLike) or hasattr(source, "to_dask_array")
+    return not is_table and library(source) != "pyarrow"
+
+
+def _known_by(column: Column, size: int) -> str:
+    """Return what a few rows of a column are known by; all would have to be read for more."""
+    starts = sorted({0, size // 2, max(0, size - _ROWS)})
+    parts = [np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts]
+    return f"{size} rows, " + digest(np.concatenate(parts))
 
 
 def _portable(column: Column, size: int) -> Column:

@@ -274,6 +274,8 @@ class _Chains:
         sampler, phase = self._sampler, self._sampler.chain
         with self._lock:
             if self._kernel is None:
+                for column in sampler.data.columns.values():
+                    column.unpack()
                 self._kernel = make_kernel(sampler, phase, self._ahead)
                 self._pool = Pool(self._kernel, phase.stepsizes)
             if number not in self._runners:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.stored import LateColumn
 from sgmcmc.data.travel import courier
 from sgmcmc.machines.parcels import Unpickler, pack
 
@@ -63,7 +64,14 @@ def test_hdf5_is_opened(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("a/x", data=ROWS, chunks=(500, 4), compression="gzip")
     with h5py.File(tmp_path / "x.h5", "r") as file:
-        check({"x": file["a/x"], "y": ROWS[:, 0]}, 25_000)
+        there = check({"x": file["a/x"], "y": ROWS[:, 0]}, 25_000)
+    column = there.columns["x"]
+    assert isinstance(column, LateColumn) and column.address is None
+    column.unpack()
+    assert column.address is not None
+    rows, out = np.array([4999, 3, 3]), np.empty((3, 4), np.float32)
+    column.take(rows, out)
+    np.testing.assert_array_equal(out, ROWS[rows])
 
 
 def test_zarr_is_opened(tmp_path: Path) -> None:
