@@ -77,6 +77,9 @@ class Spread(Machines):
 
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what a method of an object returns for these arguments, in their order."""
+        if not self._there():
+            yield from HERE.map(thing, method, calls)
+            return
         with self, Calls(self, thing) as under_way:
             numbered, found = enumerate(calls), {}
             most, yielded, submitted = 2 * _PER_WORKER * self.width, 0, 0
@@ -92,6 +95,15 @@ class Spread(Machines):
                         found[answer[0]] = answer[1]
                 yield found.pop(yielded)
                 yielded += 1
+
+    def _there(self) -> bool:
+        """Tell whether there are workers: after the call, a report may be asked for without."""
+        if self._depth:
+            return True
+        try:
+            return self._given is not None and not self.submit(worker.ready).cancelled()
+        except (ValueError, BrokenExecutor):
+            return False
 
     def parcel(self, thing: Any) -> Parcel:
         """Return an object as it is sent, which is made once for as long as it lives."""

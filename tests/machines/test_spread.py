@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import threading
 from collections import OrderedDict
@@ -137,6 +138,8 @@ def test_an_executor_that_is_shut_down_is_refused() -> None:
     with pytest.raises(ValueError, match="`executor` has been shut down"):
         read_machines(pool)
     assert machines.again is HERE
+    # A report that is asked for later is made here.
+    assert list(machines.map(Adder(Path()), "process", [()])) == [os.getpid()]
 
 
 def test_what_was_made_here_is_shut_down_here(tmp_path: Path) -> None:
