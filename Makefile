@@ -15,6 +15,10 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 # The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
 VENV_R ?= .venv-r
+# Where `make test-versions` and `make wheels` make their environments, about 2 GB each.
+VERSIONS ?= $(or $(TMPDIR),/tmp)/sgmcmc-versions
+# Arguments for nox: -s newest-3.13 for one session, -R to use its environment again.
+NOX_ARGS ?=
 # What pip installs into $(VENV).
 INSTALL ?= --editable '.[dev]'
 
@@ -28,7 +32,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-faults test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
+.PHONY: help install demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -47,6 +51,20 @@ test-slow: $(STAMP) ## only the long statistical tests
 
 test-faults: $(STAMP) ## only kills, damage and bad luck, by the thousand; hours
 	$(RUN) pytest -m faults $(PYTEST_ARGS)
+
+test-versions: $(VERSIONS)/tools/bin/nox ## quick tests on Python 3.10-3.13, TensorFlow old and new; PYTEST_ARGS=whole for all
+	$(NOX) $(NOX_ARGS) -- $(PYTEST_ARGS)
+
+wheels: $(VERSIONS)/tools/bin/nox ## build wheel and sdist in dist/, install them into bare environments, run a chain
+	$(NOX) -s build wheel sdist
+
+# nox asks for each Python by its name; those of pyenv need not be switched on.
+NOX = PATH="$(subst $() $(),:,$(wildcard $(HOME)/.pyenv/versions/3.1[0-3].*/bin)):$$PATH" \
+    $(VERSIONS)/tools/bin/nox --envdir $(VERSIONS)/envs
+
+$(VERSIONS)/tools/bin/nox:
+	$(or $(PYTHON),python3) -m venv --clear $(VERSIONS)/tools
+	$(VERSIONS)/tools/bin/python -m pip install 'nox[uv]>=2024.10.9' packaging
 
 # Debian's reticulate is older than NumPy 2, so R has a Python environment of its own.
 test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if it is missing

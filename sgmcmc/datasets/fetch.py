@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import hashlib
 import os
 import sys
 import tempfile
@@ -66,6 +67,21 @@ def open_decompressed(path: Path) -> IO[bytes]:
     if magic == b"BZh":
         return bz2.open(path, "rb")
     return open(path, "rb")
+
+
+def need_sum(content: bytes, sha256: str | None) -> None:
+    """Compare decompressed content with its sum.
+
+    Args:
+        content: All of it.
+        sha256: Its SHA-256, or None if no official one is known.
+
+    Raises:
+        ValueError: It is another.
+    """
+    actual = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and actual != sha256:
+        raise ValueError(f"SHA-256 of the decompressed content is {actual} instead of {sha256}")
 
 
 def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:

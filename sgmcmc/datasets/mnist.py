@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -123,9 +122,7 @@ def parse(
     if len(content) != start + count * math.prod(sizes):
         expected = start + count * math.prod(sizes)
         raise ValueError(f"{len(content)} bytes decompressed instead of {expected}")
-    actual = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and actual != sha256:
-        raise ValueError(f"SHA-256 of the decompressed content is {actual} instead of {sha256}")
+    fetch.need_sum(content, sha256)
     data = np.frombuffer(content, np.uint8, offset=start).reshape(count, *sizes)
     if data.size and data.max() > largest:
         raise ValueError(f"holds {data.max()}, and the largest allowed is {largest}")

@@ -33,12 +33,19 @@ class Spec:
     items: int
 
 
-def _source(name: str) -> fetch.Source:
-    return fetch.Source(f"ml-100k/{name}", (f"{_HOME}ml-100k/{name}",))
+def _source(name: str, sha256: str | None = None) -> fetch.Source:
+    return fetch.Source(f"ml-100k/{name}", (f"{_HOME}ml-100k/{name}",), sha256)
 
 
 SPEC = Spec(
-    {"all": _source("u.data"), "train": _source("u1.base"), "test": _source("u1.test")},
+    {
+        "all": _source(
+            "u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
+        ),
+        # Together they are a split of the first, which is checked.
+        "train": _source("u1.base"),
+        "test": _source("u1.test"),
+    },
     {"all": 100_000, "train": 80_000, "test": 20_000},
     users=943,
     items=1682,
@@ -54,10 +61,10 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
     Returns:
         ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`.
     """
-    parts = {
-        part: fetch.load(source, partial(parse, rows=SPEC.rows[part], spec=SPEC), verbose)
-        for part, source in SPEC.sources.items()
-    }
+    parts = {}
+    for part, source in SPEC.sources.items():
+        read = partial(parse, rows=SPEC.rows[part], spec=SPEC, sha256=source.sha256)
+        parts[part] = fetch.load(source, read, verbose)
     split = np.concatenate([parts["train"], parts["test"]])
     if not np.array_equal(_sorted(split), _sorted(parts["all"])):
         names = ", ".join(source.filename for source in SPEC.sources.values())
@@ -67,13 +74,14 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
     return {part: _columns(rows) for part, rows in parts.items()}
 
 
-def parse(path: Path, rows: int, spec: Spec) -> NDArray[np.int64]:
+def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArray[np.int64]:
     """Parse and check a file.
 
     Args:
         path: The file, compressed or not.
         rows: Number of ratings it has to hold.
         spec: What it has to hold.
+        sha256: SHA-256 of the decompressed content, if known.
 
     Returns:
         int64 (rows, 4): user, item, rating and timestamp, as they stand in the file.
@@ -82,9 +90,11 @@ def parse(path: Path, rows: int, spec: Spec) -> NDArray[np.int64]:
         ValueError: The content is not what it has to be.
     """
     with fetch.open_decompressed(path) as file:
-        lines = file.read().splitlines()
+        content = file.read()
+    lines = content.splitlines()
     if len(lines) != rows:
         raise ValueError(f"{len(lines)} lines instead of {rows}")
+    fetch.need_sum(content, sha256)
     fields = [line.split() for line in lines]
     if any(len(line) != 4 for line in fields):
         raise ValueError("a line is not 'user item rating timestamp'")

@@ -43,7 +43,7 @@ def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
     with _explained(path), replacement(path) as part, _FileValues(part, shape, evaluation) as file:
         for rows, chain, draws, values in all_pieces(evaluation):
             file.write(chain, draws, rows, values)
-    return np.load(path, mmap_mode="r")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 class _FileValues:

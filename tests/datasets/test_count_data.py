@@ -192,6 +192,14 @@ def small_ratings(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own / "ml-100k"
 
 
+def test_movielens_of_another_sum(small_ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {**movielens.SPEC.sources}
+    sources["all"] = replace(sources["all"], sha256="0" * 64)
+    monkeypatch.setattr(movielens, "SPEC", replace(movielens.SPEC, sources=sources))
+    with pytest.raises(DamagedFileError, match="SHA-256 of the decompressed content is"):
+        datasets.get_dataset("movielens")
+
+
 def test_movielens(small_ratings: Path) -> None:
     data = datasets.get_dataset("movielens")
     expected: dict[str, Any] = {"user": [1, 0, 0], "item": [0, 2, 0], "rating": [5, 1, 4]}

@@ -59,7 +59,7 @@ def _copy(old: Path, new: Path, chain: int, rows: int) -> None:
     """Copy the first rows of a chain from one file to another."""
     if rows == 0:
         return
-    array = np.load(old, mmap_mode="r")
+    array = np.load(old, mmap_mode="r", allow_pickle=False)
     length = max(1, PIECE_BYTES // max(1, array.itemsize * int(np.prod(array.shape[2:]))))
     with contextlib.closing(FileRows(new, chain)) as to:
         for start in range(0, rows, length):
