@@ -64,10 +64,7 @@ def arrays_in(file: BinaryIO) -> dict[str, np.ndarray]:
         entries = sum(46 + len(each.filename) + len(each.extra) for each in listed)
         if size - members.start_dir - entries not in _ENDS:
             raise ValueError("its list of arrays is not whole")
-        return {
-            member.filename.removesuffix(".npy"): _array(members, member)
-            for member in listed
-        }
+        return {member.filename.removesuffix(".npy"): _array(members, member) for member in listed}
 
 
 def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

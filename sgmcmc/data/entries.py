@@ -117,7 +117,7 @@ def _need_whole(label: str, array: np.ndarray, dtype: tf.DType) -> None:
 def refuse_overflow(label: str, array: np.ndarray, dtype: tf.DType) -> None:
     """Refuse finite numbers that would become infinite in the dtype of the chain."""
     most = float(np.finfo(dtype.as_numpy_dtype).max)
-    lowest, highest = array.min(), array.max()
+    lowest, highest = float(array.min()), float(array.max())
     if -most <= lowest and highest <= most:
         return
     beyond = array[(np.abs(array) > most) & np.isfinite(array)]

@@ -27,6 +27,7 @@ from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.groups import group_size
 from sgmcmc.run.lengths import Lengths
+from sgmcmc.run.memory import allocate
 from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
@@ -111,7 +112,7 @@ class _Run:
         arrays = record_specs(sampler, n_iters // sampler.options.thin, self.total, stops)
         chains = range(len(sampler.starts))
         if store is None:
-            self.arrays = {name: np.empty(*record) for name, record in arrays.items()}
+            self.arrays = allocate(arrays)
             self.rows: list[dict[str, Any]] = [
                 {name: array[number] for name, array in self.arrays.items()} for number in chains
             ]
