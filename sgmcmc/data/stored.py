@@ -147,11 +147,16 @@ class LateColumn(StoredColumn):
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        (super() if self._unpacked is None else self._unpacked).take(rows, out)
+        if self._unpacked is not None:
+            self._unpacked.take(rows, out)
+        else:
+            super().take(rows, out)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
-        return (super() if self._unpacked is None else self._unpacked).slice(start, stop)
+        if self._unpacked is not None:
+            return self._unpacked.slice(start, stop)
+        return super().slice(start, stop)
 
 
 def open_stored(source: Any, dtype: np.dtype) -> DenseColumn:
