@@ -33,8 +33,9 @@ have work. Fewer chains fill the cores as well by themselves."""
 LARGEST = 32
 """Chains of a group at most; with more, no iteration gets cheaper."""
 
-SMALLEST = 8
-"""Chains of a group at least: with fewer, each costs as much as alone."""
+SMALLEST = 16
+"""Chains of a group at least: with minibatches so large that fewer stay in the cache, a chain keeps
+a core busy by itself."""
 
 _CACHE = 2**18
 """Bytes of the minibatches of a group's iteration at most, which should stay in a core's cache."""
