@@ -1,7 +1,8 @@
 """Data in the forms that they lie in, seconds and memory: `python -m benchmarks.formats --help`.
 
-Every form holds the same numbers. Each is read in a process of its own: opened and checked, one
-iteration, 10 000 iterations of SGLD with minibatches of 200, and one pass over all rows.
+Every form holds the same numbers, the sparse matrix in a hundred times as many columns. Each is
+read in a process of its own: opened and checked, one iteration, 10 000 iterations of SGLD with
+minibatches of 200, and one pass over all rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ NEEDS = {
     "Dask": "dask",
     "Parquet": "pyarrow",
     "Hugging Face": "datasets",
+    "SciPy CSR": "scipy",
 }
+SPREAD = 100
+"""Columns of the sparse matrix for each of the others."""
 
 
 def pieces(N: int) -> Iterator[tuple[slice, np.ndarray]]:
@@ -44,6 +48,9 @@ def pieces(N: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 def write(form: str, path: Path, N: int) -> None:
     """Write the numbers in a form."""
+    if form == "SciPy CSR":
+        write_sparse(path, N)
+        return
     if form in ("npy, mapped", "Dask"):
         target = np.lib.format.open_memmap(path, "w+", np.float32, (N, FEATURES))
     elif form.startswith("HDF5"):
@@ -72,6 +79,19 @@ def write(form: str, path: Path, N: int) -> None:
     getattr(target, "flush", lambda: None)()
 
 
+def write_sparse(path: Path, N: int) -> None:
+    """Write the numbers in columns that differ from row to row."""
+    from scipy import sparse
+
+    values = np.concatenate([x.reshape(-1) for _, x in pieces(N)])
+    first = np.arange(FEATURES, dtype=np.int32) * SPREAD
+    places = (np.arange(N, dtype=np.int32)[:, np.newaxis] % SPREAD + first).reshape(-1)
+    splits = np.arange(0, N * FEATURES + 1, FEATURES)
+    matrix = sparse.csr_array((values, places, splits), shape=(N, FEATURES * SPREAD))
+    with path.open("wb") as file:
+        sparse.save_npz(file, matrix, compressed=False)
+
+
 def opened(form: str, path: Path) -> Any:
     """Return an entry of `dataset`."""
     if form == "npy, mapped":
@@ -90,6 +110,11 @@ def opened(form: str, path: Path) -> Any:
         return zarr.open_array(path, mode="r")
     if form == "Parquet":
         return path
+    if form == "SciPy CSR":
+        from scipy import sparse
+
+        with path.open("rb") as file:
+            return sparse.load_npz(file)
     import datasets
 
     return datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache"))
@@ -112,10 +137,13 @@ def measure(form: str, path: Path) -> dict[str, float]:
     from sgmcmc.data.reading import read_dataset
 
     def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
-        return -0.5 * tf.reduce_sum((dataset["x"] - params["m"]) ** 2)
+        x, m = dataset["x"], params["m"]
+        if isinstance(x, tf.SparseTensor):
+            return -0.5 * tf.reduce_sum(tf.sparse.sparse_dense_matmul(x, m[:, tf.newaxis]) ** 2)
+        return -0.5 * tf.reduce_sum((x - m) ** 2)
 
     def chain(n_iters: int) -> Callable[[], Any]:
-        start = {"m": np.zeros(FEATURES)}
+        start = {"m": np.zeros(entry.shape[1] if form == "SciPy CSR" else FEATURES)}
         given = {"minibatch_size": MINIBATCH, "n_iters": n_iters, "seed": 1, "verbose": False}
         return lambda: sgmcmc.sgld(log_lik, {"x": entry}, start, 1e-9, **given)
 
@@ -133,7 +161,10 @@ def measure(form: str, path: Path) -> dict[str, float]:
     found[f"{ITERATIONS} iterations"] = seconds(chain(ITERATIONS))
     data = read_dataset({"x": entry}, tf.float32)
     found["a pass"] = seconds(
-        lambda: sum(float(tf.reduce_sum(piece["x"])) for piece in data.pieces())
+        lambda: sum(
+            float(tf.reduce_sum(getattr(piece["x"], "values", piece["x"])))
+            for piece in data.pieces()
+        )
     )
     return {**found, "own MB more": own_memory() - before}
 

@@ -54,9 +54,18 @@ class Spool:
     def _write(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="sgmcmc-")
-        for piece in self._pieces:
-            # Not through a mapping: that crashes where the disk is full.
-            self._file.write(piece.data)
+        try:
+            for piece in self._pieces:
+                # Not through a mapping: that crashes where the disk is full.
+                self._file.write(piece.data)
+            self._file.flush()
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                "`dataset` is unpacked into a file in the temporary folder, "
+                f"{tempfile.gettempdir()}, which has no room for it: {error.strerror}. Have the "
+                "environment variable TMPDIR name another folder",
+            ) from error
         self._pieces = []
 
     def array(self) -> np.ndarray:
@@ -65,7 +74,6 @@ class Spool:
             empty = np.empty((0, *self._row_shape), self._dtype)
             return np.concatenate([empty, *self._pieces])
         self._write()
-        self._file.flush()
         shape = (self.rows, *self._row_shape)
         mapped = np.memmap(self._file, self._dtype, "r", shape=shape)
         self._file.close()

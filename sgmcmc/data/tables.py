@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,8 +201,8 @@ def _numbers(label: str, array: Any) -> np.ndarray:
 def _names(label: str, names: Any) -> list[str]:
     """Return the names of columns, which must differ."""
     named = list(names)
-    for name in named:
-        if named.count(name) > 1:
+    for name, count in Counter(named).items():
+        if count > 1:
             raise ValueError(f"`{label}` has two columns of the name {name!r}; rename one.")
     return named
 

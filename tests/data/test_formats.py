@@ -377,6 +377,17 @@ def test_hdf5_as_in_memory_is_mapped_and_the_rest_unpacked(
     assert list((tmp_path / "temporary").iterdir()) == [], "the file goes with the process"
 
 
+def test_a_full_folder_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, data: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stored.tempfile, "TemporaryFile", lambda **_: Full())
+    monkeypatch.setattr(stored, "PIECE_BYTES", 10)
+    with pytest.raises(OSError, match="`dataset`.*TMPDIR"):
+        stored.Spool(np.dtype(np.float32)).add(X)
+
+
 @pytest.mark.parametrize("chunks", [None, (8, 2), (200, 3)])
 def test_without_room_whole_chunks_are_read(
     chunks: tuple[int, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

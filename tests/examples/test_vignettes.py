@@ -124,6 +124,25 @@ def test_keras_network_as_shown(
     assert len(re.findall(r"^(?:single|ensemble|one chain|posterior) .*%", printed, re.M)) == 8
 
 
+def test_sparse_text_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The coefficients are drawn from the prior, so nine in ten intervals hold them."""
+    output = tmp_path / "figure.png"
+    vignette("sparse_text").main(["--short", "--output", str(output)])
+    assert output.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    losses = {
+        name: float(loss)
+        for name, loss in re.findall(r"^  (truth|posterior|mode) +(0\.\d+)$", printed, re.M)
+    }
+    assert losses["truth"] < losses["posterior"] < losses["mode"]
+    found = re.findall(r"^ +\d+ +(\d+) +\d\.\d+ +(\d\.\d+)$", printed, re.M)
+    words, held = np.array(found, float).T
+    # Four standard errors, and the error of intervals that come of few independent draws.
+    assert abs(np.average(held, weights=words) - 0.9) < 4 * np.sqrt(0.09 / words.sum()) + 0.05
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
     assert names == {
@@ -134,6 +153,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "simplex",
+        "sparse_text",
         "step_by_step",
         "topic_model",
         "zero_variance",
