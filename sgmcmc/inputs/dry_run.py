@@ -15,6 +15,7 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
 from sgmcmc.inputs.silent_mistakes import refuse_silent_mistakes
 from sgmcmc.inputs.trial import Complete
+from sgmcmc.inputs.tried import Tried
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 from sgmcmc.words import describe
@@ -93,7 +94,11 @@ def dry_run(
         _need_finite(label, target.space.layout, found[-1])
         _need_suitable_slopes(target, found[-1]["gradient"])
     in_parts = rows < data.size if in_parts is None else in_parts
-    refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
+    gibbs = None if latents is None else latents.gibbs
+    tried = Tried((target.log_lik, target.log_prior, gibbs), data, graph, columns, in_parts)
+    if not tried.before:
+        refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
+        tried.remember()
     for values in found if with_terms else ():
         _need_sum_of_terms(values["log_lik"], values.pop("terms"))
     gradient = found[0].pop("gradient")
