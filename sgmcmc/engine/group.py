@@ -165,8 +165,8 @@ class Group:
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
             self._block = block, wanted
         seeds = tf.zeros([self._kernel.chains, 0], tf.int32)
-        rows = {"rows": buffers.rows.tensor()}
-        return BlockInputs(rows, buffers.noise.tensor(), buffers.stepsizes.tensor(), seeds)
+        minibatches = {"rows": buffers.rows.tensor()}
+        return BlockInputs(minibatches, buffers.noise.tensor(), buffers.stepsizes.tensor(), seeds)
 
     def _release(self) -> None:
         """Let the memory of the present block be used again."""
