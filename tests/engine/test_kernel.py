@@ -12,6 +12,7 @@ from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import MinibatchGradient
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.run.builder import make_runners
+from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Request, make_sampler
 from tests.conftest import log_lik, observations
@@ -43,6 +44,7 @@ def runner_of(dynamics: Dynamics) -> Runner:
         [{}],
         lambda runners: None,
         lambda number, runner: None,
+        Threads(sampler.compiler),
     )[0]
 
 
