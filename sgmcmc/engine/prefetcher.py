@@ -167,10 +167,13 @@ class Prefetcher:
     def _prepare(self, number: int) -> _Prepared:
         kernel, source = self._kernel, self._source
         buffers = self._pool.take()
-        self._normals(source.rng(Purpose.NOISE, number), buffers.noise.array)
+        # What comes after the last iteration is never read.
+        wanted = min(kernel.length, source.total - number * kernel.length)
+        self._normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:wanted])
         minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
         rng = source.rng(Purpose.MINIBATCH, number)
-        kernel.stream.prepare(rng, minibatch_arrays, self._edges(number))
+        steps = wanted * kernel.dynamics.steps + kernel.iteration.lead
+        kernel.stream.prepare(rng, minibatch_arrays, steps, self._edges(number))
         seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
         self._seeds(Purpose.SEEDS, seeds[:, latent:], number)

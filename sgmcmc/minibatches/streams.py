@@ -98,8 +98,18 @@ class Stream(ABC):
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block of so many steps."""
 
-    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
-        """Fill a block's arrays: here with the rows of each step."""
+    def prepare(
+        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+    ) -> None:
+        """Fill a block's arrays: here with the rows of each step.
+
+        Args:
+            rng: draws the rows.
+            out: the arrays.
+            steps: how many will be run; what the arrays hold of others does not matter. Rows are
+                drawn for all, since which they are depends on how many there are.
+            edges: where the first and the last minibatch come from, if not from ``rng``.
+        """
         out[_ROWS][...] = self._draw(rng, out[_ROWS].shape[0], edges)
 
     def _draw(self, rng: np.random.Generator, count: int, edges: Edges | None) -> np.ndarray:
@@ -179,11 +189,13 @@ class GatheredAhead(Stream):
             shapes[_ROWS] = (steps, self.size), row_dtype(self.data.size)
         return shapes
 
-    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
-        """Draw the rows of each step and copy them."""
+    def prepare(
+        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+    ) -> None:
+        """Draw the rows of each step and copy those of the steps that will be run."""
         rows = self._draw(rng, next(iter(out.values())).shape[0], edges)
         for name, column in self.columns.items():
-            column.take(rows, out[name])
+            column.take(rows[:steps], out[name][:steps])
         if self._rows_wanted:
             out[_ROWS][...] = rows
 
@@ -254,7 +266,9 @@ class Whole(Stream):
         """Return no arrays: a block needs none."""
         return {}
 
-    def prepare(self, rng: np.random.Generator, out: Arrays, edges: Edges | None = None) -> None:
+    def prepare(
+        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+    ) -> None:
         """Do nothing: there is nothing to draw."""
 
     def minibatch(

@@ -135,7 +135,7 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
         data, Uniform(True).bind(size, 3), tf.float64, with_rows=True, ahead=True, xla=False
     )
     out = {name: np.empty(*spec) for name, spec in stream.shapes(5).items()}
-    stream.prepare(rng, out)
+    stream.prepare(rng, out, 5)
     block = {name: tf.constant(array) for name, array in out.items()}
     graph = tf.function(lambda step: stream.minibatch(stream.fixed, block, step))
     for step in range(5):
