@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def same(one: Samples, other: Samples) -> None:
             np.testing.assert_array_equal(a[name], b[name])
     np.testing.assert_array_equal(one.log_post.iterations, other.log_post.iterations)
     np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
+
+
+def said_of(chain: Path) -> dict[str, Any]:
+    """Return what is said of a store, without the checksum that keeps it from being changed."""
+    about = json.loads((chain / "about.json").read_text())
+    return {name: value for name, value in about.items() if name not in ("checksum", "records")}
 
 
 class StopError(Exception):

@@ -97,7 +97,7 @@ def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "after"),
-    [("create_array", True), ("_copy", True), ("write_json", False), ("write_json", True)],
+    [("create_array", True), ("_copy", True), ("write_about", False), ("write_about", True)],
 )
 def test_stopped_while_the_store_grows(
     place: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

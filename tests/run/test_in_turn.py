@@ -12,7 +12,7 @@ import pytest
 import sgmcmc
 from sgmcmc import Samples
 from tests.ladder import IN_TURN, QUICK, Case, every, gaussian, logistic
-from tests.run.stopping import StopError, same, short_blocks_of, stop_after
+from tests.run.stopping import StopError, said_of, same, short_blocks_of, stop_after
 
 PROBLEM, NAMES = logistic(3, 30), {case.name for case in QUICK}
 EACH = tuple(case for case in IN_TURN if case.name.removesuffix("-in-turn") in NAMES)
@@ -65,10 +65,9 @@ def test_stores_without_the_setting_are_of_joint_updates(tmp_path: Path) -> None
         )  # fmt: skip
 
     before = call()
-    path = tmp_path / "chain/about.json"
-    about = json.loads(path.read_text())
+    about = said_of(tmp_path / "chain")
     del about["fingerprint"]["updates"]
-    path.write_text(json.dumps(about))
+    (tmp_path / "chain/about.json").write_text(json.dumps(about))
     same(call(), before)
     with pytest.raises(ValueError, match="`updates` was 'joint' and is 'in_turn'"):
         call(updates="in_turn")

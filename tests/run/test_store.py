@@ -17,7 +17,7 @@ from sgmcmc import Samples
 from sgmcmc.results.store import Store
 from sgmcmc.results.store.files import FileRows
 from tests.conftest import METHODS, observations, short_call
-from tests.run.stopping import StopError, same, short_blocks_of, stop_after
+from tests.run.stopping import StopError, said_of, same, short_blocks_of, stop_after
 
 KEEPS = {
     "store_gradients": True,
@@ -30,12 +30,6 @@ KEEPS = {
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make blocks a few iterations long, and save after each."""
     short_blocks_of(2**8, monkeypatch)
-
-
-def said_of(chain: Path) -> dict[str, Any]:
-    """Return what is said of a store, without the checksum that keeps it from being changed."""
-    about = json.loads((chain / "about.json").read_text())
-    return {name: value for name, value in about.items() if name not in ("checksum", "records")}
 
 
 def contents(path: Path) -> dict[str, bytes]:
