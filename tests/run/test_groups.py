@@ -165,7 +165,7 @@ def test_stopped_and_resumed_to_the_bit(
 ) -> None:
     """Also where one of a group was saved after a block and the other was not."""
     short_blocks_of(2**9, monkeypatch)
-    given = {"n_iters": 50, **KEEPS}
+    given = {"n_iters": 50, "burn_in": 3, "thin": 2}
     never_stopped = chains(**given)
     assert few[0] > 3 * CHAINS
     go_on = stop_after(blocks, monkeypatch)
@@ -175,6 +175,7 @@ def test_stopped_and_resumed_to_the_bit(
     same(chains(**given, store=tmp_path / "chain"), never_stopped)
 
 
+@pytest.mark.slow
 def test_a_store_of_groups_is_another_than_one_of_single_chains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
