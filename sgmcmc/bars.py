@@ -7,13 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-with warnings.catch_warnings():
-    # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
-    warnings.simplefilter("ignore")
-    from tqdm.auto import tqdm
-
-_makers: list[Callable[..., Any]] = [tqdm]
-"""What makes a bar; the last one counts."""
+_makers: list[Callable[..., Any]] = []
+"""What makes a bar in place of tqdm; the last one counts."""
 
 
 def make_bar(**options: Any) -> Any:
@@ -22,7 +17,16 @@ def make_bar(**options: Any) -> Any:
     Args:
         options: those of ``tqdm.tqdm``.
     """
-    return _makers[-1](**options)
+    return (_makers[-1] if _makers else _tqdm())(**options)
+
+
+def _tqdm() -> Callable[..., Any]:
+    # Of no use to a process that shows no bar.
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    return tqdm
 
 
 @contextlib.contextmanager
@@ -41,4 +45,4 @@ def made_by(maker: Callable[..., Any]) -> Iterator[None]:
 
 def are_replaced() -> bool:
     """Tell whether bars are others than tqdm's."""
-    return len(_makers) > 1
+    return bool(_makers)
