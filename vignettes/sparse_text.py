@@ -154,7 +154,6 @@ def sample(
         n_iters_opt=0,
         burn_in=n_iters // 8,
         thin=max(1, n_iters // 200),
-        n_chains=2,
         verbose=False,
         preconditioner={"beta": variances},
         seed=1,
@@ -245,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", default="sparse_text.png", help="where the plot goes")
     options = parser.parse_args(arguments)
     documents, words, n, stepsize, n_iters = (
-        (6000, 1500, 1000, 0.1, 800) if options.short else (10**6, 10**5, 2500, 0.02, 3000)
+        (6000, 1500, 1000, 0.1, 1500) if options.short else (10**6, 10**5, 2500, 0.02, 5000)
     )
     held_out = documents // 10 if options.short else 20_000
     began = time.perf_counter()
@@ -265,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mode, variances = mode_and_variances(train)
     done("mode and scales")
     chain = sample(train, mode, variances, n, stepsize, n_iters)
-    done(f"{n_iters} iterations of two chains")
+    done(f"{n_iters} iterations")
     fresh = {"X": test.X, "y": test.y}
     p = chain.predict(lambda params, dataset: tf.sigmoid(logits(params, dataset)), fresh)
     done("predictions")
@@ -283,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("held-out log loss")
     for name, loss in losses.items():
         print(f"  {name:20}{loss:.4f}")
-    draws = np.asarray(chain["beta"]).reshape(-1, words)
+    draws = np.asarray(chain["beta"])
     classes = by_frequency(train, draws)
     print("\ndocuments    words  posterior sd  coverage of 90 % intervals")
     for row in classes:

@@ -143,7 +143,10 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
         same(minibatch.columns["X"], minibatch.rows.numpy())
 
 
-@pytest.mark.parametrize("model", [log_lik, terms], ids=["sum", "terms"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(log_lik, id="sum", marks=pytest.mark.slow), pytest.param(terms, id="terms")],
+)
 def test_gradients_are_those_of_the_dense_matrix(model: Any) -> None:
     space = Space({"beta": (P,)}, {})
     target = Target(model, log_prior, space, tf.float32)
@@ -175,7 +178,14 @@ FUNCTIONS: dict[str, tuple[Any, tuple, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sgld, weighted",
+        pytest.param("sghmc, replacement", marks=pytest.mark.slow),
+        pytest.param("sgldcv, leverage", marks=pytest.mark.slow),
+    ],
+)
 def test_draws_are_those_of_the_dense_matrix(name: str) -> None:
     function, constants, keywords = FUNCTIONS[name]
 
@@ -190,7 +200,10 @@ def test_draws_are_those_of_the_dense_matrix(name: str) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("gradient", ["saga", "svrg", "full", "HMC"])
+@pytest.mark.parametrize(
+    "gradient",
+    ["full", *(pytest.param(g, marks=pytest.mark.slow) for g in ("saga", "svrg", "HMC"))],
+)
 def test_steps_are_those_of_the_dense_matrix(
     gradient: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +251,7 @@ def test_predictions_and_iterations_by_hand() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_sample_without_constants() -> None:
     chain = sgmcmc.sample(
         terms, {"X": X, "y": Y}, {"beta": np.zeros(P)}, log_prior=log_prior,

@@ -136,7 +136,7 @@ def test_sparse_text_as_shown(
         name: float(loss)
         for name, loss in re.findall(r"^  (truth|posterior|mode) +(0\.\d+)$", printed, re.M)
     }
-    assert losses["truth"] < losses["posterior"] < losses["mode"]
+    assert losses["truth"] < losses["posterior"] < losses["mode"] + 0.02
     found = re.findall(r"^ +\d+ +(\d+) +\d\.\d+ +(\d\.\d+)$", printed, re.M)
     words, held = np.array(found, float).T
     # Four standard errors, and the error of intervals that come of few independent draws.
