@@ -89,7 +89,7 @@ doctest: $(STAMP) ## the examples in the docstrings
 bench: $(STAMP) ## compare with other packages, which takes long; writes docs/benchmarks.md
 	$(RUN) benchmarks.run $(BENCH_ARGS)
 
-bench-scaling: $(STAMP) ## cost and memory up to ten million rows; 2.5 GB of temporary disk
+bench-scaling: $(STAMP) ## cost and memory up to a hundred million rows; 6.5 GB of temporary disk
 	$(RUN) benchmarks.scaling
 
 bench-formats: $(STAMP) ## seconds and memory of data in each form; 5 GB of temporary disk

@@ -7,14 +7,14 @@ import time
 import sgmcmc
 from benchmarks.packages.with_sgmcmc import logistic_log_lik, logistic_log_prior
 from benchmarks.steady import Seconds
-from benchmarks.workloads import FEATURES, Arrays
+from benchmarks.workloads import Arrays
 
 n = 500
 
 
 def run_sgld(data: Arrays, n_iters: int, n_chains: int | None = None) -> Seconds:
     """Time of `sgmcmc.sgld` with minibatches of 500, every draw kept."""
-    params = {"bias": 0.0, "beta": [[0.0]] * FEATURES}
+    params = {"bias": 0.0, "beta": [[0.0]] * data["X"].shape[1]}
     wall, cpu = time.perf_counter(), time.process_time()
     sgmcmc.sgld(
         logistic_log_lik,

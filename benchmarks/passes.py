@@ -1,0 +1,110 @@
+"""Passes over a whole dataset in files, against the disk and one matrix product."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.packages.with_sgmcmc import logistic_log_lik, logistic_log_prior
+from benchmarks.workloads import Arrays
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.gradients import WholeData
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.leverage import PROBES, leverage
+from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.plan import whitening_at
+
+_BYTES, _ROWS = 2**23, 2**15
+"""What is read, and multiplied, in one go."""
+
+_MOST_FOR_LEVERAGE = 10**7
+"""Rows up to which leverage is measured: it takes a minute or two for each 10⁷."""
+
+
+def measure(folder: Path, data: Arrays) -> dict[str, float]:
+    """Return seconds of passes over X.npy and y.npy in a folder: of all cores, or on the clock.
+
+    Args:
+        folder: where the files are.
+        data: the same, mapped.
+    """
+    files, (N, d) = [folder / f"{name}.npy" for name in data], data["X"].shape
+    space = Space({"bias": (), "beta": (d, 1)})
+    target = Target(logistic_log_lik, logistic_log_prior, space, tf.float32)
+    dataset = read_dataset(data, tf.float32)
+    objective, whole = Objective(target, dataset), WholeData(target, dataset, 500)
+    position, single = np.full(d + 1, 0.05), np.ones((d, 1), np.float32)
+    several = np.ones((d, 2 * PROBES + 1), np.float32)
+
+    _forget(files, data)
+    found = {
+        "reading, cold (clock)": _seconds(lambda: _read(files), time.perf_counter),
+        "reading, cached (clock)": _seconds(lambda: _read(files), time.perf_counter),
+        "NumPy, X times a vector": _seconds(lambda: _product(data["X"], single)),
+        f"NumPy, X times {several.shape[1]} vectors": _seconds(
+            lambda: _product(data["X"], several)
+        ),
+        "reading and checking": _seconds(lambda: read_dataset(data, tf.float32)),
+        "gradient, float64 (mode)": _second_time(lambda: objective.value_and_gradient(position)),
+        "Hessian, float64 (information)": _second_time(
+            lambda: objective.likelihood_hessian(position)
+        ),
+        "gradient, float32 (control variates)": _second_time(
+            lambda: whole.gradient(position.astype(np.float32))
+        ),
+    }
+    if N <= _MOST_FOR_LEVERAGE:
+        whitening = whitening_at(position, np.eye(d + 1) / N)
+        found[f"leverage, {several.shape[1]} positions"] = _second_time(
+            lambda: leverage(target, dataset, whitening, 1)
+        )
+    return found
+
+
+def _seconds(
+    function: Callable[[], object], clock: Callable[[], float] = time.process_time
+) -> float:
+    started = clock()
+    function()
+    return clock() - started
+
+
+def _second_time(function: Callable[[], object]) -> float:
+    """Return the seconds of a second pass, for which nothing is traced."""
+    function()
+    return _seconds(function)
+
+
+def _forget(files: list[Path], data: Arrays) -> None:
+    """Have the system drop files from its cache, as far as no other process has them mapped."""
+    for array in data.values():
+        if isinstance(array, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+            array._mmap.madvise(mmap.MADV_DONTNEED)
+    for path in files:
+        with path.open("rb") as file:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _read(files: list[Path]) -> None:
+    """Read files in order, as `dd` does."""
+    buffer = bytearray(_BYTES)
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def _product(X: np.ndarray, vectors: np.ndarray) -> float:
+    """Multiply in pieces that stay in the cache, and return one number of it."""
+    plain, last = np.asarray(X), 0.0
+    for start in range(0, len(plain), _ROWS):
+        last = float((plain[start : start + _ROWS] @ vectors)[0, 0])
+    return last
