@@ -36,7 +36,7 @@ assert not loaded(*SLOW), loaded(*SLOW)
 # Loaded while a graph is traced, as by hmc and nuts, of which nothing may stay behind in the graph.
 from sgmcmc import libraries
 
-@tf.function
+@tf.function(autograph=False)
 def traced():
     return libraries.tensorflow_probability().distributions.Normal(0.0, 1.0).log_prob(0.0)
 
