@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sgmcmc.graphs.direct_calls import flat_call
+from sgmcmc.graphs.direct_calls import flat_call, side_by_side
 from sgmcmc.graphs.quiet import without_chatter
 from sgmcmc.graphs.tracing import trace
 
@@ -39,7 +39,8 @@ class FlatGraph:
             return tf.nest.flatten(self.result)
 
         self._graph = trace(flat, *tf.nest.flatten(arguments), jit_compile=jit_compile)
-        self._call = flat_call(self._graph)
+        call = flat_call(self._graph)
+        self._call = call if jit_compile else side_by_side(call)
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
         return self._call(leaves)

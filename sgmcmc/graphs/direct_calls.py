@@ -2,6 +2,11 @@
 
 The public call checks every argument again, which takes as long as the launch itself. Where this
 TensorFlow does not have what we know, the public call serves.
+
+Graphs that XLA does not compile need one thing more. TensorFlow turns sums of three and more
+tensors into additions to a temporary variable, whose name is the same in all calls of a graph, so
+that two threads in the same iteration of a loop now and then meet in it, and one of them fails with
+``AlreadyExistsError``. Chains run side by side; theirs are called without that rewriting.
 """
 
 from __future__ import annotations
@@ -15,8 +20,10 @@ import tensorflow as tf
 from sgmcmc import switches
 
 try:
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto
+    from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
     from tensorflow.python.eager import context
-except ImportError:  # a TensorFlow that keeps it elsewhere
+except ImportError:  # a TensorFlow that keeps them elsewhere
     context = None
 
 _KNOWN = ["name", "tensor_inputs", "num_outputs"]
@@ -43,3 +50,23 @@ def flat_call(graph: Any) -> FlatCall:
     call = context.context().call_function
     name, count, captured = graph.name, len(graph.outputs), graph.captured_inputs
     return lambda leaves: call(name, leaves + captured, count)
+
+
+def side_by_side(call: FlatCall) -> FlatCall:
+    """Return the same call of a graph that XLA does not compile, for several threads at a time."""
+    options = getattr(context and context.context(), "function_call_options", None)
+    if options is None or not hasattr(context, "FunctionCallOptions"):
+        return call
+    config = ConfigProto.FromString(options.config_proto_serialized or b"")
+    config.graph_options.rewrite_options.arithmetic_optimization = RewriterConfig.OFF
+    own = context.FunctionCallOptions(options.executor_type, config)
+
+    def called(leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+        now = context.context()
+        before, now.function_call_options = now.function_call_options, own
+        try:
+            return call(leaves)
+        finally:
+            now.function_call_options = before
+
+    return called

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.eager import context
 
 import sgmcmc
 from sgmcmc.graphs.compiler import Compiler, FlatGraph
+from sgmcmc.graphs.direct_calls import side_by_side
 from tests.conftest import CENTRED, METHODS, PLAIN, log_lik
 
 Run = Callable[..., sgmcmc.Samples]
@@ -126,3 +130,22 @@ def test_no_memory_on_the_way(
     monkeypatch.setattr(FlatGraph, "__call__", after_three)
     with pytest.raises(MemoryError, match="allocating 8 bytes"):
         run(jit_compile=jit_compile, n_iters=50, n_chains=n_chains)
+
+
+def test_plain_graphs_are_called_without_rewritten_sums() -> None:
+    """Sums through temporary variables clash between threads; the user's own calls keep them."""
+    seen: list[bytes] = []
+    before = context.context().function_call_options
+
+    def call(leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+        seen.append(context.context().function_call_options.config_proto_serialized)
+        return leaves
+
+    assert side_by_side(call)([tf.ones(2)])[0].shape == (2,)
+    assert context.context().function_call_options is before
+    rewriting = ConfigProto.FromString(seen[0]).graph_options.rewrite_options
+    assert rewriting.arithmetic_optimization == RewriterConfig.OFF
+    fails = side_by_side(lambda leaves: [leaves[7]])
+    with pytest.raises(IndexError):
+        fails([])
+    assert context.context().function_call_options is before

@@ -59,7 +59,9 @@ def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
         ValueError: one is damaged.
         OSError: one cannot be read.
     """
-    arrays = {name: mapped_array(path / file) for name, file in about["arrays"].items()}
+    arrays: dict[str, np.ndarray] = {
+        name: mapped_array(path / file) for name, file in about["arrays"].items()
+    }
     for name, (shape, dtype) in about.get(_RECORDS, {}).items():
         if [list(arrays[name].shape), arrays[name].dtype.str] != [shape, dtype]:
             raise ValueError(
