@@ -339,10 +339,10 @@ def test_a_store_with_chosen_constants_goes_on(
     [
         {"preconditioner": "diagonal"},
         {"preconditioner": "none", "stepsize": 0.2},
-        {"preconditioner": "none"},
+        pytest.param({"preconditioner": "none"}, marks=pytest.mark.slow),
         {"stepsize": 0.5},
         {"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"},
-        {"preconditioner": [0.1, 0.1, 0.1]},
+        pytest.param({"preconditioner": [0.1, 0.1, 0.1]}, marks=pytest.mark.slow),
         {"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]},
     ],
     ids=str,

@@ -31,9 +31,11 @@ KEYWORDS = {
     "preconditioner": None,
     "updates": "joint",
     "dtype": tf.float32,
+    "integers": (),
     "jit_compile": None,
     "gibbs": None,
     "latents": None,
+    "executor": None,
 }
 """Those of every named function."""
 
@@ -46,6 +48,7 @@ OF_A_RUN = (
     "reductions",
     "store",
     "store_unnormalised",
+    "executor",
 )
 NONE = inspect.Parameter.empty
 NAMED = tuple(case for case in DISTINCT if case.public)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,9 +56,15 @@ def test_without_a_prior() -> None:
 def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece: int) -> None:
     monkeypatch.setattr(sgmcmc.tuning.objective, "_PIECE_NUMBERS", 5 * rows_a_piece)
     target, data = make(logistic_terms, DATA, SHAPES, gaussian_prior(2.0))
-    split = Objective(target, data)
-    assert len(list(split._pieces(5))) == -(-300 // rows_a_piece)
+    split, whole, sizes = Objective(target, data), Objective._of_piece, []
+
+    def of_piece(self: Objective, kind: str, u: np.ndarray, columns: Any) -> Any:
+        sizes.append(len(columns["y"]))
+        return whole(self, kind, u, columns)
+
+    monkeypatch.setattr(Objective, "_of_piece", of_piece)
     np.testing.assert_allclose(-split.likelihood_hessian(BETA), HESSIAN, rtol=1e-9, atol=1e-6)
+    assert sum(sizes) == 300 and len(sizes) == -(-300 // rows_a_piece)
     value, gradient = split.value_and_gradient(BETA)
     logits = X @ BETA
     terms = DATA["y"] * logits - np.logaddexp(0, logits)
