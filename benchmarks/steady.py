@@ -20,6 +20,9 @@ class Seconds:
     def __sub__(self, other: Seconds) -> Seconds:
         return Seconds(self.wall - other.wall, self.cpu - other.cpu)
 
+    def __truediv__(self, count: float) -> Seconds:
+        return Seconds(self.wall / count, self.cpu / count)
+
 
 @dataclass(frozen=True)
 class Lengths:

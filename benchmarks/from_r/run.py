@@ -53,29 +53,27 @@ class Side:
         self._process.communicate()
 
 
-def measure(sides: Sequence[Side], case: tuple[str, str], rounds: int, smoke: bool) -> list[str]:
-    """A row of the table: microseconds of both sides and their ratios, medians of the rounds."""
+def measure(sides: Sequence[Side], case: tuple[str, str], smoke: bool) -> list[Seconds]:
+    """What a longer run takes more than a short one, a second on each side."""
     longest = 20 if smoke else LONGEST[case[0]]
     lengths = Lengths(longest // 10, longest)
     for side in sides:
         side.run(*case, lengths.short)
-    gains: list[list[Seconds]] = [[], []]
-    for round_ in range(rounds):
-        for place in (0, 1) if round_ % 2 == 0 else (1, 0):
-            gains[place].append(_gain(sides[place], case, lengths))
-    scale = 1e6 / lengths.difference
-    row = [f"`{case[0]}`, `{case[1]}`"]
+    return [
+        (side.run(*case, lengths.long) - side.run(*case, lengths.short)) / lengths.difference
+        for side in sides
+    ]
+
+
+def row(case: tuple[str, str], rounds: Sequence[Sequence[Seconds]]) -> list[str]:
+    """A row of the table: microseconds of both sides and their ratios, medians of the rounds."""
+    found = [f"`{case[0]}`, `{case[1]}`"]
     for kind in ("wall", "cpu"):
-        of_r, of_python = ([getattr(gain, kind) for gain in side] for side in gains)
+        of_r, of_python = ([getattr(gains[k], kind) for gains in rounds] for k in (0, 1))
         ratio = statistics.median(a / b for a, b in zip(of_r, of_python, strict=True))
-        row += [number(scale * statistics.median(values)) for values in (of_r, of_python)]
-        row.append(f"{ratio:.2f}")
-    print(*row, flush=True)
-    return row
-
-
-def _gain(side: Side, case: tuple[str, str], lengths: Lengths) -> Seconds:
-    return side.run(*case, lengths.long) - side.run(*case, lengths.short)
+        found += [number(1e6 * statistics.median(values)) for values in (of_r, of_python)]
+        found.append(f"{ratio:.2f}")
+    return found
 
 
 def write_data(folder: str) -> None:
@@ -88,7 +86,7 @@ def write_data(folder: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="What an iteration costs from R.")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
     if options.smoke:
@@ -99,20 +97,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
             check=True, capture_output=True,
         )  # fmt: skip
         write_data(folder)
-        sides = [
-            Side(["Rscript", str(HERE / "side.R"), folder, folder]),
-            Side([sys.executable, "-m", "benchmarks.from_r.side", folder]),
-        ]
-        rows = [measure(sides, case, options.rounds, options.smoke) for case in CASES]
-        for side in sides:
-            side.close()
+        gains: dict[tuple[str, str], list[list[Seconds]]] = {case: [] for case in CASES}
+        for _ in range(options.rounds):
+            # Where the data come to lie in memory makes a process fast or slow as long as it lives.
+            sides = [
+                Side(["Rscript", str(HERE / "side.R"), folder, folder]),
+                Side([sys.executable, "-m", "benchmarks.from_r.side", folder]),
+            ]
+            for case in CASES:
+                gains[case].append(measure(sides, case, options.smoke))
+                print(*row(case, gains[case]), flush=True)
+            for side in sides:
+                side.close()
+        rows = [row(case, gains[case]) for case in CASES]
     publish(
         "from-r",
         [
             f"Logistic regression with a bias, N = {N}, {FEATURES} features, n = 500, every draw "
             "kept: microseconds an iteration, a long run less a short one, R and Python in turn, "
-            f"median of {options.rounds} rounds; and the median of the rounds' ratios. On the "
-            "clock, and in CPU time of all cores.",
+            f"median of {options.rounds} processes of each; and the median of the ratios of pairs. "
+            "On the clock, and in CPU time of all cores.",
             table(
                 ["", "R", "Python", "ratio", "R, CPU", "Python, CPU", "ratio, CPU"],
                 rows,
