@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -26,8 +27,11 @@ def short_blocks_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
 
 
-def same(one: Samples, other: Samples) -> None:
-    """Everything is the same to the bit."""
+def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
+    """Everything is the same: to the bit, or but for rounding."""
+    equal = np.testing.assert_array_equal
+    if rtol:
+        equal = functools.partial(np.testing.assert_allclose, rtol=rtol, atol=rtol / 100)
     for a, b in (
         (one, other),
         (one.gradients, other.gradients),
@@ -39,9 +43,9 @@ def same(one: Samples, other: Samples) -> None:
     ):
         assert (a is None) == (b is None)
         for name in a or ():
-            np.testing.assert_array_equal(a[name], b[name])
+            equal(a[name], b[name])
     np.testing.assert_array_equal(one.log_post.iterations, other.log_post.iterations)
-    np.testing.assert_array_equal(one.log_post.values, other.log_post.values)
+    equal(one.log_post.values, other.log_post.values)
 
 
 def said_of(chain: Path) -> dict[str, Any]:
