@@ -8,7 +8,7 @@ chain sees the same minibatches and random numbers as it would alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
 from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.loop import folded, recorded
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches.shared import SharedStream
@@ -67,28 +68,16 @@ class GroupKernel:
     def _block(
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, span: tf.Tensor
     ) -> BlockResult:
-        start, stop, iteration = tf.unstack(span)
         rows, recorder = inputs.minibatches["rows"], self._recorder
         factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
-        slots = recorder.slots(self.length)
-        arrays = {
-            name: tf.TensorArray(
-                dtype, slots, element_shape=(self.chains, *shape), clear_after_read=False
-            )
-            for name, (shape, dtype) in recorder.specs().items()
-        }
 
-        def one_iteration(
-            i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
-        ) -> tuple:
+        def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
             def of_one(given: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
                 carry, inputs = given
                 none = tf.constant(-1)
                 carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none)
-                position = carry.state.position
-                carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
-                return carry, recorder.values(position, carry.gradient, now)
+                return folded(recorder, carry, now)
 
             consumed = BlockInputs(
                 self.stream.of_iteration(fixed, rows, i),
@@ -96,21 +85,13 @@ class GroupKernel:
                 tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[:, tf.newaxis],
                 tf.zeros([self.chains, 0], tf.int32),
             )
-            carry, values = _for_each((carry, consumed), of_one)
-            arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
-            slot += recorder.completed(now) - recorder.completed(now - 1)
-            return i + 1, now + 1, slot, carry, arrays
+            return _for_each((carry, consumed), of_one)
 
-        *_, carry, arrays = tf.while_loop(
-            lambda i, *_: i < stop,
-            one_iteration,
-            (start, iteration, tf.constant(0), carry, arrays),
-            parallel_iterations=1,
-        )
+        carry, records = recorded(recorder, self.length, span, carry, iterate, (self.chains,))
         return BlockResult(
             carry,
-            {name: array.stack() for name, array in arrays.items()},
-            self._log_post(carry, fixed, rows, stop - 1),
+            records,
+            self._log_post(carry, fixed, rows, tf.unstack(span)[1] - 1),
             tf.reduce_all(tf.math.is_finite(carry.state.position), axis=-1),
             {},
         )

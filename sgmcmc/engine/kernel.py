@@ -8,7 +8,7 @@ Exact dynamics make one transition instead, with the log posterior over the whol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
 from sgmcmc.engine.iteration import Iteration
+from sgmcmc.engine.loop import folded, recorded
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace
@@ -154,39 +155,17 @@ class Kernel:
         inputs: BlockInputs,
         span: tf.Tensor,
     ) -> BlockResult:
-        start, stop, iteration = tf.unstack(span)
         inputs = inputs._replace(stepsizes=carry.stepsize_factor * inputs.stepsizes)
-        last = stop * self.dynamics.steps - 1
+        last = tf.unstack(span)[1] * self.dynamics.steps - 1
         recorder = self.recorder
-        slots = recorder.slots(self.length)
-        arrays = {
-            name: tf.TensorArray(dtype, slots, element_shape=shape, clear_after_read=False)
-            for name, (shape, dtype) in recorder.specs().items()
-        }
 
-        # XLA compiles anew for every value of an argument that the index of a slice can be traced
-        # back to; the index of a gather may be anything.
-        def one_iteration(
-            i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]
-        ) -> tuple:
-            carry = self.iteration.run(carry, fixed, inputs, i, last)
-            position = carry.state.position
-            carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
-            # The slot of a draw still in the making is written again until it is complete.
-            values = recorder.values(position, carry.gradient, now)
-            arrays = {name: array.write(slot, values[name]) for name, array in arrays.items()}
-            slot += recorder.completed(now) - recorder.completed(now - 1)
-            return i + 1, now + 1, slot, carry, arrays
+        def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
+            return folded(recorder, self.iteration.run(carry, fixed, inputs, i, last), now)
 
-        *_, carry, arrays = tf.while_loop(
-            lambda i, *_: i < stop,
-            one_iteration,
-            (start, iteration, tf.constant(0), carry, arrays),
-            parallel_iterations=1,
-        )
+        carry, records = recorded(recorder, self.length, span, carry, iterate)
         return BlockResult(
             carry,
-            {name: array.stack() for name, array in arrays.items()},
+            records,
             self._log_post(carry, fixed, inputs, last),
             tf.reduce_all(tf.math.is_finite(carry.state.position)),
             self.target.space.constrain(carry.state.position) if recorder.stepwise else {},
