@@ -8,7 +8,9 @@ the very memory that NumPy wrote, so handing a block over costs nothing. The env
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -67,43 +69,54 @@ class Buffers(NamedTuple):
     seeds: Buffer
 
 
-class Pool:
+Made = TypeVar("Made")
+
+
+class Pool(Generic[Made]):
     """Buffers that the chains of a run share: there are never more than are in use at a time.
 
     Args:
-        kernel: the compiled chain, for its shapes.
-        stepsizes: the stepsizes.
+        make: makes some, where none is free.
     """
 
-    def __init__(self, kernel: Kernel, stepsizes: Stepsizes) -> None:
-        self._kernel = kernel
-        self._stepsizes = stepsizes
-        self._free: deque[Buffers] = deque()
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self._free: deque[Made] = deque()
 
-    def take(self) -> Buffers:
-        """Return buffers that nobody uses; their contents are undefined."""
+    def take(self) -> Made:
+        """Return buffers that nobody uses; they hold what was last in them."""
         try:
             return self._free.pop()
         except IndexError:
             return self._make()
 
-    def give_back(self, buffers: Buffers) -> None:
+    def give_back(self, buffers: Made) -> None:
         """Let others have these buffers."""
         self._free.append(buffers)
 
-    def _make(self) -> Buffers:
-        kernel, stepsizes = self._kernel, self._stepsizes
-        length, dynamics, iteration = kernel.length, kernel.dynamics, kernel.iteration
-        dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
-        steps = length * dynamics.steps
-        seeds = iteration.latent_seeds_of_step + iteration.seeds_of_step
-        shapes = kernel.stream.shapes(steps + iteration.lead)
-        return Buffers(
-            {name: Buffer(*spec) for name, spec in shapes.items()},
-            Buffer((length, dynamics.normals, kernel.target.size), dtype),
-            Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
-            Buffer((steps, seeds, 2), np.dtype(np.int32)),
-        )
+
+def pool_of(kernel: Kernel, stepsizes: Stepsizes) -> Pool[Buffers]:
+    """Return the pool of chains that each have a kernel of their own.
+
+    Args:
+        kernel: the compiled chain, for its shapes.
+        stepsizes: the stepsizes.
+    """
+    return Pool(partial(_buffers, kernel, stepsizes))
+
+
+def _buffers(kernel: Kernel, stepsizes: Stepsizes) -> Buffers:
+    length, dynamics, iteration = kernel.length, kernel.dynamics, kernel.iteration
+    dtype = np.dtype(kernel.target.dtype.as_numpy_dtype)
+    steps = length * dynamics.steps
+    seeds = iteration.latent_seeds_of_step + iteration.seeds_of_step
+    shapes = kernel.stream.shapes(steps + iteration.lead)
+    return Buffers(
+        {name: Buffer(*spec) for name, spec in shapes.items()},
+        Buffer((length, dynamics.normals, kernel.target.size), dtype),
+        Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
+        Buffer((steps, seeds, 2), np.dtype(np.int32)),
+    )
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
-from sgmcmc.engine.buffers import Buffer
+from sgmcmc.engine.buffers import Buffer, Pool
 from sgmcmc.engine.group_kernel import GroupKernel, stack, unstack
 from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.graphs.compiler import Compiler
 
 
-class _Buffers(NamedTuple):
+class GroupBuffers(NamedTuple):
     """What a block of a group is written into: row numbers, normals and stepsizes."""
 
     rows: Buffer
@@ -25,43 +25,27 @@ class _Buffers(NamedTuple):
     stepsizes: Buffer
 
 
-class GroupPool:
-    """Buffers that the groups of a run share: there are never more than are in use at a time.
+def group_pool(kernel: GroupKernel, stepsizes: Stepsizes) -> Pool[GroupBuffers]:
+    """Return the pool of groups that run in this kernel.
 
     Args:
         kernel: of a group, for its shapes.
         stepsizes: the stepsizes.
     """
+    return Pool(partial(_buffers, kernel, stepsizes))
 
-    def __init__(self, kernel: GroupKernel, stepsizes: Stepsizes) -> None:
-        self._kernel, self._stepsizes = kernel, stepsizes
-        self._free: deque[_Buffers] = deque()
 
-    def take(self) -> _Buffers:
-        """Return buffers that nobody uses; they hold some block, or zeros."""
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._make()
-
-    def give_back(self, buffers: _Buffers) -> None:
-        """Let others have these buffers."""
-        self._free.append(buffers)
-
-    def _make(self) -> _Buffers:
-        kernel, alone = self._kernel, self._kernel.alone
-        dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
-        steps = 1 if self._stepsizes.constant else kernel.length
-        made = _Buffers(
-            Buffer(*kernel.stream.rows(kernel.length)),
-            Buffer(
-                (kernel.length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype
-            ),
-            Buffer((steps, self._stepsizes.columns), dtype),
-        )
-        for buffer in made:  # places of chains that are through are read, too
-            buffer.array[...] = 0
-        return made
+def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
+    length, alone = kernel.length, kernel.alone
+    dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
+    made = GroupBuffers(
+        Buffer(*kernel.stream.rows(length)),
+        Buffer((length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype),
+        Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
+    )
+    for buffer in made:  # places of chains that are through are read, too
+        buffer.array[...] = 0
+    return made
 
 
 class Group:
@@ -83,13 +67,13 @@ class Group:
     def __init__(
         self,
         kernel: GroupKernel,
-        pool: GroupPool,
+        pool: Pool[GroupBuffers],
         runners: Mapping[int, Runner],
         goals: Mapping[int, int],
     ) -> None:
         self._kernel, self._pool, self._runners, self._goals = kernel, pool, runners, goals
         self._span = Buffer((3,), np.dtype(np.int32))
-        self._buffers: _Buffers | None = None
+        self._buffers: GroupBuffers | None = None
         self._block: tuple[int, tuple[int, ...]] | None = None
         self._carry: Carry | None = None
         self._given: dict[int, Carry] = {}

@@ -60,7 +60,7 @@ class Prefetcher:
         source: random numbers and stepsizes.
     """
 
-    def __init__(self, kernel: Kernel, pool: Pool, source: Source) -> None:
+    def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: Source) -> None:
         self._kernel = kernel
         self._pool = pool
         self._source = source

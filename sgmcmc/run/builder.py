@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.buffers import Pool
+from sgmcmc.engine.buffers import pool_of
 from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.prefetcher import Prefetcher, Source
@@ -73,7 +73,7 @@ def make_runners(
     """
     while True:
         kernel = make_kernel(sampler, phase)
-        pool = Pool(kernel, phase.stepsizes)
+        pool = pool_of(kernel, phase.stepsizes)
         prefetchers = [
             Prefetcher(
                 kernel, pool, Source(sampler.seed, number, phase.kind, phase.stepsizes, total)

@@ -15,7 +15,8 @@ from sgmcmc import switches
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry, block_length
-from sgmcmc.engine.group import Group, GroupPool
+from sgmcmc.engine.buffers import Pool
+from sgmcmc.engine.group import Group, GroupBuffers, group_pool
 from sgmcmc.engine.group_kernel import GroupKernel, begin_together
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.progress import Progress
@@ -117,7 +118,7 @@ class Groups:
         self._alone, self._compiler, self._stepsizes = alone, sampler.compiler, phase.stepsizes
         self._stream, self._size = _stream(sampler, phase, size), size
         self._kernel: GroupKernel | None = None
-        self._pool: GroupPool | None = None
+        self._pool: Pool[GroupBuffers] | None = None
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
@@ -133,7 +134,7 @@ class Groups:
     def compile(self, runner: Runner) -> bool:
         """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
         if self._kernel is not None:
-            self._pool = GroupPool(self._kernel, self._stepsizes)
+            self._pool = group_pool(self._kernel, self._stepsizes)
             (group,) = self._groups([runner.total], [runner])
             if group.compile(self._compiler):
                 return True

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.buffers import Pool
+from sgmcmc.engine.buffers import Buffers, Pool, pool_of
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.runner import Diverged, Runner, Snapshot
@@ -74,7 +74,7 @@ class Chains:
         self._lock = threading.Lock()
         self._whole = self._sampler.whole()
         self._kernel: Kernel | None = None
-        self._pool: Pool | None = None
+        self._pool: Pool[Buffers] | None = None
         self._compiled: bool | None = None
         self._runners: dict[int, tuple[Runner, dict[str, _Rows]]] = {}
 
@@ -132,7 +132,7 @@ class Chains:
                 for column in sampler.data.columns.values():
                     column.unpack()
                 self._kernel = make_kernel(sampler, phase, self._ahead)
-                self._pool = Pool(self._kernel, phase.stepsizes)
+                self._pool = pool_of(self._kernel, phase.stepsizes)
             if number not in self._runners:
                 assert self._pool is not None
                 source = Source(sampler.seed, number, phase.kind, phase.stepsizes, self._total)
