@@ -91,15 +91,12 @@ class Compiler:
         if not self.uses_xla:
             return Compiled(FlatGraph(function, *arguments))
         try:
-            graph = FlatGraph(function, *arguments, jit_compile=True)
-            with without_chatter():
-                graph(tf.nest.flatten(arguments))
+            return _by_xla(function, *arguments)
         except tf.errors.ResourceExhaustedError as error:
             raise _no_memory(error) from error
         except (tf.errors.OpError, ValueError, NotImplementedError) as error:
             self._fall_back(error)
             return None
-        return Compiled(graph)
 
     def try_to_compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
         """Return the function compiled by XLA, or ``None``, without a word, where that fails.
@@ -110,12 +107,9 @@ class Compiler:
         if not self.uses_xla:
             return None
         try:
-            graph = FlatGraph(function, *arguments, jit_compile=True)
-            with without_chatter():
-                graph(tf.nest.flatten(arguments))
+            return _by_xla(function, *arguments)
         except Exception:  # TensorFlow and what a user wrote raise of all kinds
             return None
-        return Compiled(graph)
 
     def _fall_back(self, error: Exception) -> None:
         if self._required:
@@ -129,6 +123,14 @@ class Compiler:
             "plain graph, which is slower. `jit_compile=False` silences this.",
             stacklevel=2,
         )
+
+
+def _by_xla(function: Callable[..., Any], *arguments: Any) -> Compiled:
+    """Return a function compiled by XLA, which is seen to work once."""
+    graph = FlatGraph(function, *arguments, jit_compile=True)
+    with without_chatter():
+        graph(tf.nest.flatten(arguments))
+    return Compiled(graph)
 
 
 def _no_memory(error: tf.errors.ResourceExhaustedError) -> MemoryError:
