@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from sgmcmc.engine import cores
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
-from sgmcmc.engine.watchdog import Watchdog
+from sgmcmc.engine.watchdog import StandstillError, Watchdog
 
 _TICK = 0.5
 """Some systems let Ctrl-C through only between waits, so none is longer, in seconds."""
@@ -72,7 +72,7 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
         progress: is told of each block.
 
     Raises:
-        TimeoutError: nothing has come for too long.
+        StandstillError: nothing has come for too long; nobody waits for those who stand still.
     """
     crew = _Crew(goals, runners)
     try:
@@ -81,7 +81,7 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
             if isinstance(report, BaseException):
                 raise report
             progress.advance(*report)
-    except TimeoutError:
+    except StandstillError:
         raise
     except BaseException:
         crew.halt.set()

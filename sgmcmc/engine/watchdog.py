@@ -19,6 +19,10 @@ _IDLE = 0.01
 """A process that computes for less than this share of the time is waiting for something."""
 
 
+class StandstillError(TimeoutError):
+    """Nothing has come for too long, and nothing was computed."""
+
+
 class Watchdog:
     """Counts how long nothing has been heard, and raises when that is too long.
 
@@ -41,7 +45,7 @@ class Watchdog:
         """Take note that nothing has come for some seconds more.
 
         Raises:
-            TimeoutError: nothing has come for too long, and nothing was computed.
+            StandstillError: nothing has come for too long, and nothing was computed.
         """
         self._silent += seconds
         if not self._patience or self._silent < self._patience:
@@ -50,7 +54,7 @@ class Watchdog:
             self.heard()
             return
         _show_stacks()
-        raise TimeoutError(
+        raise StandstillError(
             f"No chain has come forward for {self._silent:.0f} seconds, and nothing was computed "
             "in that time: something waits for what does not come, a file or a function of yours. "
             "Standard error shows where each thread stands. The environment variable "
