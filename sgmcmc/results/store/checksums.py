@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,10 @@ def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def states_of(path: Path, chains: int) -> list[dict[str, np.ndarray] | None]:
-    """Return what the checkpoints of the chains say, ``None`` where there is none yet."""
-    files = [checkpoint(path, CHAIN, number) for number in range(chains)]
-    return [read_arrays(file) if file.exists() else None for file in files]
+def state_of(path: Path, chain: int) -> dict[str, np.ndarray] | None:
+    """Return what the checkpoint of a chain says, or ``None`` where there is none yet."""
+    file = checkpoint(path, CHAIN, chain)
+    return read_arrays(file) if file.exists() else None
 
 
 def counted(state: Mapping[str, np.ndarray], name: str) -> int:
@@ -81,19 +81,24 @@ def counted(state: Mapping[str, np.ndarray], name: str) -> int:
     return int(state["blocks" if name == LOG_POST else "draws"])
 
 
-def verify(arrays: Mapping[str, np.ndarray], path: Path, about: Mapping[str, Any]) -> None:
+def verify(
+    arrays: Mapping[str, np.ndarray],
+    path: Path,
+    about: Mapping[str, Any],
+    states: Sequence[Mapping[str, np.ndarray] | None],
+) -> None:
     """Read all rows that count, and see that they are those that were written.
 
     Args:
         arrays: of the store, mapped.
         path: the folder.
         about: what is said of it.
+        states: what the checkpoints of the chains say.
 
     Raises:
         ValueError: some are not.
     """
-    chains = next(iter(arrays.values())).shape[0]
-    for number, state in enumerate(states_of(path, chains)):
+    for number, state in enumerate(states):
         for name, array in arrays.items():
             expected = None if state is None else state.get(CHECKSUM + name)
             if state is None or expected is None:

@@ -24,7 +24,7 @@ from sgmcmc.results.store.checksums import (
     arrays_of,
     checksums,
     remember,
-    states_of,
+    state_of,
     unsigned,
     verify,
     write_about,
@@ -128,10 +128,13 @@ class Store:
                     "is never cut; take a slice of its draws. Nothing was changed."
                 )
             with blamed("store"):
-                verify(arrays_of(self.path, self.about), self.path, self.about)
+                arrays = arrays_of(self.path, self.about)
+                states = _states(self.path, arrays)
+                verify(arrays, self.path, self.about, states)
             with explained(self.path):
                 if fingerprint["n_iters"] > before["n_iters"]:
-                    self.about = grow(self.path, self.about, fingerprint["n_iters"], records)
+                    n_iters = fingerprint["n_iters"]
+                    self.about = grow(self.path, self.about, n_iters, records, states)
                 remove_others(self.path, self.about["arrays"].values())
             return
         files = {name: f"array-{number}.npy" for number, name in enumerate(records)}
@@ -151,7 +154,7 @@ class Store:
         """Return where a chain's records are written to."""
         assert self.about is not None
         rows = {name: FileRows(self.path / f, chain) for name, f in self.about["arrays"].items()}
-        remember(rows, states_of(self.path, chain + 1)[chain])
+        remember(rows, state_of(self.path, chain))
         self._rows[chain] = rows
         return rows
 
@@ -217,9 +220,9 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
         about, arrays = _open(path)
         if verified is None:
             verified = sum(array.nbytes for array in arrays.values()) <= _SOON_READ
+        states = _states(path, arrays)
         if verified:
-            verify(arrays, path, about)
-        states = states_of(path, next(iter(arrays.values())).shape[0])
+            verify(arrays, path, about, states)
         handover = read_arrays(path / _HANDOVER) if (path / _HANDOVER).exists() else {}
     found = [state for state in states if state is not None]
     if len(found) < len(states):
@@ -231,6 +234,11 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
         (handover["modes"], handover["gradients"]) if "modes" in handover else None,
         [saved_results(state) for state in found],
     )
+
+
+def _states(path: Path, arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray] | None]:
+    """Return what the checkpoints of the chains say, ``None`` where there is none yet."""
+    return [state_of(path, chain) for chain in range(next(iter(arrays.values())).shape[0])]
 
 
 def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

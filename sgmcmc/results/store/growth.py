@@ -8,19 +8,23 @@ either what it was or has grown.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sgmcmc.data.dataset import PIECE_BYTES
-from sgmcmc.results.store.checksums import counted, states_of, write_about
+from sgmcmc.results.store.checksums import counted, write_about
 from sgmcmc.results.store.files import FileRows, Record, create_array
 
 
 def grow(
-    path: Path, about: Mapping[str, Any], n_iters: int, records: Mapping[str, Record]
+    path: Path,
+    about: Mapping[str, Any],
+    n_iters: int,
+    records: Mapping[str, Record],
+    states: Sequence[Mapping[str, np.ndarray] | None],
 ) -> dict[str, Any]:
     """Make room for more iterations, and return what is now said of the store.
 
@@ -29,12 +33,13 @@ def grow(
         about: what was said of the store.
         n_iters: iterations after burn-in that there is to be room for.
         records: shape, chains first, and dtype of each array.
+        states: what the checkpoints of the chains say.
     """
     generation = about.get("generation", 0) + 1
     files = {name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)}
     for name, (shape, dtype) in records.items():
         create_array(path / files[name], shape, dtype)
-        for chain, state in enumerate(states_of(path, shape[0])):
+        for chain, state in enumerate(states):
             rows = 0 if state is None else counted(state, name)
             _copy(path / about["arrays"][name], path / files[name], chain, rows)
     found = {
