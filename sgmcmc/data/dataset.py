@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -217,14 +217,6 @@ class Data:
     def slice(self, start: int, stop: int) -> Tensors:
         """Return the rows from ``start`` to ``stop`` of every column."""
         return {name: column.tensor(start, stop) for name, column in self.columns.items()}
-
-    def pieces(self, most_rows: int | None = None) -> Iterator[Tensors]:
-        """Yield the whole dataset in order, in pieces that fit in memory."""
-        length = max(1, PIECE_BYTES // max(1, self.row_bytes))
-        if most_rows is not None:
-            length = min(length, most_rows)
-        for start in range(0, self.size, length):
-            yield self.slice(start, min(start + length, self.size))
 
     @functools.cached_property
     def whole(self) -> Tensors:

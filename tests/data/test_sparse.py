@@ -14,6 +14,7 @@ from scipy import sparse
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.shards import pieces, shards
 from sgmcmc.data.sparse import Parts
 from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.streams import make_stream
@@ -123,11 +124,10 @@ def test_rows_are_those_of_the_dense_matrix(dense: np.ndarray, dtype: type) -> N
 
     for rows in (rng.integers(0, size, 4), np.arange(size), np.array([size - 1, 0, size - 1])):
         same(data.rows(rows)["X"], rows)
-    start = 0
-    for piece in data.pieces(most_rows=3):
-        stop = min(start + 3, size)
-        same(piece["X"], slice(start, stop))
-        start = stop
+    for shard in shards(data, 3):
+        for start, length, piece in pieces(data, shard):
+            assert length == min(3, size - start)
+            same(piece["X"], slice(start, start + length))
     parts = Parts(data.whole)
     for start, length in ((0, size // 2), (size // 2, size - size // 2), (size - 1, 1)):
         same(parts.part(start, length)["X"], slice(start, start + length))
