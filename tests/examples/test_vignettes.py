@@ -30,18 +30,25 @@ def vignette(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.fixture
+def shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """Return what runs a vignette in short, looks for its figure, and returns what it prints."""
+
+    def run(name: str) -> str:
+        output = tmp_path / "figure.png"
+        vignette(name).main(["--short", "--output", str(output)])
+        assert output.read_bytes().startswith(b"\x89PNG")
+        return capsys.readouterr().out
+
+    return run
+
+
 @pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression", "neural_network"])
-def test_runs_from_top_to_bottom(
-    name: str,
-    vignette: Callable[[str], ModuleType],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    output = tmp_path / "figure.png"
-    vignette(name).main(["--short", "--output", str(output)])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
-    assert str(output) in printed
+def test_runs_from_top_to_bottom(name: str, shown: Callable[[str], str], tmp_path: Path) -> None:
+    printed = shown(name)
+    assert str(tmp_path / "figure.png") in printed
     for method in NAMED:
         assert f"{method} " in printed
 
@@ -56,23 +63,13 @@ def test_step_by_step_as_published(
     assert found is not None and float(found.group(1)) < 1e-4
 
 
-def test_zero_variance_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "figure.png"
-    vignette("zero_variance").main(["--short", "--output", str(output)])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
+def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("zero_variance")
     assert "median" in printed and "r_hat" in printed
 
 
-def test_topic_model_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "figure.png"
-    vignette("topic_model").main(["--short", "--output", str(output)])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
+def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("topic_model")
     assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
     # Five topics of eight words each, of which the samplers know nothing.
     topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
@@ -111,27 +108,20 @@ def test_simplex_as_shown(
 
 
 def test_keras_network_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
     """Both tables, and scores of predictions that are known."""
-    network, output = vignette("keras_network"), tmp_path / "figure.png"
+    network = vignette("keras_network")
     y = np.repeat(np.eye(10), 2, axis=0)
     half = 0.5 * (y + np.roll(y, 1, axis=1)) + 1e-6 * np.tile([[1], [-1]], (10, 1)) * y
     np.testing.assert_allclose(network.scores(half, y), [0.5, np.log(2), 0.0], atol=1e-5)
-    network.main(["--short", "--output", str(output)])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
+    printed = shown("keras_network")
     assert len(re.findall(r"^(?:single|ensemble|one chain|posterior) .*%", printed, re.M)) == 8
 
 
-def test_sparse_text_as_shown(
-    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
     """The coefficients are drawn from the prior, so nine in ten intervals hold them."""
-    output = tmp_path / "figure.png"
-    vignette("sparse_text").main(["--short", "--output", str(output)])
-    assert output.read_bytes().startswith(b"\x89PNG")
-    printed = capsys.readouterr().out
+    printed = shown("sparse_text")
     losses = {
         name: float(loss)
         for name, loss in re.findall(r"^  (truth|posterior|mode) +(0\.\d+)$", printed, re.M)
