@@ -11,6 +11,7 @@ with without_chatter(), warnings.catch_warnings():
 
 from sgmcmc import dynamics as dynamics
 from sgmcmc import gradients as gradients
+from sgmcmc import manifolds as manifolds
 from sgmcmc import minibatches as minibatches
 from sgmcmc import models as models
 from sgmcmc._version import __version__ as __version__
@@ -32,12 +33,16 @@ from sgmcmc.models import keras_model
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
+    gsgnht,
+    gsgnht_setup,
     hmc,
     nuts,
     sample,
     scir,
     scir_setup,
     setup,
+    sggmc,
+    sggmc_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -65,6 +70,8 @@ __all__ = [
     "ZeroVarianceSamples",
     "get_dataset",
     "get_params",
+    "gsgnht",
+    "gsgnht_setup",
     "hmc",
     "init_sess",
     "keras_model",
@@ -82,6 +89,8 @@ __all__ = [
     "sample",
     "scir",
     "scir_setup",
+    "sggmc",
+    "sggmc_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",

@@ -41,6 +41,7 @@ class Source:
             raise ValueError(
                 "`samples` has no gradients: run the sampler with `store_gradients=True`."
             )
+        _need_flat(samples)
         self.has_chains = has_chains(samples.settings)
         self._degree = degree
         self._gradients = by_chain(samples.settings, samples.gradients)
@@ -162,6 +163,17 @@ class Source:
             raise ValueError(
                 f"`bijectors`: degree 2 needs the draws in the space that the chain moved in; give "
                 f"the bijector of {lacking[0]!r} that it was run with, or use degree 1."
+            )
+
+
+def _need_flat(samples: Samples) -> None:
+    """Raise an error where gradients are tangent to a manifold: their mean is not zero."""
+    manifolds = samples.settings.get("manifolds") or {}
+    for name in samples.gradients or {}:
+        if name in manifolds:
+            raise ValueError(
+                f"`samples`: {name!r} is on a manifold, {manifolds[name]}, where the mean of the "
+                "gradient is not zero, so that it is no control variate."
             )
 
 

@@ -6,10 +6,12 @@ None of them knows about data, likelihoods, loops or storage.
 
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.exact import ExactDynamics
+from sgmcmc.dynamics.gsgnht import GSGNHT
 from sgmcmc.dynamics.hmc import HMC
 from sgmcmc.dynamics.nuts import NUTS
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.sgd import SGD
+from sgmcmc.dynamics.sggmc import SGGMC
 from sgmcmc.dynamics.sghmc import SGHMC
 from sgmcmc.dynamics.sgld import SGLD
 from sgmcmc.dynamics.sgnht import SGNHT
@@ -17,10 +19,12 @@ from sgmcmc.dynamics.sgrld import SGRLD
 from sgmcmc.dynamics.underdamped import Underdamped
 
 __all__ = [
+    "GSGNHT",
     "HMC",
     "NUTS",
     "SCIR",
     "SGD",
+    "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",

@@ -34,6 +34,8 @@ class Dynamics(ABC):
         seeds: seeds that ``step`` takes in place of normals, where it draws from other laws
             itself; each is a pair of int32 that is used nowhere else.
         compilable: whether XLA can compile what it does.
+        on_manifolds: whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
+            and ``retracted`` of the space that ``bind`` is handed.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -59,6 +61,7 @@ class Dynamics(ABC):
     step_normals: int = 1
     seeds: int = 0
     compilable: bool = True
+    on_manifolds: bool = False
 
     @property
     def normals(self) -> int:

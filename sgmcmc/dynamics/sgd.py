@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.target.geometry import Space
 
 
 class SGDState(NamedTuple):
@@ -24,7 +25,8 @@ class SGDState(NamedTuple):
 class SGD(Dynamics):
     """θ' = θ + ε ĝ(θ).
 
-    It draws no noise and samples nothing.
+    It draws no noise and samples nothing. On manifolds it takes the tangent part of ĝ, and the
+    nearest point, or one about as near, to where that leads.
 
     Example:
         >>> import sgmcmc
@@ -36,7 +38,14 @@ class SGD(Dynamics):
         sections 3.3.1 and 4.3.4.
     """
 
+    space: Space | None = field(default=None, repr=False, metadata={"constant": False})
+
     step_normals = 0
+    on_manifolds = True
+
+    def bind(self, space: Space) -> SGD:
+        """Return these dynamics, knowing which parameters are on manifolds."""
+        return replace(self, space=space)
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -48,4 +57,7 @@ class SGD(Dynamics):
         self, state: SGDState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SGDState:
         """Return the state one step up the gradient."""
-        return SGDState(state.position + stepsize * gradient)
+        if self.space is None:
+            return SGDState(state.position + stepsize * gradient)
+        along = self.space.tangent(state.position, gradient)
+        return SGDState(self.space.retracted(state.position + stepsize * along))

@@ -12,11 +12,13 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.simplex import points_of_simplex
+from sgmcmc.manifolds import Manifold
 from sgmcmc.target.geometry import Bijected, Geometry
 
 
 def read_geometries(
     bijectors: Mapping[str, Any],
+    manifolds: Mapping[str, Manifold],
     dynamics: Dynamics,
     starts: list[dict[str, np.ndarray]],
     dtype: tf.DType,
@@ -28,8 +30,14 @@ def read_geometries(
     geometries: dict[str, Geometry] = {}
     if isinstance(dynamics, SimplexDynamics):
         geometries |= points_of_simplex(dynamics, starts[0], dtype)
+    geometries |= manifolds
     for name, bijector in bijectors.items():
         if name in geometries:
+            if name in manifolds:
+                raise ValueError(
+                    f"`bijectors` names {name!r}, which `manifolds` names too; a parameter on a "
+                    "manifold needs no bijector."
+                )
             raise ValueError(
                 f"`bijectors` names {name!r}, which `alpha` says is a point of the simplex; "
                 "such a parameter needs no bijector."

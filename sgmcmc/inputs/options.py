@@ -16,6 +16,7 @@ from sgmcmc.checks import flag, known_keys, whole_number
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.machines import Machines
+from sgmcmc.manifolds import Manifold
 from sgmcmc.words import describe, did_you_mean
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Keywords(TypedDict, total=False):
     reductions: Mapping[str, Reduction | tuple[Any, Callable[..., Any]]] | None
     store: str | os.PathLike[str] | None
     bijectors: Mapping[str, tfp.bijectors.Bijector] | None
+    manifolds: Mapping[str, Manifold] | None
     replace: bool
     minibatches: str | Minibatches | None
     preconditioner: Any
@@ -60,6 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "reductions": None,
     "store": None,
     "bijectors": None,
+    "manifolds": None,
     "replace": False,
     "minibatches": None,
     "preconditioner": None,
@@ -84,6 +87,9 @@ OF_A_RUN = (
 )
 """Keywords about the draws of a run, which mean nothing to a sampler that runs step by step."""
 
+OF_GEODESICS = ("manifolds",)
+"""Keywords of those samplers alone that move along geodesics, or may."""
+
 ARGUMENTS: dict[str, list[str]] = {}
 """All arguments of each sampler function, entered where the function is defined; for hints."""
 
@@ -105,6 +111,7 @@ class Options:
     reductions: dict[str, Reduction]
     store: Path | None
     bijectors: dict[str, Any]
+    manifolds: dict[str, Manifold]
     replace: bool
     minibatches: Any
     preconditioner: Any
@@ -140,6 +147,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
                 f"`{name}`: {method}() runs step by step and keeps no draws; write the loop around "
                 "sgmcmc_step as you need it, or call the function that runs the whole chain."
             )
+    _need_geodesics(method, given["manifolds"])
     n_chains, jit_compile = given["n_chains"], given["jit_compile"]
     return Options(
         n_chains=None if n_chains is None else whole_number("n_chains", n_chains, 1),
@@ -153,6 +161,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         reductions=_read_reductions(given["reductions"]),
         store=_read_store(given["store"]),
         bijectors=_read_bijectors(given["bijectors"]),
+        manifolds=_read_manifolds(given["manifolds"]),
         replace=flag("replace", given["replace"]),
         minibatches=given["minibatches"],
         preconditioner=given["preconditioner"],
@@ -258,6 +267,27 @@ def _read_bijectors(value: Any) -> dict[str, Any]:
     return bijectors
 
 
+def _need_geodesics(method: str, manifolds: Any) -> None:
+    """Raise an error where a function is given manifolds that moves in ℝᵈ alone."""
+    if manifolds is not None and "manifolds" not in ARGUMENTS.get(method, OF_GEODESICS):
+        raise ValueError(
+            f"`manifolds`: {method}() moves in ℝᵈ, not along manifolds. Use sggmc() or gsgnht(), "
+            "or dynamics='sggmc' or 'gsgnht' in sample() or setup()."
+        )
+
+
+def _read_manifolds(value: Any) -> dict[str, Manifold]:
+    manifolds = _read_dict("manifolds", value, "of manifolds")
+    for name, entry in manifolds.items():
+        if not isinstance(entry, Manifold):
+            hint = f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
+            raise TypeError(
+                f"`manifolds[{name!r}]` must be an object of sgmcmc.manifolds, such as "
+                f"sgmcmc.manifolds.Sphere(); it is {describe(entry)}.{hint}"
+            )
+    return manifolds
+
+
 def _read_dict(argument: str, value: Any, what: str) -> dict[str, Any]:
     if value is None:
         return {}
@@ -280,5 +310,6 @@ def read_length(n_iters: Any, thin: int) -> int:
 def check_names(options: Options, names: list[str]) -> None:
     """Raise an error where an option names a parameter that there is not."""
     known_keys("bijectors", options.bijectors, names, "the parameters are")
+    known_keys("manifolds", options.manifolds, names, "the parameters are")
     if not isinstance(options.store_params, bool):
         known_keys("store_params", options.store_params, names, "the parameters are")

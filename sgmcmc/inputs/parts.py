@@ -93,6 +93,15 @@ def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
         )
 
 
+def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
+    """Raise an error where parameters on manifolds are to be moved by dynamics of ℝᵈ."""
+    if manifolds and not dynamics.on_manifolds:
+        raise ValueError(
+            f"`dynamics`: {type(dynamics).__name__} moves in ℝᵈ, and `manifolds` names "
+            f"{next(iter(manifolds))!r}. Use 'sggmc' or 'gsgnht'."
+        )
+
+
 def read_minibatches(value: Any, replace: bool) -> Minibatches:
     """Return how a user wants rows to be drawn.
 

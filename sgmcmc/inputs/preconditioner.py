@@ -104,7 +104,7 @@ def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
 def _need_whole_space(value: Any, space: Space) -> None:
     """Raise an error where a parameter is preconditioned that has coordinates of its own kind."""
     for name in value if isinstance(value, Mapping) else space.layout.names:
-        if space.geometries[name].prior_included:
+        if not space.geometries[name].affine:
             raise ValueError(
                 f"`preconditioner`: {name!r} moves in coordinates of its own, which cannot be "
                 "preconditioned. Give a dict that names the other parameters."

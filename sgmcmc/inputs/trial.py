@@ -78,7 +78,8 @@ class Trial:
         self.found = [self._numbers(graph(tf.constant(start), columns)) for _ in range(2)]
         draw = np.random.default_rng(0).standard_normal(start.size) * (1.0 + np.abs(start))
         for move in _MOVES:
-            position = (start + move * draw).astype(start.dtype)
+            moved = tf.constant((start + move * draw).astype(start.dtype))
+            position = target.space.retracted(moved).numpy()
             try:
                 found = self._numbers(graph(tf.constant(position), columns))
             except tf.errors.OpError:  # it checks its numbers by itself

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.checks import positive_number
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
 from sgmcmc.target.constants import per_parameter
+from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout
 from sgmcmc.words import describe
 
@@ -36,6 +37,20 @@ def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:
     stepsizes = Stepsizes(argument, entries, names, tuple(layout.sizes.values()))
     stepsizes.at(1, 2)
     return stepsizes
+
+
+def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
+    """Raise an error where the coordinates of a parameter on a manifold have different stepsizes.
+
+    A geodesic is no longer one on other scales.
+    """
+    each = np.broadcast_to(one_or_each(stepsizes.at(1, 1)[0], space.layout), space.layout.size)
+    for name in space.curved_names():
+        if np.ptp(each[space.layout.slices[name]]) > 0:
+            raise ValueError(
+                f"`{stepsizes.argument}`: {name!r} is on a manifold, where all coordinates have "
+                "the same stepsize. Use a dict, with one number for it."
+            )
 
 
 def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:

@@ -156,6 +156,7 @@ def read(request: Request) -> Reading:
     options, params = read_model(request)
     wanted = Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics
     dynamics = parts.read_dynamics(wanted)
+    parts.need_geodesics(dynamics, options.manifolds)
     plain = replace(options, preconditioner=None)
     target, starts = make_target(request, plain, dynamics, params)
     dynamics = dynamics.bind(target.space)
@@ -212,6 +213,8 @@ def _refuse(
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(dynamics, SimplexDynamics):
         reason = f"{type(dynamics).__name__} moves points of the simplex"
+    elif options.manifolds:
+        reason = f"{next(iter(options.manifolds))!r} is on a manifold"
     elif isinstance(dynamics, ExactDynamics):
         reason = f"{type(dynamics).__name__} is chosen for by sgmcmc.hmc and sgmcmc.nuts alone"
     if reason is not None:

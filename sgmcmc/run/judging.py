@@ -62,6 +62,8 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return "latent variables are drawn by `gibbs`"
     if isinstance(dynamics, SimplexDynamics):
         return "there are points of the simplex"
+    if sampler.options.manifolds:
+        return "there are parameters on manifolds, where no curvature is taken"
     if sampler.target.size > DENSE_UP_TO:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):

@@ -11,7 +11,7 @@ from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
-from sgmcmc.inputs.tuning import read_stepsizes
+from sgmcmc.inputs.tuning import need_one_stepsize, read_stepsizes
 from sgmcmc.inputs.turns import JOINT, read_turns
 from sgmcmc.target.target import Target
 
@@ -77,6 +77,7 @@ def make_phases(
     """
     space, phases = target.space, []
     stepsizes = read_stepsizes("stepsize", stepsize, space.layout)
+    need_one_stepsize(stepsizes, space)
     search = gradient.search()
     if search is not None:
         phases.append(
@@ -84,7 +85,7 @@ def make_phases(
                 RunPhase.MODE,
                 f"{method}, mode-finding",
                 "opt_stepsize",
-                SGD(),
+                SGD().bind(space),
                 MinibatchGradient(),
                 read_stepsizes("opt_stepsize", search.stepsize, space.layout),
                 search.n_iters,

@@ -135,6 +135,7 @@ def make_sampler(request: Request) -> Sampler:
     dynamics = parts.read_dynamics(request.dynamics)
     gradient = parts.read_gradient(request.gradient, dynamics)
     parts.need_no_latents(dynamics, options.gibbs)
+    parts.need_geodesics(dynamics, options.manifolds)
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)
@@ -208,7 +209,7 @@ def make_target(
 ) -> tuple[Target, list[np.ndarray]]:
     """Return what is sampled, and the positions where chains start."""
     dtype = options.dtype
-    geometries = read_geometries(options.bijectors, dynamics, params, dtype)
+    geometries = read_geometries(options.bijectors, options.manifolds, dynamics, params, dtype)
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
     origin = space.start(params[0], dtype)
     preconditioner = read_preconditioner(options.preconditioner, space, origin)
@@ -264,7 +265,9 @@ def _may_compile(
 def _option_settings(options: Options) -> dict[str, Any]:
     """Return what a person would want to see of the keyword arguments."""
     stored = options.store_params
+    manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
     return {
+        **({"manifolds": manifolds} if manifolds else {}),
         "n_chains": options.n_chains,
         "burn_in": options.burn_in,
         "thin": options.thin,

@@ -60,6 +60,10 @@ DESCRIPTIONS = {
     "bijectors": """
         dict of TFP bijectors: such a parameter moves in the unconstrained space with the
         log-Jacobian in the target, and is shown only constrained.""",
+    "manifolds": """
+        dict of manifolds, such as :class:`sgmcmc.manifolds.Sphere`, for parameters that have to
+        stay on them. Densities of such a parameter are with respect to the Hausdorff measure, of a
+        point of the simplex to Lebesgue's. Other parameters move in ℝᵈ.""",
     "replace": """
         draw minibatches with replacement.""",
     "minibatches": """
@@ -125,6 +129,14 @@ OF_POINTS = {
 }
 """What is said of the arguments of methods for the simplex."""
 
+OF_GEODESICS = {
+    "stepsize": """
+        ε, the square of the time that a step takes, in units of squared parameter: a number, a
+        schedule (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), or a
+        dict with such an entry for each parameter. On a manifold all coordinates have the same.""",
+}
+"""What is said of the arguments of methods for manifolds."""
+
 OF_PARTS = {
     "tolerance": """
         the largest relative error of a posterior sd that is accepted, where the stepsize is
@@ -136,9 +148,9 @@ OF_PARTS = {
         after which no more iterations are added, where the length is chosen; ``None`` for no
         limit.""",
     "dynamics": """
-        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, or on the
-        whole dataset ``"hmc"`` and ``"nuts"``; or an object of :mod:`sgmcmc.dynamics` or of your
-        own subclass; ``None`` is ``"underdamped"``.""",
+        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``; on manifolds
+        ``"sggmc"``, ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
+        :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """
         how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
         ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, OF_A_RUN
+from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, OF_A_RUN, OF_GEODESICS
 from sgmcmc.samplers import examples
 from sgmcmc.samplers.arguments import CHOSEN, DESCRIPTIONS, OF_EXACT, OF_PARTS
 
@@ -81,7 +81,12 @@ class Prose:
     steps: str = examples.NORMAL_STEPS
 
     def documented(
-        self, method: str, *, centred: bool = False, stepwise: bool = False
+        self,
+        method: str,
+        *,
+        centred: bool = False,
+        stepwise: bool = False,
+        on_manifolds: bool = False,
     ) -> Callable[[Function], Function]:
         """Return the decorator of one of these functions.
 
@@ -89,10 +94,12 @@ class Prose:
             method: the function that runs the whole chain.
             centred: whether the gradient is estimated with control variates.
             stepwise: whether the function sets up a sampler to be run step by step.
+            on_manifolds: whether it moves parameters on manifolds.
         """
+        without = (() if on_manifolds else OF_GEODESICS) + (OF_A_RUN if stepwise else ())
 
         def complete(function: Function) -> Function:
-            complete_signature(function, OF_A_RUN if stepwise else ())
+            complete_signature(function, without)
             summary = inspect.cleandoc(function.__doc__ or "")
             parts = [
                 summary,
@@ -174,6 +181,9 @@ def documented_parts(*, stepwise: bool = False) -> Callable[[Function], Function
     return complete
 
 
+_NOT_OF_EXACT = ("replace", "minibatches", "updates", "gibbs", "latents")
+
+
 def documented_exact() -> Callable[[Function], Function]:
     """Return the decorator of the functions that take the whole dataset at every step.
 
@@ -182,7 +192,7 @@ def documented_exact() -> Callable[[Function], Function]:
     """
 
     def complete(function: Function) -> Function:
-        complete_signature(function, ("replace", "minibatches", "updates", "gibbs", "latents"))
+        complete_signature(function, (*OF_GEODESICS, *_NOT_OF_EXACT))
         text = arguments_section(function, {**DESCRIPTIONS, **OF_PARTS, **OF_EXACT}) + "\n"
         text += _RETURNS.rstrip()
         text = inspect.cleandoc(function.__doc__ or "").replace("{arguments}", text)

@@ -51,3 +51,34 @@ True
 CATEGORIES_CALL = (
     'log_lik, {{"z": z}}, {{"omega": np.ones(3) / 3}}, {stepsize}, alpha=0.5, minibatch_size=100'
 )
+
+DIRECTION = """
+>>> import numpy as np, sgmcmc, tensorflow as tf
+>>> x = np.random.default_rng(1).normal([0.6, 0.0, 0.8], 1.0, (1000, 3))
+>>> def log_lik(params, dataset):  # N(v, I), with v a unit vector
+...     return -0.5 * tf.reduce_sum((dataset["x"] - params["v"]) ** 2)
+"""
+
+DIRECTION_CALL = (
+    'log_lik, {{"x": x}}, {{"v": [0.0, 0.0, 1.0]}}, {stepsize}, minibatch_size=100,\n'
+    '...     manifolds={{"v": sgmcmc.manifolds.Sphere()}}'
+)
+
+DIRECTION_MEAN = """
+>>> chain = sgmcmc.{function}(
+...     {call},
+...     n_iters=5000, burn_in=500, verbose=False, seed=1)
+>>> np.round(chain["v"].mean(0, dtype=float), 1).tolist()
+[0.6, 0.0, 0.8]
+>>> bool(np.abs(np.linalg.norm(chain["v"], axis=1) - 1).max() < 1e-6)
+True
+"""
+
+DIRECTION_STEPS = """
+>>> sampler = sgmcmc.{function}(
+...     {call}, seed=1)
+>>> sess = sgmcmc.init_sess(sampler)
+>>> sgmcmc.sgmcmc_step(sampler, sess, n_steps=100)
+>>> bool(abs(np.linalg.norm(sgmcmc.get_params(sampler, sess)["v"]) - 1) < 1e-6)
+True
+"""

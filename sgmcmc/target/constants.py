@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import known_keys, positive_number
+from sgmcmc.checks import is_number, known_keys, positive_number
 from sgmcmc.target.layout import Layout
 
 
@@ -53,6 +53,29 @@ def positive_constant(
             raise ValueError(f"`{label}` must be at most {most:g}; it is {entry!r}.")
         return number
 
+    return _spread(argument, value, layout, read)
+
+
+def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | np.ndarray:
+    """Return a constant that may be zero as one number, or as a vector over the flat position.
+
+    Args:
+        argument: the argument's name.
+        value: a number, or a dict with one for each parameter.
+        layout: the places of the parameters.
+    """
+
+    def read(label: str, entry: Any) -> float:
+        if is_number(entry) and entry < 0:
+            raise ValueError(f"`{label}` must not be negative; it is {entry!r}.")
+        return 0.0 if is_number(entry) and entry == 0 else positive_number(label, entry)
+
+    return _spread(argument, value, layout, read)
+
+
+def _spread(
+    argument: str, value: Any, layout: Layout, read: Callable[[str, Any], Any]
+) -> float | np.ndarray:
     entries = per_parameter(argument, value, layout.names, read)
     if not isinstance(value, Mapping):
         return float(entries[0])

@@ -207,7 +207,28 @@ EXACT = (
 )
 """Those that accept or reject, by parts: their public functions choose what is not given. They have
 no minibatches, and no error but the Monte Carlo error: ``tests/samplers/test_hmc.py``."""
-BY_NAME = {case.name: case for case in (*TABLE, *EXACT)}
+GEODESIC = (
+    Case(
+        "sggmc",
+        dynamics.SGGMC,
+        "sggmc",
+        tuning={"alpha": 0.6},
+        friction="alpha",
+        constants={"alpha": 0.1},
+        keywords={"noise_variance": 0.0},
+    ),
+    Case(
+        "gsgnht",
+        dynamics.GSGNHT,
+        "gsgnht",
+        tuning={"a": 0.05},
+        friction="a",
+        constants={"a": 0.01},
+        has_thermostats=True,
+    ),
+)
+"""Those that move along manifolds, and in ℝᵈ along straight lines."""
+BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC)}
 
 
 def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:

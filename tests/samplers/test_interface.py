@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from tests.conftest import METHODS, short_arguments
-from tests.ladder import BY_NAME, DISTINCT, POINTS, Case, every
+from tests.ladder import BY_NAME, DISTINCT, GEODESIC, POINTS, Case, every
 from tests.samplers import test_simplex_runs as simplex
 
 KEYWORDS = {
@@ -38,6 +38,8 @@ KEYWORDS = {
     "executor": None,
 }
 """Those of every named function."""
+OF_GEODESICS = {"manifolds": None}
+"""Those of functions alone that move along manifolds, or may."""
 
 OF_A_RUN = (
     "burn_in",
@@ -51,7 +53,7 @@ OF_A_RUN = (
     "executor",
 )
 NONE = inspect.Parameter.empty
-NAMED = tuple(case for case in DISTINCT if case.public)
+NAMED = (*(case for case in DISTINCT if case.public), *GEODESIC)
 
 
 def positional(case: Case) -> dict[str, Any]:
@@ -71,6 +73,11 @@ def positional(case: Case) -> dict[str, Any]:
     }
 
 
+def keywords(case: Case) -> dict[str, Any]:
+    """Return the arguments of a named function that go by keyword alone."""
+    return {**KEYWORDS, **case.keywords, **(OF_GEODESICS if case in GEODESIC else {})}
+
+
 def of_kind(function: Any, kind: Any) -> dict[str, Any]:
     """Return the parameters of a kind, with their defaults."""
     parameters = inspect.signature(function).parameters.values()
@@ -84,7 +91,7 @@ KEYWORD = inspect.Parameter.KEYWORD_ONLY
 @every(NAMED)
 def test_signature(case: Case) -> None:
     assert list(of_kind(case.function, POSITIONAL).items()) == list(positional(case).items())
-    assert of_kind(case.function, KEYWORD) == {**KEYWORDS, **case.keywords}
+    assert of_kind(case.function, KEYWORD) == keywords(case)
     both = of_kind(case.function, POSITIONAL) | of_kind(case.function, KEYWORD)
     assert len(both) == len(inspect.signature(case.function).parameters)
 
@@ -95,12 +102,11 @@ def test_signature_of_the_setup(case: Case) -> None:
     gone = {"n_iters"} if case.centred else {"n_iters", "verbose"}
     expected = [entry for entry in positional(case).items() if entry[0] not in gone]
     assert list(of_kind(case.setup, POSITIONAL).items()) == expected
-    keywords = {**KEYWORDS, **case.keywords}
-    expected_keywords = {name: v for name, v in keywords.items() if name not in OF_A_RUN}
+    expected_keywords = {name: v for name, v in keywords(case).items() if name not in OF_A_RUN}
     assert of_kind(case.setup, KEYWORD) == expected_keywords
 
 
-@every(DISTINCT)
+@every((*DISTINCT, *GEODESIC))
 def test_the_dynamics_have_the_constants_of_the_function(case: Case) -> None:
     """Under the same names, with the same defaults, in the same order; and no others."""
     fields = {f.name: f.default for f in dataclasses.fields(case.dynamics) if f.repr}
@@ -128,6 +134,7 @@ def test_signature_of_sample() -> None:
     found = of_kind(sgmcmc.sample, KEYWORD)
     expected = {
         **{name: default for name, default in KEYWORDS.items() if name != "replace"},
+        **OF_GEODESICS,
         **PARTS,
         "n_chains": 4,
         "n_iters": None,
@@ -144,13 +151,13 @@ def test_signature_of_setup() -> None:
     assert list(of_kind(sgmcmc.setup, POSITIONAL).items()) == list(MODEL.items())
     found = of_kind(sgmcmc.setup, KEYWORD)
     kept = {name: v for name, v in KEYWORDS.items() if name not in (*OF_A_RUN, "replace")}
-    assert found == {**kept, **PARTS, "n_chains": 4, "seed": None, "verbose": True}
+    assert found == {**kept, **OF_GEODESICS, **PARTS, "n_chains": 4, "seed": None, "verbose": True}
     assert list(found)[: len(PARTS)] == list(PARTS)
 
 
 # ---------------------------------------------------------------------------------- docstrings
 
-PARTS_OF_A_SAMPLER = (sgmcmc.dynamics, sgmcmc.gradients, sgmcmc.minibatches)
+PARTS_OF_A_SAMPLER = (sgmcmc.dynamics, sgmcmc.gradients, sgmcmc.manifolds, sgmcmc.minibatches)
 MODULES = (sgmcmc, sgmcmc.models, sgmcmc.counts)
 PUBLIC = {name: getattr(module, name) for module in MODULES for name in module.__all__}
 PUBLIC_PARTS = {

@@ -162,4 +162,6 @@ def ascended(
     here = tf.constant(position, target.dtype)
     stepsizes = tf.constant(search.stepsizes.at(iteration, 1)[0], target.dtype)
     slope = target.gradient(here, Minibatch(columns, weight))
-    return (here + target.space.layout.spread(stepsizes) * slope).numpy()
+    space = target.space
+    step = space.layout.spread(stepsizes) * space.tangent(here, slope)
+    return space.retracted(here + step).numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,8 +24,13 @@ class Geometry:
         coordinates: what u is, in words.
         advice: what to tell the user of a chain that became NaN in this parameter, where a
             smaller stepsize is not the first thing to try.
+        curved: whether it is a manifold in the space of u, on which u has to stay. Dynamics that
+            know of that move by ``flow`` and ``tangent``.
+        affine: whether u may be scaled and mixed with other coordinates by a preconditioner.
     """
 
+    curved: bool = False
+    affine: bool = True
     in_place: bool = True
     prior_included: bool = False
     keeps_scale: bool = False
@@ -41,6 +47,22 @@ class Geometry:
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Return the coordinates that a chain starts at."""
         return value
+
+    def dimension(self, shape: tuple[int, ...]) -> int:
+        """Return in how many directions a parameter of this shape can move."""
+        return math.prod(self.coordinate_shape(shape))
+
+    def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+        """Return the part of a vector along which u can move."""
+        return vector
+
+    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return place and velocity after some time of motion that nothing pushes, a geodesic."""
+        return u + time * velocity, velocity
+
+    def retracted(self, u: tf.Tensor) -> tf.Tensor:
+        """Return a point of the space near u, which is one but for rounding or a small step."""
+        return u
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return θ."""

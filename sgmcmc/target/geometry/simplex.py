@@ -37,6 +37,7 @@ class OnSimplex(Geometry):
             to scale.
     """
 
+    affine = False
     in_place = False
     prior_included = True
     keeps_scale = True

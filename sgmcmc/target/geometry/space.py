@@ -56,8 +56,42 @@ class Space:
         return self.preconditioner is None and all(g.in_place for g in self.geometries.values())
 
     def own_coordinates(self) -> dict[str, str]:
-        """Return in what coordinates, in words, those parameters move that bring a prior along."""
-        return {n: g.coordinates for n, g in self.geometries.items() if g.prior_included}
+        """Return in what coordinates, in words, those parameters move that have their own."""
+        return {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
+
+    def curved_names(self) -> tuple[str, ...]:
+        """Return the parameters that live on manifolds."""
+        return tuple(name for name, geometry in self.geometries.items() if geometry.curved)
+
+    def dimensions(self) -> dict[str, int]:
+        """Return in how many directions each parameter can move."""
+        return {n: g.dimension(self.user_layout.shapes[n]) for n, g in self.geometries.items()}
+
+    def tangent(self, position: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+        """Return the part of a vector, flat, along which a position can move."""
+        if not self.curved_names():
+            return vector
+        return _flat(self._each("tangent", *map(self.layout.split, (position, vector))))
+
+    def flow(
+        self, position: tf.Tensor, velocity: tf.Tensor, time: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return position and velocity after some time of motion that nothing pushes."""
+        if not self.curved_names():
+            return position + time * velocity, velocity
+        places, velocities = map(self.layout.split, (position, velocity))
+        moved = {
+            name: geometry.flow(places[name], velocities[name], time)
+            for name, geometry in self.geometries.items()
+        }
+        ends, turned = ({name: pair[i] for name, pair in moved.items()} for i in (0, 1))
+        return _flat(ends), _flat(turned)
+
+    def retracted(self, position: tf.Tensor) -> tf.Tensor:
+        """Return a position on all manifolds near one that is off them by a small step."""
+        if not self.curved_names():
+            return position
+        return _flat(self._each("retracted", self.layout.split(position)))
 
     def scaled_names(self) -> tuple[str, ...]:
         """Return the parameters that have a scale beside what the user sees."""
