@@ -32,7 +32,10 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
+# `cache`: run a vignette again only where it has changed.
+NOTEBOOKS ?= cache
+
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -74,6 +77,17 @@ test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if i
 
 docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 	Rscript -e 'roxygen2::roxygenise("r", load_code = roxygen2::load_source)'
+
+# Sphinx and its friends are installed when they are first wanted: the tests do not need them.
+docs: $(VENV)/.docs ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignettes unexecuted
+	SGMCMC_NOTEBOOKS=$(NOTEBOOKS) $(RUN) sphinx -W --keep-going -b html docs docs/_build/html
+
+$(VENV)/.docs: $(STAMP)
+	$(RUN) pip install --quiet --editable '.[docs]'
+	touch $@
+
+vignettes: $(STAMP) ## all vignettes in full, one after another; two hours
+	set -e; cd vignettes; for script in *.py; do ../$(BIN)/python $$script; done
 
 lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
 	$(RUN) ruff check .
@@ -127,7 +141,7 @@ format: $(STAMP) ## let ruff format and mend what it can
 	$(RUN) ruff check --fix .
 
 clean: ## remove .venv, caches and what the demo wrote
-	rm -rf $(VENV) $(VENV_R) benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info *.png
+	rm -rf $(VENV) $(VENV_R) docs/_build docs/vignettes benchmarks/.envs .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info *.png
 	rm -f sgmcmc/data/native/*.so
 	find sgmcmc tests vignettes r/inst -name __pycache__ -type d -prune -exec rm -rf {} +
 

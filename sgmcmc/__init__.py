@@ -16,7 +16,8 @@ from sgmcmc import minibatches as minibatches
 from sgmcmc import models as models
 from sgmcmc._version import __version__ as __version__
 from sgmcmc.after.diagnostics import summary
-from sgmcmc.after.plots import plot_log_post, plot_posterior, plot_trace, plot_zero_variance
+from sgmcmc.after.estimate_plots import plot_log_post, plot_zero_variance
+from sgmcmc.after.plots import plot_forest, plot_pairs, plot_posterior, plot_trace
 from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
@@ -77,7 +78,9 @@ __all__ = [
     "keras_model",
     "ksd",
     "nuts",
+    "plot_forest",
     "plot_log_post",
+    "plot_pairs",
     "plot_posterior",
     "plot_report",
     "plot_trace",

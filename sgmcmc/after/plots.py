@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from math import ceil, log10
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,34 @@ import numpy as np
 from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.after.report_plots import warning_line
-from sgmcmc.results.inference_data import to_inference_data
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.frames import coordinate_names
 from sgmcmc.results.samples import Samples
 
+MOST_SHOWN = 20
+"""How many coordinates have a panel of their own, unless a plot is asked for more."""
 
-def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
-    """Plot the density and the trace of each component, a line for each chain.
 
+def plot_trace(
+    samples: Samples,
+    var_names: Sequence[str] | None = None,
+    *,
+    most: int = MOST_SHOWN,
+    **keywords: Any,
+) -> Any:
+    """Plot the density and the trace of each coordinate, on its own scale, a line for each chain.
+
+    Of more than ``most`` coordinates those with the smallest effective sample sizes are shown.
     Where the report warns of the draws, a line above the panels says so.
 
     Args:
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
+        most: how many coordinates to show.
         keywords: handed on to ``arviz.plot_trace``.
 
     Returns:
-        Array of Matplotlib axes.
+        Array of Matplotlib axes, of shape (coordinates, 2).
 
     Raises:
         ValueError: there are no draws, or no parameter of a name.
@@ -35,32 +48,42 @@ def plot_trace(samples: Samples, var_names: Sequence[str] | None = None, **keywo
         >>> from sgmcmc import Samples, plot_trace
         >>> draws = np.random.default_rng(1).normal(size=(100, 2))
         >>> plot_trace(Samples({"theta": draws})).shape
-        (1, 2)
+        (2, 2)
 
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    az = libraries.arviz()
-    names = need_draws(samples, var_names)
-    axes = az.plot_trace(to_inference_data(samples), var_names=names, **keywords)
+    shown, title = _worst(samples, var_names, most)
+    axes = libraries.arviz().plot_trace(shown, **keywords)
     for density, trace in axes:
         density.set_ylabel("density")
         trace.set_xlabel("draw")
     figure = axes[0, 0].figure
-    if doubt := warning_line(samples.quick_warnings()):
-        figure.suptitle(doubt, fontsize=9, color="C3")
+    doubt = warning_line(samples.quick_warnings())
+    if doubt or title:
+        figure.suptitle(
+            "\n".join(filter(None, [title, doubt])), fontsize=9, color="C3" if doubt else "k"
+        )
     figure.tight_layout()
     return axes
 
 
 def plot_posterior(
-    samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any
+    samples: Samples,
+    var_names: Sequence[str] | None = None,
+    *,
+    most: int = MOST_SHOWN,
+    **keywords: Any,
 ) -> Any:
-    """Plot the density of each component, with its mean and its highest density interval.
+    """Plot the density of each coordinate, with its mean and its highest density interval.
+
+    Numbers have as many digits as the smallest sd needs. Of more than ``most`` coordinates those
+    with the smallest effective sample sizes are shown.
 
     Args:
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
+        most: how many coordinates to show.
         keywords: handed on to ``arviz.plot_posterior``.
 
     Returns:
@@ -79,117 +102,117 @@ def plot_posterior(
     Source:
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    az = libraries.arviz()
-    names = need_draws(samples, var_names)
-    return az.plot_posterior(to_inference_data(samples), var_names=names, **keywords)
+    shown, _ = _worst(samples, var_names, most)
+    keywords.setdefault("round_to", _digits(shown))
+    return libraries.arviz().plot_posterior(shown, **keywords)
 
 
-def plot_log_post(samples: Samples, ax: Any = None) -> Any:
-    """Plot the log posterior estimates along the chain, a line for each chain.
-
-    Each is the estimate from one minibatch at the end of a block of iterations, so it scatters
-    with the choice of the minibatch. A trend means that the chain has not converged yet.
+def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
+    """Plot the intervals of all coordinates below each other, those of the chains together.
 
     Args:
         samples: the draws.
-        ax: Matplotlib axes to draw on; ``None`` makes a figure.
+        var_names: names of the parameters to show; ``None`` shows all.
+        keywords: handed on to ``arviz.plot_forest``.
 
     Returns:
-        The axes.
+        Array of Matplotlib axes.
 
     Raises:
-        ValueError: there are no estimates.
+        ValueError: there are no draws, or no parameter of a name.
 
     Example:
         >>> import numpy as np
-        >>> from sgmcmc import Samples, plot_log_post
-        >>> from sgmcmc.results.samples import LogPost
-        >>> estimates = LogPost(np.array([75, 150]), np.array([-10.0, -9.0]))
-        >>> plot_log_post(Samples({}, log_post=estimates)).get_xlabel()
-        'iteration'
+        >>> from sgmcmc import Samples, plot_forest
+        >>> draws = np.random.default_rng(1).normal(size=(100, 2))
+        >>> axes = plot_forest(Samples({"theta": draws}))
+        >>> [label.get_text() for label in axes[0].get_yticklabels()]
+        ['theta[1]', 'theta[0]']
 
     Source:
-        The R package prints these estimates while it runs: Baker, *Large-Scale Bayesian Computation
-        Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.5.1.
+        Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    iterations, values = samples.log_post
-    if not iterations.size:
-        raise ValueError("`samples` holds no log posterior estimates.")
-    ax = _axes(ax)
-    lines = np.atleast_2d(values)
-    for number, line in enumerate(lines):
-        ax.plot(iterations, line, linewidth=0.8, label=f"chain {number}")
-    ax.set(xlabel="iteration", ylabel="log posterior estimate")
-    if len(lines) > 1:
-        ax.legend(fontsize=8)
-    return ax
+    keywords = {"combined": True, "hdi_prob": 0.9, **keywords}
+    return libraries.arviz().plot_forest(_columns(samples, var_names), **keywords)
 
 
-def plot_zero_variance(
-    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], name: str, ax: Any = None
+def plot_pairs(
+    samples: Samples,
+    var_names: Sequence[str] | None = None,
+    *,
+    most: int = 5,
+    **keywords: Any,
 ) -> Any:
-    """Plot the draws of one quantity before and after correction, as box plots side by side.
+    """Plot the draws of each pair of coordinates against each other, with their densities.
+
+    Of more than ``most`` coordinates those with the smallest effective sample sizes are shown.
 
     Args:
-        before: the draws, such as ``samples`` or ``samples.test_functions``.
-        after: the corrected draws, as :func:`zero_variance` returns them.
-        name: the quantity; of an array each component has its pair of boxes, centred at the mean
-            before.
-        ax: Matplotlib axes to draw on; ``None`` makes a figure.
+        samples: the draws.
+        var_names: names of the parameters to show; ``None`` shows all.
+        most: how many coordinates to show.
+        keywords: handed on to ``arviz.plot_pair``.
 
     Returns:
-        The axes.
+        A Matplotlib axes, or an array of them.
 
     Raises:
-        ValueError: there is no quantity of that name.
+        ValueError: there are no draws, no parameter of a name, or only one coordinate.
 
     Example:
         >>> import numpy as np
-        >>> from sgmcmc import plot_zero_variance
-        >>> draws = np.random.default_rng(1).normal(size=(100, 3))
-        >>> ax = plot_zero_variance({"theta": draws}, {"theta": 0.1 * draws}, "theta")
-        >>> [text.get_text() for text in ax.get_legend().get_texts()]
-        ['before', 'after']
+        >>> from sgmcmc import Samples, plot_pairs
+        >>> draws = np.random.default_rng(1).normal(size=(100, 2))
+        >>> plot_pairs(Samples({"theta": draws})).shape
+        (2, 2)
 
     Source:
-        Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
-        figure 3.5.2.
+        Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
-    for label, given in (("before", before), ("after", after)):
-        if name not in given:
-            raise ValueError(f"`{label}` has no {name!r}; there is {', '.join(given)}.")
-    ax = _axes(ax)
-    shape = np.shape(after[name])
-    old = np.reshape(before[name], (shape[0], -1)).astype(np.float64)
-    new = np.reshape(after[name], (shape[0], -1))
-    single = old.shape[1] == 1
-    centre: np.ndarray = np.zeros(1) if single else old.mean(axis=0)
-    places = np.arange(old.shape[1])
-    handles = []
-    pairs: list[tuple[np.ndarray, float, str]] = [(old, -0.2, "C0"), (new, 0.2, "C1")]
-    for draws, shift, colour in pairs:
-        boxes = ax.boxplot(
-            draws - centre,
-            positions=places + shift,
-            widths=0.3,
-            patch_artist=True,
-            flierprops={"markersize": 2, "markeredgecolor": colour},
-            medianprops={"color": "black"},
-        )
-        for box in boxes["boxes"]:
-            box.set(facecolor=colour, alpha=0.5)
-        handles.append(boxes["boxes"][0])
-    ax.set_xticks(places, [name] if single else [str(place) for place in places])
-    ax.set_ylabel(name if single else f"{name}, less the mean before")
-    if not single:
-        ax.set_xlabel("component")
-    ax.legend(handles, ["before", "after"])
-    return ax
+    shown, _ = _worst(samples, var_names, most)
+    if len(shown) < 2:
+        raise ValueError("`samples` has a single coordinate here; there are no pairs to plot.")
+    keywords = {
+        "marginals": True,
+        "scatter_kwargs": {"alpha": 0.2, "rasterized": True},
+        **keywords,
+    }
+    return libraries.arviz().plot_pair(shown, **keywords)
 
 
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
+def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """Return the draws of each coordinate, (chain, draw), by what a person calls it."""
+    wanted = need_draws(samples, var_names)
+    found = {}
+    for name, array in by_chain(samples.settings, samples).items():
+        if name in wanted:
+            flat = np.reshape(array, (*array.shape[:2], -1))
+            own = coordinate_names(name, array.shape[2:])
+            found.update({label: flat[:, :, place] for place, label in enumerate(own)})
+    return found
 
-    return plt.subplots(layout="constrained")[1]
+
+def _worst(
+    samples: Samples, var_names: Sequence[str] | None, most: int
+) -> tuple[dict[str, np.ndarray], str]:
+    """Return the coordinates to show, in their order, and what is to be said of the others."""
+    columns = _columns(samples, var_names)
+    if len(columns) <= most:
+        return columns, ""
+    az = libraries.arviz()
+    effective = np.array([az.ess(np.asarray(column, np.float64)) for column in columns.values()])
+    # A coordinate that never moved has no effective sample size, and is the worst of all.
+    kept = np.sort(np.argsort(np.nan_to_num(effective, nan=0.0))[:most])
+    names = list(columns)
+    title = f"{most} of {len(names)} coordinates: those with the smallest effective sample sizes"
+    return {names[place]: columns[names[place]] for place in kept}, title
+
+
+def _digits(columns: dict[str, np.ndarray]) -> int:
+    """Return how many significant digits tell the ends of every interval apart."""
+    needed = [2]
+    for column in columns.values():
+        size, sd = np.abs(column).max(), column.std()
+        if sd > 0 and np.isfinite(size):
+            needed.append(2 + ceil(log10(size / sd)))
+    return min(max(needed), 8)

@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.results.chains import by_chain
+from sgmcmc.results.frames import coordinate_names
 from sgmcmc.results.samples import Samples
 
 _NAMED = 25
@@ -98,7 +99,9 @@ def plot_report(samples: Samples) -> Any:
             "`samples` has no report: it is made in the process of the sampler, and saved if it "
             "was looked at before."
         )
-    lists, names = ReportLists.of(report), coordinate_names(samples)
+    lists = ReportLists.of(report)
+    draws = by_chain(samples.settings, samples)
+    names = [own for name, a in draws.items() for own in coordinate_names(name, a.shape[2:])]
     figure, grid = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
     axes = grid.reshape(-1)
     figure.suptitle(warning_line(report.warnings) or "no warnings", fontsize=9)
@@ -117,18 +120,6 @@ def warning_line(warnings: list[str], width: int = 110) -> str:
     if len(first) > width:
         first = first[: width - 1].rsplit(" ", 1)[0] + " …"
     return f"! {first}{more}"
-
-
-def coordinate_names(samples: Samples) -> list[str]:
-    """Return what a person calls the coordinates, in the order of the draws."""
-    names = []
-    for name, array in by_chain(samples.settings, samples).items():
-        shape = array.shape[2:]
-        names += [
-            f"{name}[{', '.join(map(str, place))}]" if shape else name
-            for place in np.ndindex(*shape)
-        ]
-    return names
 
 
 def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:

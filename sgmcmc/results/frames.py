@@ -30,14 +30,16 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
     columns = {}
     for name, array in arrays.items():
         flat = np.reshape(array, (chains * count, -1))
-        for column, place in enumerate(np.ndindex(array.shape[2:])):
-            columns[_label(name, place)] = flat[:, column]
+        for column, label in enumerate(coordinate_names(name, array.shape[2:])):
+            columns[label] = flat[:, column]
     index = pd.MultiIndex.from_product(
         [range(chains), draw_numbers(settings, count)], names=["chain", "draw"]
     )
     return pd.DataFrame(columns, index=index)
 
 
-def _label(name: str, place: tuple[int, ...]) -> str:
-    """Return what a component is called, as in :func:`sgmcmc.summary`."""
-    return f"{name}[{', '.join(map(str, place))}]" if place else name
+def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return what the coordinates of a parameter are called, as in :func:`sgmcmc.summary`."""
+    if not shape:
+        return [name]
+    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]

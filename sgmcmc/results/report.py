@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.results import html
+
 
 class Report(Mapping[str, Any]):
     """How the constants of a chain were chosen, and how good its draws are.
@@ -42,8 +44,12 @@ class Report(Mapping[str, Any]):
         """Sentences on what speaks against trusting the draws; none is a good sign."""
         return list(self.get("warnings", []))
 
+    @property
+    def _head(self) -> str:
+        return f"Report on {self.get('method', 'a chain')}"
+
     def __str__(self) -> str:
-        lines = [f"Report on {self.get('method', 'a chain')}", ""]
+        lines = [self._head, ""]
         for title, facts in self._facts.items():
             if isinstance(facts, Mapping):
                 lines += [title, *(f"  {name:<46}{_text(value)}" for name, value in facts.items())]
@@ -54,6 +60,14 @@ class Report(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        sections = [
+            html.table([title, ""], [(name, _text(value)) for name, value in facts.items()])
+            for title, facts in self._facts.items()
+            if isinstance(facts, Mapping)
+        ]
+        return html.page(self._head, *sections, warnings=self.warnings or ["none"])
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.results import html
 from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results
 from sgmcmc.results.conversions import Conversions
@@ -155,13 +156,21 @@ class Samples(Conversions):
         go_on = need_chains(self.settings, self._origin)
         return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
 
-    def __repr__(self) -> str:
+    @property
+    def _head(self) -> str:
         head = f"Samples of {self.settings.get('method', 'unknown origin')}"
-        if self.settings.get("n_chains") is not None:
-            head += f", {self.settings['n_chains']} chains"
+        chains = self.settings.get("n_chains")
+        return head if chains is None else f"{head}, {chains} chains"
+
+    def __repr__(self) -> str:
         rows = _rows("", self) + _rows("test function ", self.test_functions)
         warnings = [f"  ! {warning}" for warning in self.quick_warnings()]
-        return "\n".join([head + ":", *(rows or ["  no draws kept"]), *warnings])
+        return "\n".join([self._head + ":", *(rows or ["  no draws kept"]), *warnings])
+
+    def _repr_html_(self) -> str:
+        warnings = self.quick_warnings()
+        shown = html.draws_table(self.settings, self, self._report)
+        return html.page(self._head, shown, warnings=warnings)
 
     def with_report(self, report: Report) -> Samples:
         """Return the same draws with this report."""

@@ -124,11 +124,36 @@ def test_plots_are_drawn_and_labelled(tmp_path: Path) -> None:
     traces = sgmcmc.plot_trace(chains)
     assert traces.shape == (1, 2) and traces[0, 1].get_xlabel() == "draw"
     sgmcmc.plot_posterior(chains)
+    sgmcmc.plot_forest(chains)
     ax = sgmcmc.plot_log_post(chains)
     assert ax.get_xlabel() == "iteration" and len(ax.lines) == 2
     assert len(ax.get_legend().get_texts()) == 2
     for number in plt.get_fignums():
         plt.figure(number).savefig(tmp_path / f"{number}.png")
+
+
+def test_each_coordinate_has_its_own_scale() -> None:
+    draws = np.random.default_rng(1).normal([0.0, 1e5], [1.0, 1e-2], (2, 100, 2))
+    samples = Samples({"beta": draws}, settings={"n_chains": 2})
+    traces = sgmcmc.plot_trace(samples)
+    assert traces.shape == (2, 2) and traces[1, 1].get_title() == "beta[1]"
+    assert np.ptp(traces[0, 1].get_ylim()) > 1.0 > np.ptp(traces[1, 1].get_ylim())
+    # The ends of an interval near 10⁵, where the sd is 10⁻², are told apart.
+    ends = [text.get_text() for text in sgmcmc.plot_posterior(samples)[1].texts[:2]]
+    assert 0.02 < float(ends[1]) - float(ends[0]) < 0.06
+
+
+def test_the_worst_of_many_coordinates_are_shown() -> None:
+    draws = np.random.default_rng(1).normal(size=(2, 100, 30))
+    draws[:, :, 7] = np.cumsum(draws[:, :, 7], axis=1)
+    samples = Samples({"beta": draws}, settings={"n_chains": 2})
+    traces = sgmcmc.plot_trace(samples, most=2)
+    assert "beta[7]" in {row[0].get_title() for row in traces}
+    assert "2 of 30 coordinates" in traces[0, 0].figure.get_suptitle()
+    pairs = sgmcmc.plot_pairs(samples, most=3)
+    assert pairs.shape == (3, 3)
+    with pytest.raises(ValueError, match="`samples` has a single coordinate"):
+        sgmcmc.plot_pairs(Samples({"theta": np.zeros(30)}))
 
 
 def test_box_plots_before_and_after() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.after.report_plots import ReportLists, coordinate_names, warning_line, worst_places
+from sgmcmc.after.report_plots import ReportLists, warning_line, worst_places
+from sgmcmc.results.frames import coordinate_names
 from tests.conftest import short_call
 
 
@@ -106,6 +107,6 @@ def test_a_long_warning_is_cut_between_words() -> None:
 
 def test_coordinates() -> None:
     samples = reported({"Draws": DRAWS})
-    assert coordinate_names(samples) == ["a", "b[0]", "b[1]"]
+    assert coordinate_names("a", ()) + coordinate_names("b", (2,)) == ["a", "b[0]", "b[1]"]
     assert worst_places(ReportLists.of(samples.report), 3) == [1, 0]
     assert worst_places(ReportLists.of({}), 1) == [0]

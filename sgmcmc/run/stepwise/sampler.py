@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.results import html
 from sgmcmc.run.ending import constrained
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.layout import Layout
@@ -127,6 +128,16 @@ class StepwiseSampler:
         sampler = self._sampler
         shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in self.params.items())
         return f"{sampler.request.function}: N = {self.N}, n = {self.n}; {shapes}"
+
+    def _repr_html_(self) -> str:
+        facts = {"observations": self.N, "in a minibatch": self.n, **self._sampler.tuning}
+        return html.page(
+            self._sampler.request.function,
+            html.table(
+                ["parameter", "shape"], [(k, str(tuple(v.shape))) for k, v in self.params.items()]
+            ),
+            html.table(["constant", ""], [(name, str(value)) for name, value in facts.items()]),
+        )
 
     def _split(self, sampler: Sampler, positions: list[np.ndarray]) -> dict[str, np.ndarray]:
         """Return flat unconstrained positions, one for each chain, in the user's space."""

@@ -1,0 +1,100 @@
+"""How Sphinx makes the site: `make docs`.
+
+Pages are Markdown, read by MyST. The scripts in `vignettes/` become notebooks, which are run in
+their short forms. What the pages say of files outside this folder leads to their pages on the site.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE))
+
+from notebooks import write_notebooks  # noqa: E402
+
+import sgmcmc  # noqa: E402
+
+project = "sgmcmc"
+author = "the sgmcmc developers"
+release = version = sgmcmc.__version__
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build"]
+suppress_warnings = ["myst.header"]  # a page that is included begins where it begins
+
+html_theme = "furo"
+html_title = "sgmcmc"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_show_sphinx = False
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
+myst_heading_anchors = 4
+
+# `make docs NOTEBOOKS=off` leaves the vignettes unexecuted.
+nb_execution_mode = os.environ.get("SGMCMC_NOTEBOOKS", "cache")
+nb_execution_timeout = 900
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+nb_output_stderr = "remove"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the types stand in the signature of the source, the meaning under Args
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Source"]
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+
+# The vignettes import their neighbours, and a kernel is a process of its own.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "vignettes"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+PAGES = {"changes": "CHANGELOG.md", "security": "SECURITY.md"}
+ELSEWHERE = {
+    "README.md#versions": "install.md#versions",
+    "README.md": "index.md",
+    "CITATION.cff": "citing.md",
+    **{file: f"{page}.md" for page, file in PAGES.items()},
+}
+
+
+def lead_to_pages(app: Any, name: str, source: list[str]) -> None:
+    """Let links to files outside this folder lead to their pages, from those files too."""
+    if name in PAGES:
+        source[0] = (ROOT / PAGES[name]).read_text(encoding="utf-8").replace("](docs/", "](")
+    up = "../" * name.count("/")
+    text = re.sub(r"\]\((?:\.\./)*vignettes/(\w+)\.py", rf"]({up}vignettes/\1.ipynb", source[0])
+    for file, page in ELSEWHERE.items():
+        text = re.sub(rf"\]\((?:\.\./)*{re.escape(file)}", f"]({up}{page}", text)
+    source[0] = text
+
+
+def as_it_is_meant(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Keep |θ| and z_d in docstrings from being read as markup."""
+    in_example = False
+    for place, line in enumerate(lines):
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if not in_example:
+            lines[place] = re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", line.replace("|", r"\|"))
+
+
+def setup(app: Any) -> None:
+    """Write the notebooks, and mend text as it is read."""
+    write_notebooks(ROOT / "vignettes", HERE / "vignettes")
+    app.connect("source-read", lead_to_pages)
+    app.connect("autodoc-process-docstring", as_it_is_meant)
