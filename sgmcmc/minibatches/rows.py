@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+_LOOKED_THROUGH = 1 << 17
+"""How many row numbers are looked through at a time: they stay in the cache."""
+
+_COMPARED = 1 << 21
+"""Up to how many comparisons each repeat is compared with all of its minibatch."""
+
 
 def row_dtype(rows: int) -> np.dtype:
     """Return the smallest integer dtype that numbers so many rows."""
@@ -60,14 +66,46 @@ def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.nd
     flat = drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
     repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
+    # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
+    # known for good, and what is drawn again is known once it has taken its place.
+    first = drawn.copy() if repeats.size * size > _COMPARED else drawn
+    placed = np.empty(0, np.int64)
     while repeats.size:
         fresh = rng.integers(0, rows, repeats.size, dtype=drawn.dtype)
         minibatch = repeats // size
-        known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
-        known |= _seen_before(minibatch * rows + fresh)
+        keys = minibatch * rows + fresh
+        if repeats.size * size > _COMPARED:
+            known = _among(first, rows, minibatch, fresh) | np.isin(keys, placed)
+        else:
+            known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
+        known |= _seen_before(keys)
         flat[repeats[~known]] = fresh[~known]
+        if first is not drawn:
+            placed = np.concatenate([placed, keys[~known]])
         repeats = repeats[known]
     return drawn
+
+
+def _among(drawn: np.ndarray, rows: int, minibatch: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Tell of each value whether its minibatch has it.
+
+    Args:
+        drawn: minibatches, each in rising order.
+        rows: N; all values are smaller.
+        minibatch: the minibatch of each value, in rising order.
+        values: what is looked for.
+    """
+    found = np.empty(values.size, bool)
+    numbers, place = np.unique(minibatch, return_inverse=True)
+    step = max(1, _LOOKED_THROUGH // drawn.shape[1])
+    for start in range(0, len(numbers), step):
+        some = drawn[numbers[start : start + step]].astype(np.int64)
+        some += rows * np.arange(len(some))[:, np.newaxis]
+        own = slice(*np.searchsorted(place, [start, start + step]))
+        keys = rows * (place[own] - start) + values[own]
+        at = np.searchsorted(some.reshape(-1), keys)
+        found[own] = some.reshape(-1)[np.minimum(at, some.size - 1)] == keys
+    return found
 
 
 def _seen_before(values: np.ndarray) -> np.ndarray:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import sgmcmc
+from sgmcmc.minibatches import rows as rows_of
 
 Run = Callable[..., sgmcmc.Samples]
 
@@ -37,3 +39,17 @@ def test_with_replacement(run: Run) -> None:
 def test_with_replacement_n_may_be_all(run: Run) -> None:
     draws = run(minibatch_size=20, replace=True, stepsize=1e-12, store_gradients=True)
     assert len(np.unique(draws.gradients["theta"])) > 10
+
+
+@pytest.mark.parametrize(("rows", "size"), [(20, 5), (1000, 300), (9000, 900)])
+def test_repeats_are_told_by_either_way(
+    rows: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few repeats are compared one by one, many looked up: the same rows come of it."""
+    drawn = []
+    for compared in (0, 1 << 40):
+        monkeypatch.setattr(rows_of, "_COMPARED", compared)
+        monkeypatch.setattr(rows_of, "_LOOKED_THROUGH", 4 * size)
+        drawn.append(rows_of.draw_rows(np.random.default_rng(1), rows, size, 50, False))
+    np.testing.assert_array_equal(*drawn)
+    assert all(len(set(minibatch)) == size for minibatch in drawn[0].tolist())
