@@ -313,7 +313,9 @@ class Runner:
                 before = end - recorder.thin
         first = int(np.flatnonzero(~np.isfinite(bad))[0])
         name = layout.parameter_at(first)
-        return Diverged((before + 1, end), name, space.geometries[name].advice)
+        latents = self._kernel.latents
+        advice = space.geometries[name].advice if latents is None else latents.advice
+        return Diverged((before + 1, end), name, advice or space.geometries[name].advice)
 
 
 def _finite_rows(draws: np.ndarray | None, completed: int) -> int:

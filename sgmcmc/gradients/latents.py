@@ -43,10 +43,12 @@ class Latents:
         gibbs: takes parameters, minibatch and seed, and returns the minibatch with the latent
             variables added.
         starts: starting values of those that are kept, with an entry for each observation.
+        advice: what to tell the user of a chain that became NaN, if the function may be why.
     """
 
     gibbs: Gibbs
     starts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    advice: str | None = None
 
     def start(self) -> Tensors:
         """Return the kept values at the start."""

@@ -20,7 +20,8 @@ def read_latents(
     """Return what draws the latent variables, or ``None`` where there are none.
 
     Kept values that are whole numbers stay whole numbers, for they are mostly labels; others
-    become ``dtype``. A tensor keeps its own.
+    become ``dtype``. A tensor keeps its own. A function may have an attribute ``advice``: what to
+    tell the user of a chain that became NaN.
     """
     if gibbs is None:
         return None
@@ -41,4 +42,4 @@ def read_latents(
             if not tf.is_tensor(values):
                 array = array.astype(dtype.as_numpy_dtype)
         starts[name] = np.array(array, order="C")
-    return Latents(gibbs, starts)
+    return Latents(gibbs, starts, getattr(gibbs, "advice", None))

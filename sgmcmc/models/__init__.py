@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from sgmcmc.models.allocation import TopicModel, lda
 from sgmcmc.models.completion import Completion
+from sgmcmc.models.dirichlet_process import DPMixture, dp_mixture
 from sgmcmc.models.networks import KerasModel, keras_model
+from sgmcmc.models.prediction import Prediction
 from sgmcmc.models.reading import top_words
 
-__all__ = ["Completion", "KerasModel", "TopicModel", "keras_model", "lda", "top_words"]
+__all__ = [
+    "Completion",
+    "DPMixture",
+    "KerasModel",
+    "Prediction",
+    "TopicModel",
+    "dp_mixture",
+    "keras_model",
+    "lda",
+    "top_words",
+]

@@ -126,6 +126,9 @@ OF_POINTS = {
         starts at ω Σâ of the first minibatch.""",
     "store_unnormalised": """
         keep θ with each draw, in ``samples.unnormalised``.""",
+    "fresh_scale": """
+        draw Σθ ~ Gamma(Σâ) afresh before each step, for models with latent variables in which the
+        totals Σĉ are not always the same: topics, components of a mixture.""",
 }
 """What is said of the arguments of methods for the simplex."""
 

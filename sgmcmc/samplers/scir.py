@@ -27,8 +27,9 @@ _PROSE = Prose(
 
 â = alpha + ĉ, with ĉ = (N/n) ω ∂log_lik/∂ω the counts that are expected in each category. With
 n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
-law exactly, whatever the stepsize h; with latent variables summed out in ``log_lik``, as in
-the likelihood of a mixture, as h → 0. Parameters that ``alpha`` does not name move by SGLD,
+law exactly, whatever the stepsize h, if the totals Σĉ are always the same or ``fresh_scale`` is
+on; with latent variables summed out in ``log_lik``, as in the likelihood of a mixture, as h → 0,
+if the totals are always the same. Parameters that ``alpha`` does not name move by SGLD,
 from the same minibatch.
 """,
     source="Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale "
@@ -57,6 +58,7 @@ def scir(
     alpha: Any,
     theta0: Mapping[str, Any] | None = None,
     store_unnormalised: bool = False,
+    fresh_scale: bool = False,
     **keywords: Unpack[Keywords],
 ) -> Samples:
     """Sample points of the simplex by the stochastic Cox–Ingersoll–Ross process."""
@@ -67,7 +69,7 @@ def scir(
         dataset,
         params,
         log_prior,
-        SCIR(alpha, theta0, store_unnormalised),
+        SCIR(alpha, theta0, store_unnormalised, fresh_scale=fresh_scale),
         MinibatchGradient(),
         minibatch_size,
         stepsize,
@@ -89,6 +91,7 @@ def scir_setup(
     *,
     alpha: Any,
     theta0: Mapping[str, Any] | None = None,
+    fresh_scale: bool = False,
     **keywords: Unpack[Keywords],
 ) -> StepwiseSampler:
     """Set up the stochastic Cox–Ingersoll–Ross process, to run step by step."""
@@ -99,7 +102,7 @@ def scir_setup(
         dataset,
         params,
         log_prior,
-        SCIR(alpha, theta0),
+        SCIR(alpha, theta0, fresh_scale=fresh_scale),
         MinibatchGradient(),
         minibatch_size,
         stepsize,

@@ -179,6 +179,7 @@ _OF_POINTS: dict[str, Any] = {
     "keywords": {"alpha": inspect.Parameter.empty, "theta0": None, "store_unnormalised": False},
     "of_points": True,
 }
+_SCIR = {**_OF_POINTS, "keywords": {**_OF_POINTS["keywords"], "fresh_scale": False}}
 
 
 def _centred(case: Case, name: str) -> Case:
@@ -198,7 +199,7 @@ TABLE = (
     _centred(_EULER, "sghmccv-euler"),
     _centred(_SGNHT, "sgnhtcv"),
     _centred(_UNDERDAMPED, "underdampedcv"),
-    Case("scir", dynamics.SCIR, "scir", "scir", **_OF_POINTS),
+    Case("scir", dynamics.SCIR, "scir", "scir", **_SCIR),
     Case("sgrld", dynamics.SGRLD, "sgrld", "sgrld", **_OF_POINTS),
 )
 EXACT = (

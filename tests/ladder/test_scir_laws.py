@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
+from scipy.special import gammaln
 
 import sgmcmc
 from sgmcmc.dynamics import SCIR
@@ -192,3 +194,93 @@ def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
         estimates = values.mean(1)
         errors = estimates.std(0, ddof=1) / np.sqrt(chains)
         assert (np.abs(estimates.mean(0) - expected) < bound(8, chains) * errors).all()
+
+
+def test_a_fresh_scale_has_its_law_and_leaves_the_point_alone() -> None:
+    """Two parameters of several points each, at a stepsize that moves nothing but the scale."""
+    rows, h = 4000, 1e-9
+    start = {"a": np.array([0.1, 0.2, 0.7]), "b": np.array([0.4, 0.6])}
+    shapes = {name: (rows, len(point)) for name, point in start.items()}
+    space = space_of({name: np.full(shape, 0.01) for name, shape in shapes.items()})
+    dynamics = SCIR(0.01, fresh_scale=True).bind(space)
+    counts = {"a": np.tile([0.0, 0.5, 0.2], (rows, 1)), "b": np.tile([3.0, 1.0], (rows, 1))}
+    u = {name: np.log(np.broadcast_to(start[name], shape)) for name, shape in shapes.items()}
+    position, slopes = (
+        tf.constant(space.layout.join(arrays, np.float64)) for arrays in (u, counts)
+    )
+    state = dynamics.init(position, slopes, tf.constant(h, tf.float64), None)
+    seeds = tf.constant([[9, k] for k in range(dynamics.seeds)])
+    after = dynamics.step(state, slopes, tf.constant(h, tf.float64), seeds).position
+    for name, u_after in space.layout.split(after).items():
+        theta = np.exp(u_after.numpy())
+        totals = theta.sum(axis=1)
+        a = 0.01 * theta.shape[1] + counts[name][0].sum()
+        check_law(totals, stats.gamma(a), 0.0, 2)
+        large = totals > 1e-3  # the noise of the move is the root of 2h/θ
+        np.testing.assert_allclose(
+            theta[large] / totals[large, np.newaxis],
+            np.broadcast_to(start[name], theta[large].shape),
+            atol=0.01,
+        )
+
+
+def two_topics(
+    points: Array,
+) -> tuple[Array, Array, Array]:
+    """Return the documents of a small topic model, and assignments and laws for given topics.
+
+    Two topics of two words with prior Dirichlet(1/2, 1/2), three documents, each of one topic,
+    the first with probability 0.3.
+
+    Args:
+        points: topics, (..., 2, 2).
+
+    Returns:
+        The documents, all assignments, (8, 3), and their probabilities given the topics.
+    """
+    x, weights = np.array([[4.0, 0.0], [3.0, 1.0], [0.0, 3.0]]), np.array([0.3, 0.7])
+    every = np.array(list(itertools.product([0, 1], repeat=3)))
+    joint = weights * np.exp(np.einsum("nw,...kw->...nk", x, np.log(points)))
+    each = joint / joint.sum(-1, keepdims=True)
+    return x, every, np.prod(each[..., np.arange(3), every], axis=-1)
+
+
+@pytest.mark.parametrize(("fresh_scale", "exact"), [(True, True), (False, False)])
+def test_totals_that_vary_want_a_fresh_scale(fresh_scale: bool, exact: bool) -> None:
+    """Replicates from the exact posterior, some steps on, with latent variables drawn."""
+    replicates, rng = 20_000, np.random.default_rng(5)
+    x, every, _ = two_topics(np.full((2, 2), 0.5))
+    counts = np.stack([np.stack([x[z == k].sum(0) for k in (0, 1)]) for z in every])
+    log_p = gammaln(0.5 + counts).sum((1, 2)) - gammaln(1 + counts.sum(2)).sum(1)
+    p = np.exp(log_p) * np.prod(np.array([0.3, 0.7])[every], axis=1)
+    p /= p.sum()
+    start = rng.gamma(0.5 + counts[rng.choice(8, replicates, p=p)])
+    start = np.maximum(start / start.sum(-1, keepdims=True), 1e-30)
+
+    def gibbs(params: Any, minibatch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        each = tf.einsum("nw,rkw->nrk", minibatch["x"], tf.math.log(params["topics"]))
+        first = tf.sigmoid(each[..., 0] - each[..., 1] + np.log(0.3 / 0.7))
+        return {**minibatch, "first": tf.random.stateless_uniform(first.shape, seed) < first}
+
+    def complete(params: Any, minibatch: Any) -> tf.Tensor:
+        each = tf.einsum("nw,rkw->nrk", minibatch["x"], tf.math.log(params["topics"]))
+        return tf.reduce_sum(tf.where(minibatch["first"], each[..., 0], each[..., 1]))
+
+    chain = sgmcmc.scir(
+        complete,
+        {"x": x},
+        {"topics": start},
+        0.2,
+        alpha=0.5,
+        fresh_scale=fresh_scale,
+        gibbs=gibbs,
+        minibatch_size=3,
+        n_iters=30,
+        thin=30,
+        seed=1,
+        verbose=False,
+    )
+    given = two_topics(chain["topics"][-1].astype(float))[2]
+    error = given.std(0) / np.sqrt(replicates)
+    worst = np.max(np.abs(given.mean(0) - p) / error)
+    assert worst < bound(8) if exact else worst > 10

@@ -180,6 +180,16 @@ class Simplices:
             on,
         )
 
+    def sums(self, on: tf.Tensor) -> tf.Tensor:
+        """Return the sum over each simplex, one number for each of them."""
+        return self._of_each(lambda points: tf.reduce_sum(points, -1), on)
+
+    def spread(self, of_each: tf.Tensor) -> tf.Tensor:
+        """Return the vector in which each coordinate is the number of its simplex."""
+        shapes = self.part.shapes.values()
+        sizes = np.concatenate([np.full(np.prod(s[:-1], dtype=int), s[-1]) for s in shapes])
+        return tf.gather(of_each, np.repeat(np.arange(len(sizes)), sizes))
+
     def log_points(self, u: tf.Tensor) -> tf.Tensor:
         """Return log ω, flat, of flat u."""
         return self._of_each(tf.nn.log_softmax, u)

@@ -1,0 +1,331 @@
+"""The Dirichlet-process mixture of categoricals, by the stochastic slice sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import positive_number, whole_number
+from sgmcmc.counts import Counts
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.dynamics.variates import gamma_number
+from sgmcmc.models.documents import unrolled
+from sgmcmc.models.prediction import Prediction, joint
+from sgmcmc.models.slices import component_counts, draw_components, log_weights, word_table
+
+_NOTHING = 1e-30
+"""Stands for the concentration 0, which samplers on the simplex do not take."""
+
+
+@dataclass(frozen=True, eq=False)
+class DPMixture:
+    """What a sampler needs of a Dirichlet-process mixture; made by :func:`dp_mixture`.
+
+    Args:
+        dataset: the observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
+            words of the longest.
+        n_words: W, the words in the vocabulary.
+        base: Dirichlet concentration of each word in a component.
+        concentration: shape and rate of the gamma prior of the process's concentration α.
+        max_components: K, how many components are held.
+
+    Example:
+        >>> from sgmcmc.models import dp_mixture
+        >>> model = dp_mixture([[2, 0, 1], [0, 3, 0]], max_components=20)
+        >>> model.n_words, model.dataset["lengths"].numpy().tolist()
+        (3, [3, 3])
+    """
+
+    dataset: Tensors
+    n_words: int
+    base: float
+    concentration: tuple[float, float]
+    max_components: int
+
+    @property
+    def alpha(self) -> dict[str, Any]:
+        """What a sampler's ``alpha`` has to be: the concentrations of components and sticks.
+
+        A stick (v, 1 − v) is Dirichlet(1, α). α is drawn, so its part of the prior is in
+        :meth:`log_lik`, and here stands next to nothing in its place.
+        """
+        return {"sticks": np.array([1.0, _NOTHING]), "components": self.base}
+
+    @property
+    def latents(self) -> Tensors:
+        """What a sampler has to keep: ``{"component": (N,)}``, none at the start."""
+        return {"component": tf.fill(self.dataset["lengths"].shape, -1)}
+
+    def gibbs(self, params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
+        """Draw slice and component of each observation of a minibatch, and α.
+
+        u_i ~ U(0, w_{z_i}), p(z_i = j) ∝ 1(w_j > u_i) Π_w θ_jw^{x_iw}, and
+        α ~ Gamma(s + K, r − Σ_j log(1 − v_j)), with the prior Gamma(s, r).
+
+        Args:
+            params: ``{"sticks": (K, 2), "components": (K, W)}``.
+            minibatch: rows of ``dataset``, n of them, and of ``latents``.
+            seed: two int32.
+
+        Returns:
+            The minibatch with ``"component"`` drawn, int32 (n,), and with ``"concentration"``
+            (n,), α once for each. That is NaN, and ends the chain, if a slice was so low that a
+            component might be above it that is not held.
+
+        Raises:
+            KeyError: the minibatch has no components: the sampler was not given
+                ``latents=model.latents``.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import dp_mixture
+            >>> model = dp_mixture([[2, 0], [0, 3]], max_components=2)
+            >>> params = {"sticks": tf.constant([[0.5, 0.5], [0.999, 0.001]]),
+            ...     "components": tf.constant([[0.99, 0.01], [1e-9, 1.0]])}
+            >>> drawn = model.gibbs(params, model.dataset | model.latents, tf.constant([1, 2]))
+            >>> drawn["component"].numpy().tolist()
+            [0, 1]
+
+        Source:
+            Walker, Communications in Statistics 36 (2007); Kalli, Griffin and Walker, Statistics
+            and Computing 21 (2011); Baker, *Large-Scale Bayesian Computation Using Stochastic
+            Gradient MCMC*, Lancaster 2018, appendix B.4; Escobar and West, JASA 90 (1995).
+        """
+        if "component" not in minibatch:
+            raise KeyError("the minibatch lacks 'component': pass latents=model.latents")
+        sticks, components = params["sticks"], params["components"]
+        words, lengths, before = (minibatch[name] for name in ("words", "lengths", "component"))
+        seeds = tf.random.split(seed, 2, alg="philox")
+        uniforms = tf.random.stateless_uniform(
+            [2, *before.shape], seeds[0], dtype=sticks.dtype, alg="philox"
+        )
+        log_w, log_rest = log_weights(sticks)
+        table = word_table(words, lengths, self.n_words, sticks.dtype)
+        log_lik = tf.matmul(table, tf.math.log(components), transpose_b=True)
+        drawn, enough = draw_components(log_w, log_rest, log_lik, before, uniforms)
+        shape, rate = self.concentration
+        number = gamma_number(shape + self.max_components, seeds[1], sticks.dtype)
+        concentration = tf.where(enough, number / (rate - log_rest), np.nan)
+        filled = tf.fill(before.shape, concentration)
+        return {**minibatch, "component": drawn, "concentration": filled}
+
+    gibbs.advice = (  # type: ignore[attr-defined]
+        "For a Dirichlet-process mixture that mostly means that `max_components` is reached: a "
+        "slice was so low that a component might be above it which is not held. Make the model "
+        "with twice as many. If it goes on, take a smaller `stepsize`."
+    )
+
+    def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:
+        """Return the log-likelihood of observations and their components, and the sticks' prior.
+
+        Σ_i [log w_{z_i} + Σ_w x_iw log θ_{z_i w} + (α/N) Σ_j log(1 − v_j)]. The last term is what
+        the prior of the sticks depends on α by, in N equal parts.
+
+        Args:
+            params: ``{"sticks": (K, 2), "components": (K, W)}``.
+            minibatch: what :meth:`gibbs` returned.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            KeyError: the minibatch has no ``"concentration"``: the sampler was not given
+                ``gibbs=model.gibbs``.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import dp_mixture
+            >>> model = dp_mixture([[1, 0], [0, 1]], max_components=1)
+            >>> params = {"sticks": tf.constant([[0.5, 0.5]]),
+            ...     "components": tf.constant([[0.25, 0.75]])}
+            >>> drawn = {**model.dataset, "component": tf.constant([0, 0]),
+            ...     "concentration": tf.constant([2.0, 2.0])}
+            >>> round(float(tf.exp(model.log_lik(params, drawn))), 6)  # ½ · ¼ · ½ · ¾ · ½²
+            0.011719
+        """
+        if "concentration" not in minibatch:
+            raise KeyError("the minibatch lacks 'concentration': pass gibbs=model.gibbs")
+        sticks, components = params["sticks"], params["components"]
+        rows, words = component_counts(
+            minibatch["component"],
+            minibatch["words"],
+            minibatch["lengths"],
+            (self.max_components, self.n_words),
+            sticks.dtype,
+        )
+        log_w, log_rest = log_weights(sticks)
+        prior = tf.reduce_sum(minibatch["concentration"]) / len(self) * log_rest
+        data = tf.reduce_sum(words * tf.math.log(components))
+        return tf.reduce_sum(rows * log_w) + data + prior
+
+    def __len__(self) -> int:
+        """Return N, the number of observations."""
+        return int(self.dataset["lengths"].shape[0])
+
+    def start(self, seed: int | None = None, n_components: int = 20) -> dict[str, np.ndarray]:
+        """Return starting values: components from their prior, some of them of equal weight.
+
+        Args:
+            seed: of the draw.
+            n_components: how many share the weight at the start, equally, but for one such share
+                that all others have together.
+
+        Returns:
+            ``{"sticks": (K, 2), "components": (K, W)}``, float64.
+
+        Raises:
+            TypeError: ``n_components`` is not a number.
+            ValueError: it is not whole, below 1, or above ``max_components``.
+
+        Example:
+            >>> from sgmcmc.models import dp_mixture
+            >>> model = dp_mixture([[2, 0, 1]], max_components=5)
+            >>> model.start(seed=1, n_components=3)["sticks"][:3, 0].round(2).tolist()
+            [0.25, 0.33, 0.5]
+        """
+        n_components = whole_number("n_components", n_components, 1)
+        if n_components > self.max_components:
+            raise ValueError(
+                f"`n_components` is {n_components}, and the model holds at most "
+                f"{self.max_components} components: take fewer, or a larger `max_components`."
+            )
+        rng, K = np.random.default_rng(seed), self.max_components
+        shape, rate = self.concentration
+        weights = np.maximum(rng.gamma(self.base, size=(K, self.n_words)), 1e-30)
+        v = rng.beta(1.0, max(shape / rate, 1e-2), size=K)
+        v[:n_components] = 1.0 / (n_components + 1 - np.arange(n_components))
+        sticks = np.clip(np.stack([v, 1 - v], axis=1), 1e-30, 1.0)
+        return {"sticks": sticks, "components": weights / weights.sum(axis=1, keepdims=True)}
+
+    def allocations(self, params: Mapping[str, Any], counts: Any = None) -> np.ndarray:
+        """Return the probability of each component for each observation, given a draw.
+
+        p(z_i = j | v, θ, x_i) ∝ w_j Π_w θ_jw^{x_iw}; those not held have what is left of the
+        weight, and together the likelihood ∫ Π_w θ_w^{x_iw} dG_0(θ). Given a draw, observations
+        are independent: the probability that i and l are in the same component is
+        Σ_j p(z_i = j) p(z_l = j), on average over the draws.
+
+        Args:
+            params: a draw, ``{"sticks": (K, 2), "components": (K, W)}``.
+            counts: observations, in any form that :func:`dp_mixture` takes; by default those of
+                the model.
+
+        Returns:
+            (n, K + 1), float64; the last column is for all components that are not held.
+
+        Raises:
+            ValueError: ``counts`` has another vocabulary.
+
+        Example:
+            >>> from sgmcmc.models import dp_mixture
+            >>> model = dp_mixture([[2, 0], [0, 3]], base=1.0, max_components=1)
+            >>> params = {"sticks": [[0.5, 0.5]], "components": [[1.0, 1e-9]]}
+            >>> model.allocations(params).round(3).tolist()  # the second cannot be there
+            [[0.75, 0.25], [0.0, 1.0]]
+        """
+        rows = self.dataset if counts is None else self._read(counts)
+        drawn = {
+            name: tf.constant(np.asarray(params[name], float)) for name in ("sticks", "components")
+        }
+        return tf.nn.softmax(joint(drawn, rows, self.base), axis=1).numpy()
+
+    def prediction(self, counts: Any) -> Prediction:
+        """Return the task of predicting held-out observations.
+
+        Args:
+            counts: held-out observations, in any form that :func:`dp_mixture` takes.
+
+        Returns:
+            A :class:`Prediction`, which scores a chain inside it.
+
+        Raises:
+            TypeError: ``counts`` holds no numbers.
+            ValueError: the vocabulary is another, or an observation is empty.
+
+        Example:
+            >>> from sgmcmc.models import dp_mixture
+            >>> task = dp_mixture([[2, 0, 1]]).prediction([[1, 1, 2]])
+            >>> task.lengths.numpy().tolist()
+            [4]
+        """
+        rows = self._read(counts)
+        return Prediction(rows["words"], rows["lengths"], self.base)
+
+    def _read(self, counts: Any) -> Tensors:
+        """Return observations in the model's vocabulary."""
+        dataset, n_words = read_rows(counts)
+        if n_words != self.n_words:
+            raise ValueError(
+                f"`counts` has {n_words} words, and the model {self.n_words}: observations must "
+                "be counted in the same vocabulary."
+            )
+        return dataset
+
+
+def dp_mixture(
+    counts: Any,
+    base: float = 0.5,
+    concentration: Sequence[float] = (1.0, 1.0),
+    max_components: int = 128,
+) -> DPMixture:
+    """Return a Dirichlet-process mixture of categoricals, for samplers on the simplex.
+
+    Observation i is drawn as x_i ~ Multi(n_i, θ_{z_i}) with P(z_i = j) = v_j Π_{l<j} (1 − v_l),
+    v_j ~ Beta(1, α), θ_j ~ Dir(a, ..., a), j = 1, 2, ..., and α ~ Gamma(s, r). There are
+    infinitely many components; the slice sampler (``gibbs``) needs finitely many at a time, of
+    which the first ``max_components`` are held, whether any observation is in them or not. A slice
+    that needs more ends the chain with an error. The sampler moves the sticks and the components,
+    at the concentrations of ``model.alpha``.
+
+    Args:
+        counts: how often each word (category) stands in each observation, (N, W): an array, a
+            sparse matrix of SciPy, or `sgmcmc.counts.Counts`.
+        base: a, Dirichlet concentration of each word in a component.
+        concentration: s and r, shape and rate of the gamma prior of α.
+        max_components: K. Some 25 times α is enough for tens of thousands of observations.
+
+    Returns:
+        A :class:`DPMixture`.
+
+    Raises:
+        TypeError: ``counts`` holds no numbers, or another argument is not one.
+        ValueError: a count is negative or not whole, an observation is empty, ``base`` or
+            ``concentration`` is not positive, ``max_components`` is not a whole number of at
+            least 1.
+
+    Example:
+        >>> from sgmcmc.models import dp_mixture
+        >>> model = dp_mixture([[2, 0, 1], [0, 3, 0]], base=0.1, max_components=20)
+        >>> model.dataset["words"].numpy().tolist()
+        [[0, 0, 2], [1, 1, 1]]
+
+    Source:
+        Dunson and Xing, JASA 104 (2009); Baker, *Large-Scale Bayesian Computation Using Stochastic
+        Gradient MCMC*, Lancaster 2018, equation 5.5.1.
+    """
+    base = positive_number("base", base)
+    if isinstance(concentration, (str, Mapping)) or np.shape(concentration) != (2,):
+        raise ValueError(
+            "`concentration` must be two numbers, shape and rate of the gamma prior of α; it is "
+            f"{concentration!r}."
+        )
+    shape, rate = (positive_number(f"concentration[{i}]", concentration[i]) for i in range(2))
+    K = whole_number("max_components", max_components, 1)
+    dataset, n_words = read_rows(counts)
+    if n_words * K >= 2**31:
+        raise ValueError(f"`max_components` × words must be below 2**31; {K} is too many.")
+    return DPMixture(dataset, n_words, base, (shape, rate), K)
+
+
+def read_rows(counts: Any) -> tuple[Tensors, int]:
+    """Return counted observations as sequences of words, and the size of their vocabulary."""
+    table = Counts.read(counts)
+    empty = np.flatnonzero(table.row_totals == 0)
+    if empty.size:
+        raise ValueError(f"`counts`: observation {empty[0]} is empty. Leave such rows out.")
+    rows = unrolled(table)._asdict()
+    return {name: tf.constant(part) for name, part in rows.items()}, table.shape[1]

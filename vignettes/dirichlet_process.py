@@ -1,0 +1,298 @@
+# %% [markdown]
+# # A mixture with as many components as the data ask for
+#
+# The second experiment on the simplex of Baker, *Large-Scale Bayesian Computation Using Stochastic
+# Gradient MCMC* (Lancaster 2018), section 5.5.2, figure 5.5.1b: the areas of a web site that 32 711
+# users visited (UCI's anonymous Microsoft web data, 294 areas, three visits for a user on average),
+# as a Dirichlet-process mixture of categoricals. A user belongs to a component, a component is a
+# probability for each area, and the components' weights are broken off a stick:
+# w_j = v_j Π_{l<j} (1 − v_l), v_j ~ Beta(1, α). The slice sampler needs finitely many of them at
+# a time; `dp_mixture` has it, and draws α too.
+#
+# Compared is how well users are predicted that the chains have not seen: the mean over users of
+# log p(visits), p on average over all draws so far. Stepsizes were tuned on one half of the 5000
+# users of the test file, and the scores are those of the other half. Full Gibbs sampling needs no
+# code of its own: SCIR on all users with a large stepsize draws sticks and components from their
+# conditional laws.
+#
+# Run it as `python vignettes/dirichlet_process.py`. `--tune` tries the stepsizes first. `--short`
+# is the form that the tests run, on simulated users.
+
+# %%
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from matplotlib.figure import Figure
+
+import sgmcmc
+from sgmcmc.models import dp_mixture
+
+# %% [markdown]
+# ## A stick, right and lopsided
+#
+# A stick (v, 1 − v) is a point of the simplex with two components, and moves like any other.
+# SGRLD's drift of component k is alpha_k + ĉ_k − θ_k − ω_k Σĉ: from the first v Σĉ is taken, and
+# from the second (1 − v) Σĉ. The published code treats both coordinates alike. Read as v Σĉ taken
+# from both, the stick comes to rest elsewhere: with many counts, M, of which a share p falls on v,
+# the drifts M (p − v) and M (1 − p − v) keep θ_1 : θ_2 = v : 1 − v only where
+# (p − v)(1 − v) = (1 − p − v) v, that is 2v² − 2v + p = 0: at 0.184 for p = 0.3.
+
+
+# %%
+@dataclass(frozen=True)
+class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
+    """SGRLD that takes v Σĉ from both coordinates of a stick."""
+
+    def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        right = super().drift(u, counts)
+        simplices = self.simplices
+        points = simplices.part.split(tf.exp(simplices.log_points(u)))
+        excess = {name: tf.zeros_like(value) for name, value in points.items()}
+        v = points["sticks"][..., :1]
+        excess["sticks"] = points["sticks"] - v  # what it ought to take, less what it takes
+        flat = tf.concat([tf.reshape(value, [-1]) for value in excess.values()], 0)
+        return right + flat * simplices.totals(counts)
+
+
+def dynamics(method: str, alpha: dict[str, Any], start: dict[str, Any]) -> sgmcmc.dynamics.Dynamics:
+    """Return the dynamics; θ of SGRLD starts where its own law has it, at Σθ = Σalpha."""
+    if method == "scir":
+        return sgmcmc.dynamics.SCIR(alpha, fresh_scale=True)
+    theta0 = {
+        name: point * np.broadcast_to(alpha[name], point.shape).sum(axis=-1, keepdims=True)
+        for name, point in start.items()
+    }
+    return {"sgrld": sgmcmc.dynamics.SGRLD, "lopsided": LopsidedSGRLD}[method](alpha, theta0)
+
+
+def one_stick(method: str, n_iters: int) -> float:
+    """Return the mean of v given 300 of 1000 counts, under Beta(1, 2): truly 301/1003 = 0.300."""
+    broken = np.repeat([[1.0, 0.0], [0.0, 1.0]], [300, 700], axis=0)
+    start = {"sticks": np.array([0.5, 0.5])}
+    chain = sgmcmc.sample(
+        lambda params, dataset: tf.reduce_sum(dataset["x"] * tf.math.log(params["sticks"])),
+        {"x": broken},
+        start,
+        dynamics=dynamics(method, {"sticks": np.array([1.0, 2.0])}, start),
+        gradient="full",
+        stepsize=0.5 if method == "scir" else 0.001,
+        n_chains=None,
+        n_iters=n_iters,
+        burn_in=n_iters // 5,
+        seed=1,
+        verbose=False,
+    )
+    return float(chain["sticks"][:, 0].mean())
+
+
+# %% [markdown]
+# ## The users
+
+
+# %%
+@dataclass(frozen=True)
+class Users:
+    """Areas visited, some users held out: half for tuning, half for the scores."""
+
+    train: np.ndarray
+    tuning: np.ndarray
+    test: np.ndarray
+
+
+def load() -> Users:
+    """Return the web data; users who visited nothing are left out."""
+    data = sgmcmc.get_dataset("msweb")
+    train, test = (data[part]["visits"] for part in ("train", "test"))
+    train, test = (visits[visits.any(axis=1)] for visits in (train, test))
+    test = test[np.random.default_rng(1).permutation(len(test))]
+    return Users(train, *np.array_split(test, 2))
+
+
+def simulate(n_users: int = 300) -> Users:
+    """Return users of four kinds, each with areas of its own."""
+    rng = np.random.default_rng(1)
+    kinds = np.kron(np.eye(4), np.full(5, 0.2))
+    visits = np.stack([rng.multinomial(6, kinds[i % 4]) for i in range(n_users)])
+    return Users(visits[:200], *np.array_split(visits[200:], 2))
+
+
+# %% [markdown]
+# ## The runs
+#
+# STEPSIZES
+
+
+# %%
+@dataclass(frozen=True)
+class Run:
+    """A sampler with its stepsizes, and the model's concentration a of an area in a component."""
+
+    label: str
+    method: str
+    components: float
+    sticks: float
+    base: float = 0.5
+    n_components: int = 20
+    n_iters: int = 1000
+    all_users: bool = False
+
+
+GIBBS = Run("Gibbs", "scir", 50.0, 50.0, n_iters=100, all_users=True)
+RUNS = (
+    Run("SCIR", "scir", 0.1, 0.1),
+    Run("SGRLD", "sgrld", 0.01, 0.01),
+    Run("SGRLD, published settings", "sgrld", 0.001, 0.005, 0.001, 30),
+    Run("the same, lopsided", "lopsided", 0.001, 0.005, 0.001, 30),
+    GIBBS,
+)
+GRID = (
+    *(Run("SCIR", "scir", h, h) for h in (0.02, 0.05, 0.1, 0.2, 0.5)),
+    *(Run("SGRLD", "sgrld", h, h) for h in (0.001, 0.003, 0.01, 0.03, 0.1)),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is kept of the chains of a run, by chain and draw."""
+
+    log_predictive: np.ndarray
+    components: np.ndarray
+    seconds: float
+
+
+def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: int = 50) -> Result:
+    """Run a chain for each seed, which keeps the log predictive along its way."""
+    model = dp_mixture(train, run.base, max_components=128)
+
+    def occupied(params: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Count components that have more weight than one user."""
+        logs = tf.math.log(params["sticks"])
+        log_w = logs[:, 0] + tf.cumsum(logs[:, 1], exclusive=True)
+        return tf.reduce_sum(tf.cast(tf.exp(log_w) * len(model) > 1.0, log_w.dtype))
+
+    results = []
+    for seed in range(1, seeds + 1):
+        start = model.start(seed, run.n_components)
+        started = time.perf_counter()
+        samples = sgmcmc.sample(
+            model.log_lik,
+            model.dataset,
+            start,
+            dynamics=dynamics(run.method, model.alpha, start),
+            gradient="minibatch",
+            minibatches="uniform",
+            minibatch_size=len(train) if run.all_users else min(1000, len(train) // 4),
+            preconditioner="none",
+            stepsize={"components": run.components, "sticks": run.sticks},
+            gibbs=model.gibbs,
+            latents=model.latents,
+            n_chains=None,
+            n_iters=run.n_iters,
+            thin=run.n_iters // draws,
+            store_params=False,
+            reductions={"score": model.prediction(unseen).log_predictive(draws)},
+            test_functions={"occupied": occupied},
+            seed=seed,
+            verbose=False,
+        )
+        seconds = time.perf_counter() - started
+        score = samples.reductions["score"]["log_predictive"]
+        results.append((score, samples.test_functions["occupied"], seconds))
+    scores, components, times = (np.array(part) for part in zip(*results, strict=True))
+    return Result(scores, components, float(times.mean()))
+
+
+def tune(grid: Sequence[Run], users: Users) -> None:
+    """Print what each stepsize comes to on the users for tuning, with one seed."""
+    print("sampler  stepsize  log predictive")
+    for run in grid:
+        score = sample(run, users.train, users.tuning, seeds=1).log_predictive[0, -1]
+        print(f"{run.label:9}{run.components:8g}{score:16.3f}", flush=True)
+
+
+# %% [markdown]
+# ## What comes out
+#
+# OUTCOME
+
+
+# %%
+def format_table(results: dict[Run, Result]) -> str:
+    """Return log predictives on the way and at the end, mean over the seeds."""
+    lines = [f"{'':26}   eighth  quarter     half      end       sd  components  seconds a chain"]
+    for run, result in results.items():
+        draws = result.log_predictive.shape[1]
+        at = [max(0, draws // part - 1) for part in (8, 4, 2, 1)]
+        curve = result.log_predictive.mean(axis=0)
+        lines.append(
+            f"{run.label:26}"
+            + "".join(f"{curve[i]:9.3f}" for i in at)
+            + f"{result.log_predictive[:, -1].std():9.3f}{result.components[:, -1].mean():12.1f}"
+            + f"{result.seconds:17.1f}"
+        )
+    return "\n".join(lines)
+
+
+def plot(results: dict[Run, Result]) -> Figure:
+    """Log predictive and components against iterations, a line for each seed."""
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, (run, result) in enumerate(results.items()):
+        if run.all_users:
+            level = result.log_predictive[:, -1].mean()
+            label = f"{run.label}, after {run.n_iters} sweeps over all users"
+            left.axhline(level, color="black", linestyle=":", label=label)
+            level = result.components[:, -1].mean()
+            right.axhline(level, color="black", linestyle=":", label=label)
+            continue
+        draws = result.log_predictive.shape[1]
+        iterations = run.n_iters // draws * np.arange(1, draws + 1)
+        for panel, curves in ((left, result.log_predictive), (right, result.components)):
+            for seed, curve in enumerate(curves):
+                label = run.label if seed == 0 else None
+                panel.plot(iterations, curve, color=f"C{number}", linewidth=1, label=label)
+    left.set(xlabel="iteration", ylabel="mean log predictive of a user")
+    right.set(xlabel="iteration", ylabel="components with more weight than one user")
+    left.legend()
+    return figure
+
+
+# %%
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="A Dirichlet-process mixture of web users.")
+    parser.add_argument("--short", action="store_true", help="few simulated users and steps")
+    parser.add_argument("--tune", action="store_true", help="try the stepsizes, and stop")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--output", default="dirichlet_process.png", help="where the plot goes")
+    options = parser.parse_args(arguments)
+
+    users = simulate() if options.short else load()
+    if options.tune:
+        return tune(GRID, users)
+    for method in ("scir", "sgrld", "lopsided"):
+        mean = one_stick(method, 2000 if options.short else 50_000)
+        print(f"mean of a stick, truly 0.300: {mean:.3f} by {method}")
+    runs, seeds, draws = RUNS, options.seeds, 50
+    if options.short:
+        runs = tuple(replace(run, n_iters=40) for run in RUNS)
+        seeds, draws = 2, 8
+    results = {}
+    for run in runs:
+        results[run] = sample(run, users.train, users.test, seeds, draws)
+        print(f"{run.label}: {results[run].seconds:.0f} s", flush=True)
+    print("\n" + format_table(results))
+    plot(results).savefig(options.output, dpi=120)
+    print(f"\nLog predictive along the chains: {os.path.abspath(options.output)}")
+
+
+if __name__ == "__main__":
+    main([] if "ipykernel" in sys.modules else None)
