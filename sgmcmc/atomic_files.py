@@ -18,6 +18,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+KEPT = "what was there before stays as it was"
+"""What is true of a file that could not be replaced."""
+
 _PIECE = 2**20
 """Bytes that are read at a time."""
 
@@ -106,6 +109,24 @@ def replacement(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
+    """Have errors of the operating system say what could not be written, and what is kept.
+
+    Args:
+        argument: names the file or folder.
+        path: the file or folder.
+        kept: says what has not been lost.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"`{argument}`: cannot write to {str(path)!r}; {kept}. {error.strerror or error}",
+        ) from error
 
 
 def part_of(path: Path) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,13 +22,26 @@ def make_bar(**options: Any) -> Any:
     return (_makers[-1] if _makers else _tqdm())(**options)
 
 
+@functools.cache
 def _tqdm() -> Callable[..., Any]:
     # Of no use to a process that shows no bar.
     with warnings.catch_warnings():
         # In a notebook without ipywidgets tqdm warns and falls back to text, which is all we want.
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
-    return tqdm
+
+    class SteadyBar(tqdm):  # type: ignore[misc]
+        """Stands still at no jump of the system's clock, which tqdm goes by."""
+
+        @property
+        def _time(self) -> Callable[[], float]:
+            return time.monotonic
+
+        @_time.setter
+        def _time(self, clock: Callable[[], float]) -> None:
+            """Keep to the other clock."""
+
+    return SteadyBar
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc.atomic_files import arrays_in, write_arrays
+from sgmcmc.atomic_files import KEPT, arrays_in, explained, write_arrays
 from sgmcmc.results.arrays import LogPost, Results
 
 _FORMAT = 2
@@ -54,7 +54,8 @@ def write_archive(
     }
     contents["log_post/iterations"], contents["log_post/values"] = log_post
     contents["about"] = np.array(json.dumps(about))
-    write_arrays(path, contents)
+    with explained("path", path, KEPT):
+        write_arrays(path, contents)
 
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:

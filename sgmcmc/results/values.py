@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sgmcmc.atomic_files import replacement
+from sgmcmc.atomic_files import KEPT, explained, replacement
 from sgmcmc.results.evaluation import Evaluation, Span, all_pieces
 from sgmcmc.words import describe
 
@@ -40,7 +38,11 @@ def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
         for rows, chain, draws, values in all_pieces(evaluation):
             found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
         return found
-    with _explained(path), replacement(path) as part, _FileValues(part, shape, evaluation) as file:
+    with (
+        explained("store", path, KEPT),
+        replacement(path) as part,
+        _FileValues(part, shape, evaluation) as file,
+    ):
         for rows, chain, draws, values in all_pieces(evaluation):
             file.write(chain, draws, rows, values)
     return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -74,12 +76,3 @@ class _FileValues:
             data = memoryview(np.ascontiguousarray(line).tobytes())
             while data:
                 data = data[self._file.write(data) :]
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = f"`store`: cannot write to {str(path)!r}. {error.strerror}"
-        raise type(error)(error.errno, reason) from error

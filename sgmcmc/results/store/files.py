@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from sgmcmc import atomic_files
 from sgmcmc.results.arrays import Results
 
 ABOUT = "about.json"
@@ -81,17 +82,9 @@ class FileRows:
         self._file.close()
 
 
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> contextlib.AbstractContextManager[None]:
     """Name the store in errors of the operating system."""
-    try:
-        yield
-    except OSError as error:
-        raise type(error)(
-            error.errno,
-            f"`store`: cannot write to {str(path)!r}; what was written before is whole. "
-            f"{error.strerror}",
-        ) from error
+    return atomic_files.explained("store", path, "what was written before is whole")
 
 
 def mapped_array(path: Path) -> np.memmap:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.atomic_files import KEPT, explained, read_arrays, write_arrays
 from sgmcmc.engine import cores
 from sgmcmc.engine.runner import Runner
 from sgmcmc.results.differences import difference
@@ -91,7 +91,8 @@ class Session:
             arrays |= {f"{number}/{name}": value for name, value in runner.snapshot().items()}
         arrays |= {"positions": np.stack(self._starts), **self._modes()}
         arrays["by_hand"] = np.array(self.by_hand)
-        write_arrays(Path(path), arrays)
+        with explained("path", Path(path), KEPT):
+            write_arrays(Path(path), arrays)
 
     def _step(self, n_steps: int) -> None:
         for runner in self._runners:
