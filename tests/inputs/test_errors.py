@@ -17,6 +17,7 @@ from sgmcmc.run.sampler import Sampler
 from tests.inputs.bad import INF, NAN, TWO, Bad, X, log_lik
 from tests.inputs.bad_functions import MODEL, OPTIONS, RUN, UNKNOWN, root, theta_only
 from tests.inputs.bad_values import DATASET, MINIBATCH, PARAMS, STEPSIZES, TUNING
+from tests.inputs.bad_workings import CHAINS, EXECUTOR, INTEGERS, KEEPING, PARTS
 from tests.ladder import DISTINCT
 
 TABLES = {
@@ -29,6 +30,11 @@ TABLES = {
     "run": RUN,
     "options": OPTIONS,
     "unknown": UNKNOWN,
+    "executor": EXECUTOR,
+    "integers": INTEGERS,
+    "chains": CHAINS,
+    "keeping": KEEPING,
+    "parts": PARTS,
 }
 CASES = [
     pytest.param(case, id=f"{table}: {name}")
@@ -63,6 +69,7 @@ def test_wrong_input_is_refused(
     assert caught.type is case.error, message
     for part in case.says:
         assert part in message
+    assert message.startswith(("`", f"{case.method}() has no argument `")), message
     assert len(message) < 900, "a message is for reading"
     assert "/site-packages/" not in message
     assert not no_chain_runs
