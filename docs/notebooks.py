@@ -8,7 +8,8 @@ import jupytext
 import nbformat
 
 IN_FULL = 'main([] if "ipykernel" in sys.modules else None)'
-IN_SHORT = 'main(["--short"])'
+IN_SHORT = {"demo": 'main(["--simulate"])'}
+SHORT = 'main(["--short"])'
 NOTE = """
 :::{{note}}
 What stands below the last cell was printed by the short form, which the site runs as it is built.
@@ -30,7 +31,7 @@ def notebook(script: Path) -> nbformat.NotebookNode:
     last = rest[-1]
     if IN_FULL not in last.source:
         raise ValueError(f"{script.name}: its last cell should run `{IN_FULL}`")
-    last.source = last.source.replace(IN_FULL, IN_SHORT)
+    last.source = last.source.replace(IN_FULL, IN_SHORT.get(script.stem, SHORT))
     show = nbformat.v4.new_code_cell(SHOW, metadata={"tags": ["remove-input"]})
     book.cells = [title, *rest, show]
     for place, cell in enumerate(book.cells):
@@ -47,7 +48,7 @@ def write_notebooks(scripts: Path, folder: Path) -> None:
     """Write a notebook for each script; one that has not changed is left as it is."""
     folder.mkdir(exist_ok=True)
     names = set()
-    for script in sorted(scripts.glob("*.py")):
+    for script in sorted(scripts.glob("[a-z]*.py")):
         text = nbformat.writes(notebook(script))
         path = folder / f"{script.stem}.ipynb"
         names.add(path.name)

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import warnings
@@ -213,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"\nLog loss on the rows held out: {log_loss(samples, test):.4f}")
 
     plot(samples, data.names, [0, 1, 5, 10]).savefig(options.output, dpi=120)
-    print(f"Traces and densities: {os.path.abspath(options.output)}")
+    print(f"Traces and densities: {options.output}")
     print(f"{time.monotonic() - started:.0f} seconds in all.")
 
 

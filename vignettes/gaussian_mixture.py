@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +35,8 @@ from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
 import sgmcmc
+
+from _figures import figure
 
 # %% [markdown]
 # ## The model
@@ -299,8 +300,8 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
 def plot(groups: Mapping[str, Mapping[str, np.ndarray | str]], reference: np.ndarray) -> Figure:
     """One panel for each chain, four in a row, under the titles of the groups."""
     rows = [-(-len(group) // 4) for group in groups.values()]
-    figure = Figure(figsize=(10, 2.8 * sum(rows)), layout="constrained")
-    parts = figure.subfigures(len(groups), 1, height_ratios=rows, squeeze=False).ravel()
+    picture = figure(10, 2.8 * sum(rows))
+    parts = picture.subfigures(len(groups), 1, height_ratios=rows, squeeze=False).ravel()
     axis = np.linspace(-0.9, 0.9, 80)
     truth = _density(reference.reshape(-1, 4), axis)
     for part, (title, group), depth in zip(parts, groups.items(), rows, strict=True):
@@ -318,7 +319,7 @@ def plot(groups: Mapping[str, Mapping[str, np.ndarray | str]], reference: np.nda
             panel.contour(axis, axis, density, _levels(density), colors="C0", linewidths=1)
         for panel in panels[len(group) :]:
             panel.set_axis_off()
-    return figure
+    return picture
 
 
 def _density(draws: np.ndarray, axis: np.ndarray) -> np.ndarray:
@@ -361,7 +362,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         groups[title] = found
 
     plot(groups, reference).savefig(options.output, dpi=120)
-    print(f"\nDensities: {os.path.abspath(options.output)}")
+    print(f"\nDensities: {options.output}")
 
 
 if __name__ == "__main__":

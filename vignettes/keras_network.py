@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -31,6 +30,8 @@ from matplotlib.figure import Figure
 from scipy import ndimage
 
 import sgmcmc
+
+from _figures import figure
 
 Dataset = dict[str, np.ndarray]
 SIDE, CLASSES = 28, 10
@@ -278,9 +279,9 @@ def plot(panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> Figure:
 
     Bins with less than a five-hundredth of the images are left out.
     """
-    figure = Figure(figsize=(9.5, 4.5), layout="constrained")
+    picture = figure(9.5, 4.5)
     for axes, (title, (predictions, y)) in zip(
-        figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True
+        picture.subplots(1, len(panels), sharey=True), panels.items(), strict=True
     ):
         axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
         for name, predicted in predictions.items():
@@ -290,7 +291,7 @@ def plot(panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> Figure:
             axes.plot(found.claimed[many], found.right[many], "o-", markersize=3, label=label)
         axes.set(title=title, xlabel="probability of the likeliest digit", ylabel="how often right")
         axes.legend(title="calibration error")
-    return figure
+    return picture
 
 
 # %%
@@ -314,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         panels[title] = predictions, dataset["y"]
         print(f"\n{title}\n{format_table(found)}")
     plot(panels).savefig(options.output, dpi=120)
-    print(f"\nReliability diagrams: {os.path.abspath(options.output)}")
+    print(f"\nReliability diagrams: {options.output}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from matplotlib.figure import Figure
 import sgmcmc
 import tensorflow as tf
 
+from _figures import figure, look
 from demo import N_ROWS, N_TEST, load, log_lik, log_prior, simulate
 
 # %% [markdown]
@@ -184,24 +184,28 @@ def format_table(paths: Mapping[str, Path]) -> str:
 
 def plot(paths: Mapping[str, Path]) -> Figure:
     """Log loss against iterations: plain samplers above, control variates below."""
-    figure = Figure(figsize=(9, 8), layout="constrained")
-    panels = figure.subplots(2, 1, sharex=True)
+    picture = figure(9, 8)
+    panels = picture.subplots(2, 1, sharex=True)
     for panel, with_cv in zip(panels, (False, True), strict=True):
         chosen = {label: p for label, p in paths.items() if ("cv " in label) == with_cv}
         late = {k: p.log_loss[len(p.log_loss) // 4 :] for k, p in chosen.items() if not p.diverged}
         low = min(map(np.min, late.values()), default=0.5)
         # The frame is that of the typical chain; one that is far above it is named, not shown.
         high = low + 4 * (np.median([*map(np.max, late.values()), low + 0.01]) - low)
+        seen: dict[str, str] = {}
         for label, path in chosen.items():
             above = label not in late or np.median(late[label]) > high
             name = f"{label}: above the frame" if above else label
-            panel.plot(path.iterations, path.log_loss, linewidth=0.8, label=name)
+            like = look(label.split()[0])
+            if seen.setdefault(label.split()[0], label) != label:
+                like["alpha"] = 0.5  # the second setting of a sampler
+            panel.plot(path.iterations, path.log_loss, linewidth=0.8, label=name, **like)
         panel.set(ylim=(low - 0.05 * (high - low), high), ylabel="log loss")
         panel.legend(fontsize=8, loc="upper right")
     panels[0].set_title("minibatch gradients")
     panels[1].set_title("control variates, after the search for the mode")
     panels[1].set_xlabel("iteration")
-    return figure
+    return picture
 
 
 # %% [markdown]
@@ -247,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"\nLargest curvature at the mode {curvature:.3g}:")
     print(f"gradient ascent is stable below {2 / curvature:.2g}, SGLD below {4 / curvature:.2g}.")
     plot(paths).savefig(options.output, dpi=120)
-    print(f"\nLog loss along the chains: {os.path.abspath(options.output)}")
+    print(f"\nLog loss along the chains: {options.output}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
@@ -33,6 +32,8 @@ import tensorflow_probability as tfp
 from matplotlib.figure import Figure
 
 import sgmcmc
+
+from _figures import figure, look
 
 Dataset = dict[str, Any]
 N_TRAIN, PIXELS, HIDDEN, CLASSES = 55_000, 784, 100, 10
@@ -269,14 +270,13 @@ def format_table(results: dict[str, Result]) -> str:
 
 def plot(results: dict[str, Result]) -> Figure:
     """Log loss on the test set against iterations, one line for each sampler."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    panel = figure.subplots()
+    picture = figure(9, 5)
+    panel = picture.subplots()
     for method, r in results.items():
-        dashes = "--" if method.endswith("cv") else "-"
-        panel.plot(r.iterations, r.log_loss, dashes, linewidth=1.2, label=method)
+        panel.plot(r.iterations, r.log_loss, linewidth=1.2, label=method, **look(method))
     panel.set(xlabel="iteration", ylabel="log loss on the test set")
     panel.legend(ncols=2)
-    return figure
+    return picture
 
 
 def peak_memory() -> float:
@@ -305,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(format_table(results))
     print(f"\nPeak memory: {peak_memory():.2f} GB, {before:.2f} GB before the first chain.")
     plot(results).savefig(options.output, dpi=120)
-    print(f"Log loss along the chains: {os.path.abspath(options.output)}")
+    print(f"Log loss along the chains: {options.output}")
 
 
 if __name__ == "__main__":

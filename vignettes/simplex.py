@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,6 +29,8 @@ from matplotlib.figure import Figure
 from scipy import special
 
 import sgmcmc
+
+from _figures import LOOKS, figure, look
 
 # %% [markdown]
 # ## The model
@@ -292,8 +293,8 @@ def format_unseen(omega: Mapping[str, np.ndarray]) -> str:
 # %%
 def plot_unseen(omega: Mapping[str, np.ndarray]) -> Figure:
     """Draws of the probabilities of four unseen categories, on a log scale."""
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
-    panel = figure.subplots()
+    picture = figure(10, 4.5)
+    panel = picture.subplots()
     width, legend = 0.8 / len(omega), {}
     for place, (label, draws) in enumerate(omega.items()):
         first = draws[0, :, :4]
@@ -307,21 +308,21 @@ def plot_unseen(omega: Mapping[str, np.ndarray]) -> Figure:
             medianprops={"color": "black"},
         )
         for box in boxes["boxes"]:
-            box.set_facecolor(f"C{place}")
+            box.set_facecolor(look(label.split(",")[0])["color"] if place else "0.8")
         legend[label] = boxes["boxes"][0]
     panel.set_xticks(np.arange(4), [f"$\\omega_{{{j}}}$" for j in range(4, 8)])
     panel.set(yscale="log", ylabel="probability of a category that was never seen")
     panel.set_title("All data in each step; whiskers at 1 % and 99 % of a chain")
     panel.legend(list(legend.values()), list(legend), loc="lower right")
-    return figure
+    return picture
 
 
 def plot_scores(
     found: Mapping[str, Mapping[str, Mapping[int, Best]]], floors: Mapping[str, np.ndarray]
 ) -> Figure:
     """The best score against the minibatch size, with the range of the chains."""
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
-    panels: Sequence[Axes] = figure.subplots(1, len(found), sharey=True)
+    picture = figure(10, 4.5)
+    panels: Sequence[Axes] = picture.subplots(1, len(found), sharey=True)
     labels = {"scir": "scir", "sgrld": "sgrld", next(iter(READINGS)): "sgrld as published"}
     for panel, (case, of_methods) in zip(panels, found.items(), strict=True):
         for place, (method, label) in enumerate(labels.items()):
@@ -330,14 +331,15 @@ def plot_scores(
             mean = scores.mean(axis=1)
             beside = 1.06 ** (place - 1)  # so that no bar hides another
             extent = (mean - scores.min(axis=1), scores.max(axis=1) - mean)
-            panel.errorbar(sizes * beside, mean, extent, fmt="-o", capsize=3, label=label)
+            like = look(label) if label in LOOKS else {"color": "0.5", "linestyle": ":"}
+            panel.errorbar(sizes * beside, mean, extent, marker="o", capsize=3, label=label, **like)
         panel.axhline(floors[case].mean(), color="black", linestyle=":", label="exact draws")
         panel.set(xscale="log", xlabel="minibatch size n", title=case)
         panel.set_xticks(sizes, [str(n) for n in sizes])
         panel.minorticks_off()
     panels[0].set(ylabel="score (mean Kolmogorov–Smirnov distance)", ylim=(0, None))
     panels[-1].legend()
-    return figure
+    return picture
 
 
 # %%
@@ -363,8 +365,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     plot_unseen(omega).savefig(options.unseen, dpi=120)
     plot_scores(found, floors).savefig(options.output, dpi=120)
-    print(f"\nSmall components: {os.path.abspath(options.unseen)}")
-    print(f"Scores: {os.path.abspath(options.output)}")
+    print(f"\nSmall components: {options.unseen}")
+    print(f"Scores: {options.output}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
@@ -30,6 +29,8 @@ from matplotlib.figure import Figure
 from scipy import optimize, sparse, special
 
 import sgmcmc
+
+from _figures import figure
 
 # %% [markdown]
 # ## The data
@@ -215,8 +216,8 @@ def by_frequency(train: Text, draws: np.ndarray) -> list[tuple[float, int, float
 
 
 def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float]) -> Figure:
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    picture = figure(13, 4)
+    left, middle, right = picture.subplots(1, 3)
     documents, words, sds, coverage = np.array(classes).T
     left.plot(documents, sds, "o-", label="posterior")
     left.axhline(PRIOR_SD, color="0.6", label="prior")
@@ -234,7 +235,7 @@ def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float
     others = {name: loss for name, loss in losses.items() if name != "truth"}
     right.barh(list(others), [loss - losses["truth"] for loss in others.values()])
     right.set(xlabel="held-out log loss beyond the true probabilities'")
-    return figure
+    return picture
 
 
 # %%
@@ -288,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for row in classes:
         print("{:9.0f}{:9d}{:14.3f}{:10.3f}".format(*row))
     plot(classes, losses).savefig(options.output, dpi=120)
-    print(f"\nThe figure: {os.path.abspath(options.output)}")
+    print(f"\nThe figure: {options.output}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from matplotlib.figure import Figure
 
 import sgmcmc
 
+from _figures import figure, look
 from demo import COVERTYPE_NAMES, N_TEST, load, log_lik, log_prior, simulate
 
 # %% [markdown]
@@ -248,10 +248,10 @@ def factor(method: str, size: int, n_iters: int) -> float:
 # %%
 def plot(samples: dict[str, sgmcmc.Samples], factors: dict[str, list[float]]) -> Figure:
     """Log predictive density before and after for each sampler; the factor against the rows."""
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    *panels, last = figure.subplots(1, len(samples) + 1)
+    picture = figure(11, 4)
+    *panels, last = picture.subplots(1, len(samples) + 1)
     for method, values in factors.items():
-        last.plot(SIZES, values, "o-", label=method)
+        last.plot(SIZES, values, marker="o", label=method, **look(method))
     last.set(
         xscale="log",
         yscale="log",
@@ -268,7 +268,7 @@ def plot(samples: dict[str, sgmcmc.Samples], factors: dict[str, list[float]]) ->
         )
         sgmcmc.plot_zero_variance(*both, "log density", panel)
         panel.set(title=method, ylabel="log predictive density, means of batches")
-    return figure
+    return picture
 
 
 # %%
@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for method, values in factors.items():
         print(f"{method:8}" + "".join(f"{value:8.1f}" for value in values))
     plot(samples, factors).savefig(options.output, dpi=120)
-    print(f"\nLog predictive density before and after: {os.path.abspath(options.output)}")
+    print(f"\nLog predictive density before and after: {options.output}")
 
 
 if __name__ == "__main__":

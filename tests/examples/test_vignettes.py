@@ -68,6 +68,28 @@ def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
     assert "median" in printed and "r_hat" in printed
 
 
+def test_variance_reduction_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("variance_reduction")
+    for name, count in (("SGLD", 2), ("SGLD-CV", 2), ("SAGA", 2)):
+        assert len(re.findall(rf" {name} +-0\.\d+ ", printed)) == count
+
+
+def test_against_nuts_as_shown(
+    vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
+) -> None:
+    """The divergence of a normal from itself is none, and shifting it by an sd is a half."""
+    x = np.random.default_rng(1).normal(size=1000)
+    mean, variance = vignette("as_n_grows").true_posterior(x)
+    draws = mean + np.sqrt(variance) * np.array([-1.0, 1.0])
+    assert vignette("as_n_grows").divergence(x, draws) == pytest.approx(0.0, abs=1e-12)
+    shifted = vignette("as_n_grows").divergence(x, draws + np.sqrt(variance))
+    assert shifted == pytest.approx(0.5, rel=1e-6)
+    found = re.findall(r"^ +1000  (\S+).* (\S+) +\d+\.\d\d$", shown("as_n_grows"), re.M)
+    assert [name for name, _ in found] == ["sgldcv,", "sample,", "NUTS"]
+    # Of exact draws with an effective number n the divergence is about 1/n.
+    assert max(float(divergence) for _, divergence in found[1:]) < 0.02
+
+
 def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("topic_model")
     assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
@@ -134,8 +156,9 @@ def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
 
 
 def test_every_vignette_is_run_somewhere() -> None:
-    names = {path.stem for path in (ROOT / "vignettes").glob("*.py")}
+    names = {path.stem for path in (ROOT / "vignettes").glob("[a-z]*.py")}
     assert names == {
+        "as_n_grows",
         "demo",
         "gaussian_mixture",
         "keras_network",
@@ -146,6 +169,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "sparse_text",
         "step_by_step",
         "topic_model",
+        "variance_reduction",
         "zero_variance",
     }
 

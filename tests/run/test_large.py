@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,9 +173,10 @@ def test_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("SGMCMC_DATA" not in os.environ, reason="needs MNIST")
-def test_mnist() -> None:
+def test_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """784-100-10, softmax after softmax: the log loss of averaged predictions on the test set."""
-    from vignettes import neural_network as vignette
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "vignettes"))
+    vignette = importlib.import_module("neural_network")
 
     train, test = vignette.load()
     samples = sgmcmc.sample(
