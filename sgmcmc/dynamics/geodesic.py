@@ -37,7 +37,9 @@ class GeodesicDynamics(Dynamics):
         self, position: tf.Tensor, momentum: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor
     ) -> tf.Tensor:
         """Return ν + (ε/2) Λ(θ) ĝ(θ)."""
-        return momentum + 0.5 * stepsize * self.known_space.tangent(position, gradient)
+        space = self.known_space
+        slope = space.tangent(position, space.held(position, gradient, stepsize))
+        return momentum + 0.5 * stepsize * slope
 
     @property
     def known_space(self) -> Space:

@@ -67,10 +67,13 @@ class Manifold(Geometry, ABC):
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
         """Raise an error if a starting value is off the manifold."""
         self.check_shape(label, start.shape)
-        gap = float(np.abs(self._nearest(start) - start).max())
+        try:
+            gap = float(np.abs(self._nearest(start) - start).max())
+        except tf.errors.InvalidArgumentError:  # it has no full rank
+            gap = np.inf
         if not gap < _ROUNDING:
             raise ValueError(
-                f"`{label}` must start on its manifold, {self!r}; the nearest point there differs "
+                f"`{label}` must start on its manifold, {self!r}; a point near it there differs "
                 f"by {gap:.2g} in one of its entries. {self.remedy}"
             )
 

@@ -56,6 +56,13 @@ class Geometry:
         """Return the part of a vector along which u can move."""
         return vector
 
+    def held(self, u: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
+        """Return a slope without what a step is too long for, where it rises without bound.
+
+        The stepsize is ε of dynamics with a velocity, whose kick of a step is ε times the slope.
+        """
+        return slope
+
     def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
         """Return place and velocity after some time of motion that nothing pushes, a geodesic."""
         return u + time * velocity, velocity

@@ -73,6 +73,13 @@ class Space:
             return vector
         return _flat(self._each("tangent", *map(self.layout.split, (position, vector))))
 
+    def held(self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
+        """Return a slope, flat, without what a step is too long for."""
+        if all(type(g).held is Geometry.held for g in self.geometries.values()):
+            return slope
+        each = self.layout.split(tf.broadcast_to(stepsize, slope.shape))
+        return _flat(self._each("held", *map(self.layout.split, (position, slope)), each))
+
     def flow(
         self, position: tf.Tensor, velocity: tf.Tensor, time: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
