@@ -36,6 +36,7 @@ class Dynamics(ABC):
         compilable: whether XLA can compile what it does.
         on_manifolds: whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
             and ``retracted`` of the space that ``bind`` is handed.
+        learns_noise: whether ``learn`` is called in each step, for the noise of the gradient.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -62,6 +63,7 @@ class Dynamics(ABC):
     seeds: int = 0
     compilable: bool = True
     on_manifolds: bool = False
+    learns_noise: bool = False
 
     @property
     def normals(self) -> int:
@@ -107,6 +109,15 @@ class Dynamics(ABC):
         """Return the state at the end of a step; ``gradient`` is that at its new position.
 
         By default the step ended with ``step``.
+        """
+        return state
+
+    def learn(self, state: Any, parts: tf.Tensor) -> Any:
+        """Return the state with what a new gradient tells of its own noise; by default nothing.
+
+        It is called between ``step`` and ``finish_step`` where ``learns_noise`` asks for it. The
+        gradient estimate is, up to a constant, the sum of ``parts``, (n, d), one for each row of
+        the minibatch, whose covariance over the minibatch, times n, is that of the sum.
         """
         return state
 

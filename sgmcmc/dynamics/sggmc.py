@@ -12,6 +12,12 @@ from sgmcmc.dynamics.geodesic import GeodesicDynamics
 from sgmcmc.target.constants import constant_not_negative, positive_constant
 from sgmcmc.target.geometry import Space
 
+FISHER = "fisher"
+"""What a user writes for a variance that is to be estimated."""
+
+_LARGEST = 256
+"""Coordinates at most whose gradients' covariance is estimated, a matrix for each chain."""
+
 
 class SGGMCState(NamedTuple):
     """The state of SGGMC.
@@ -23,6 +29,22 @@ class SGGMCState(NamedTuple):
 
     position: tf.Tensor
     momentum: tf.Tensor
+
+
+class LearningState(NamedTuple):
+    """The state of SGGMC that estimates the noise of its gradients.
+
+    Attributes:
+        position: θ, flat, on all manifolds.
+        momentum: ν, flat, tangent at θ, on the scale of one step.
+        variance: V, the mean so far of the estimates from each minibatch, (d, d).
+        count: of how many.
+    """
+
+    position: tf.Tensor
+    momentum: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -37,10 +59,14 @@ class SGGMC(GeodesicDynamics):
     leave as it is. There is no upper bound on V, as there is where the noise of O is lessened
     instead. In ℝᵈ, and with V = 0, this is BAOAB.
 
+    ``noise_variance="fisher"`` takes for V the mean, over the steps so far, of the covariance of
+    the single rows' gradients in a minibatch, times N²/n (1 − n/N): the empirical Fisher
+    information. It is a matrix, Λ V Λ in the tangent space, and r a function of it.
+
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
         noise_variance: V, the variance of the gradient estimate in each coordinate, not negative: a
-            number, or a dict with one for each parameter.
+            number, or a dict with one for each parameter, or ``"fisher"``.
 
     Example:
         >>> import sgmcmc
@@ -63,42 +89,86 @@ class SGGMC(GeodesicDynamics):
             self,
             space=space,
             alpha=positive_constant("alpha", self.alpha, space.layout),
-            noise_variance=constant_not_negative(
-                "noise_variance", self.noise_variance, space.layout
-            ),
+            noise_variance=self._variance(space),
         )
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether V is estimated."""
+        return isinstance(self.noise_variance, str)
+
+    def _variance(self, space: Space) -> Any:
+        if not self.learns_noise:
+            return constant_not_negative("noise_variance", self.noise_variance, space.layout)
+        if self.noise_variance != FISHER:
+            raise ValueError(
+                "`noise_variance` must be a number, a dict with one for each parameter, or "
+                f"{FISHER!r}; it is {self.noise_variance!r}."
+            )
+        if space.layout.size > _LARGEST:
+            raise ValueError(
+                f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {space.layout.size} "
+                f"coordinates, more than {_LARGEST}. Give a number, or 0."
+            )
+        return FISHER
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> SGGMCState:
+    ) -> SGGMCState | LearningState:
         """Return the state at the start of a chain, with ν ~ N(0, ε) in the tangent space."""
         momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
-        return SGGMCState(position, momentum)
+        if not self.learns_noise:
+            return SGGMCState(position, momentum)
+        size, dtype = position.shape[0], position.dtype
+        return LearningState(position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype))
 
-    def step(
-        self, state: SGGMCState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> SGGMCState:
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
-        space = self.known_space
+        space, start = self.known_space, state.position
         alpha = tf.constant(self.alpha, gradient.dtype)
-        momentum = self.kicked(*state, gradient, stepsize)
-        momentum = self._cooled(momentum, stepsize)
-        position, momentum = space.flow(state.position, momentum, 0.5)
+        momentum = self.kicked(start, state.momentum, gradient, stepsize)
+        momentum = self._cooled(state, start, momentum, stepsize)
+        position, momentum = space.flow(start, momentum, 0.5)
         spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * alpha))
         noise = spread * space.tangent(position, normals[0])
         position, momentum = space.flow(position, tf.exp(-alpha) * momentum + noise, 0.5)
         position, momentum = self.settled(position, momentum)
-        return SGGMCState(position, self._cooled(momentum, stepsize))
+        momentum = self._cooled(state, position, momentum, stepsize)
+        return state._replace(position=position, momentum=momentum)
 
-    def finish_step(
-        self, state: SGGMCState, gradient: tf.Tensor, stepsize: tf.Tensor
-    ) -> SGGMCState:
+    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+        """Return the state with V moved towards the estimate from another minibatch."""
+        n, count = parts.shape[0], state.count + 1.0
+        apart = parts - tf.reduce_mean(parts, 0)
+        found = n / (n - 1) * tf.matmul(apart, apart, transpose_a=True)
+        variance = state.variance + (found - state.variance) / count
+        return state._replace(variance=variance, count=count)
+
+    def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
         """Return the state after the closing half kick."""
-        return SGGMCState(state.position, self.kicked(*state, gradient, stepsize))
+        momentum = self.kicked(state.position, state.momentum, gradient, stepsize)
+        return state._replace(momentum=momentum)
 
-    def _cooled(self, momentum: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
+    def _cooled(
+        self, state: Any, position: tf.Tensor, momentum: tf.Tensor, stepsize: tf.Tensor
+    ) -> tf.Tensor:
         """Return rν, with r⁴ + εVr² = 1."""
+        if self.learns_noise:
+            tangents = self.known_space.tangents
+            variance = tangents(position, tf.transpose(tangents(position, state.variance)))
+            # The stepsize is the same along all of a manifold, so that it does not leave Λ.
+            scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
+            half = 0.5 * scale[:, tf.newaxis] * variance * scale
+            values, vectors = tf.linalg.eigh(0.5 * (half + tf.transpose(half)))
+            along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
+            return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
         if not np.any(self.noise_variance):
             return momentum
-        half = 0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
-        return momentum * tf.exp(-0.5 * tf.asinh(half))
+        return momentum * _cooling(
+            0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
+        )
+
+
+def _cooling(half: tf.Tensor) -> tf.Tensor:
+    """Return r of εV/2."""
+    return tf.exp(-0.5 * tf.asinh(half))

@@ -44,8 +44,9 @@ class GroupKernel:
         self.length = alone.length
         self._recorder, self._target = alone.recorder, alone.target
         self._iteration = Iteration(
-            alone.target, alone.dynamics, alone.gradient, stream.each, alone.recorder
-        )
+            alone.target, alone.dynamics, alone.gradient, stream.each, alone.recorder,
+            unseen=alone.iteration.unseen,
+        )  # fmt: skip
         self._run: Compiled | None = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:

@@ -37,9 +37,10 @@ class Iteration:
         recorder: what is written down.
         latents: draws latent variables before each gradient; ``None`` if there are none.
         turns: the order in which parameters move; ``None`` where they move together.
+        unseen: what the gradient's noise is, as a part of that of draws with replacement.
 
     Attributes:
-        target, dynamics, gradient, stream, recorder, latents: as given.
+        target, dynamics, gradient, stream, recorder, latents, unseen: as given.
         lead: minibatches in a block before that of its first step: one where a pass begins with
             the minibatch that the pass before ended with.
         latent_seeds: seeds that a gradient takes for latent variables.
@@ -56,6 +57,7 @@ class Iteration:
         recorder: Recorder,
         latents: Latents | None = None,
         turns: Turns | None = None,
+        unseen: float = 1.0,
     ) -> None:
         self.target = target
         self.dynamics = dynamics
@@ -63,6 +65,7 @@ class Iteration:
         self.stream = stream
         self.recorder = recorder
         self.latents = latents
+        self.unseen = unseen
         self._turns = turns
         self._layout = target.space.layout
         self.lead = 0 if turns is None else 1
@@ -134,8 +137,18 @@ class Iteration:
         state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
         minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
         carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
+        if dynamics.learns_noise:
+            state = dynamics.learn(state, self._noise(carry, state.position, minibatch))
         state = dynamics.finish_step(state, carry.gradient, stepsize)
         return carry._replace(state=state)
+
+    def _noise(self, carry: Carry, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
+        """Return what each row has in the gradient estimate, (n, d), scaled to its noise."""
+        terms = self.gradient.terms(self.target, carry.estimator, position, minibatch)
+        weights = minibatch.weights
+        if not isinstance(weights, float):
+            weights = weights[:, tf.newaxis]
+        return self.unseen**0.5 * weights * terms
 
     def _pass(
         self,

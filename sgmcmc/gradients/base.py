@@ -111,6 +111,18 @@ class Gradient(ABC):
                 are such.
         """
 
+    def terms(
+        self, target: Target, state: Any, position: tf.Tensor, minibatch: Minibatch
+    ) -> tf.Tensor:
+        """Return what the rows of a minibatch have in ĝ before their weights, (n, d).
+
+        Dynamics ask for it that learn how noisy the gradient is. By default there is no telling.
+        """
+        raise ValueError(
+            f"`noise_variance`: {type(self).__name__} does not tell the noise of its estimates. "
+            "Give a number, or use 'minibatch', 'control_variate' or 'svrg'."
+        )
+
     def centre(self, state: Any) -> tf.Tensor:
         """Return where the second gradient is taken, (d,), for estimators that are ``centred``."""
         raise TypeError(f"{type(self).__name__} has no centre")

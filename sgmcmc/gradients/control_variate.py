@@ -57,6 +57,13 @@ class Centred(Gradient):
         centre = target.gradient(state.centre, at_centre)
         return state.full_gradient + (here - centre), state
 
+    def terms(
+        self, target: Target, state: CentredState, position: tf.Tensor, minibatch: Minibatch
+    ) -> tf.Tensor:
+        """Return ∇log p(x_i | θ) − ∇log p(x_i | θ̂), (n, d)."""
+        here = target.term_gradients(position, minibatch.columns)
+        return here - target.term_gradients(self.centre(state), minibatch.columns)
+
 
 @dataclass(frozen=True)
 class ControlVariate(Centred):

@@ -48,6 +48,12 @@ class MinibatchGradient(Gradient):
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
         return target.gradient(position, minibatch), state
 
+    def terms(
+        self, target: Target, state: MinibatchState, position: tf.Tensor, minibatch: Minibatch
+    ) -> tf.Tensor:
+        """Return ∇log p(x_i | θ), (n, d)."""
+        return target.term_gradients(position, minibatch.columns)
+
 
 @dataclass(frozen=True)
 class FullGradient(MinibatchGradient):

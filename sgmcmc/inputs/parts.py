@@ -102,6 +102,21 @@ def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
         )
 
 
+def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, n: int) -> None:
+    """Raise an error where dynamics are to learn the gradient's noise, and nothing tells it."""
+    if not dynamics.learns_noise:
+        return
+    reason = None
+    if type(gradient).terms is Gradient.terms:
+        reason = f"{type(gradient).__name__} does not tell the noise of its estimates"
+    elif gibbs is not None:
+        reason = "latent variables are drawn by `gibbs`, which have noise of their own"
+    elif n < 2:
+        reason = "a minibatch of one row does not show how much rows differ"
+    if reason is not None:
+        raise ValueError(f"`noise_variance` cannot be estimated: {reason}. Give a number, or 0.")
+
+
 def read_minibatches(value: Any, replace: bool) -> Minibatches:
     """Return how a user wants rows to be drawn.
 

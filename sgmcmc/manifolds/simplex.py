@@ -31,7 +31,8 @@ class Simplex(Manifold):
         ...     return tf.linalg.matvec(dataset["z"], tf.math.log(params["omega"]))
         >>> chain = sgmcmc.sggmc(
         ...     log_lik, {"z": z}, {"omega": np.ones(3) / 3}, 1e-3, minibatch_size=100,
-        ...     manifolds={"omega": sgmcmc.manifolds.Simplex()}, n_iters=5000, verbose=False, seed=1)
+        ...     manifolds={"omega": sgmcmc.manifolds.Simplex()}, n_iters=5000,
+        ...     verbose=False, seed=1)
         >>> np.round(chain["omega"].mean(0, dtype=float), 1).tolist()
         [0.7, 0.2, 0.1]
 
@@ -80,7 +81,7 @@ class Simplex(Manifold):
         With counts c in a component, g is (2c + 1)/v, and near the edge a kick εg is larger than
         v itself. It would throw v anywhere. Elsewhere what is taken away is of order ε⁴.
         """
-        return slope / tf.sqrt(1.0 + (stepsize * slope / u) ** 4)
+        return slope / tf.sqrt(1.0 + tf.math.divide_no_nan(stepsize * slope, u) ** 4)
 
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
         """Return v / ‖v‖."""

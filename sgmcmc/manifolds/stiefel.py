@@ -84,9 +84,9 @@ class Stiefel(Manifold):
 
 
 _AT_REST = 1e-30
-_HALVINGS, _TERMS = 3, 8
-"""How often an exponent is halved before the series is taken, and its terms: up to a norm of 8, a
-turn and more in one step, what is left out is below 3e-6, and up to one below rounding."""
+_HALVINGS, _TERMS = 4, {tf.float32: 7, tf.float64: 12}
+"""How often an exponent is halved before the series is taken, and its terms: up to a norm of 4,
+more than half a turn in one step, what is left out is below rounding."""
 
 
 def exponential(matrix: tf.Tensor) -> tf.Tensor:
@@ -94,7 +94,7 @@ def exponential(matrix: tf.Tensor) -> tf.Tensor:
     matrix = matrix * 0.5**_HALVINGS
     eye = tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype)
     total = eye
-    for k in range(_TERMS, 0, -1):
+    for k in range(_TERMS[matrix.dtype], 0, -1):
         total = eye + tf.matmul(matrix, total) / k
     for _ in range(_HALVINGS):
         total = tf.matmul(total, total)

@@ -17,6 +17,7 @@ from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.streams import Stream, make_stream
+from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
@@ -116,9 +117,10 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
+    once = isinstance(sampler.draws, UniformDraws) and not sampler.draws.replace
     iteration = Iteration(
         sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
-        phase.turns,
+        phase.turns, 1.0 - sampler.draws.size / sampler.data.size if once else 1.0,
     )  # fmt: skip
     return Kernel(iteration)
 

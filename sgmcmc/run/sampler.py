@@ -144,8 +144,9 @@ def make_sampler(request: Request) -> Sampler:
     )
     data = request.data or read_columns(request.dataset, options)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
+    parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
-    with_terms = draws.weights is not None or gradient.needs_rows
+    with_terms = draws.weights is not None or gradient.needs_rows or dynamics.learns_noise
     values = dry_run(target, data, draws.size, starts, latents, with_terms)
     if isinstance(dynamics, ExactDynamics):
         need_sum_of_pieces(target, data, starts[0])

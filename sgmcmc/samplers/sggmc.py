@@ -28,7 +28,8 @@ O: ν ← cν + √(ε(1 − c²)) Λ(θ) ζ with c = e^(−alpha); A; B; at the
 
 Λ(θ) projects onto the tangent space of the manifold at θ; in ℝᵈ it does nothing, geodesics are
 straight, and the method is BAOAB. The factors r of a step are a friction of arsinh(εV/2) that takes
-up the noise of the gradient, of variance V.
+up the noise of the gradient, of variance V. ``"fisher"`` estimates V, from the empirical Fisher
+information of the minibatches so far.
 """,
     source="Liu, Zhu & Song, NeurIPS 2016, section 3.3 and eq. 8; the order is that of Leimkuhler "
     "& Matthews, Proceedings of the Royal Society A 472, 2016",
@@ -40,7 +41,7 @@ up the noise of the gradient, of variance V.
             parameter.""",
         "noise_variance": """
             V, the variance of the gradient estimate in each coordinate: a number, 0 to take no
-            notice of it, or a dict with one for each parameter.""",
+            notice of it, or a dict with one for each parameter; or ``"fisher"``.""",
     },
     model=DIRECTION,
     call=DIRECTION_CALL,

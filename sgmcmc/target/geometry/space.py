@@ -73,6 +73,12 @@ class Space:
             return vector
         return _flat(self._each("tangent", *map(self.layout.split, (position, vector))))
 
+    def tangents(self, position: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """Return the tangent parts of several vectors, (k, d)."""
+        if not self.curved_names():
+            return vectors
+        return tf.vectorized_map(lambda vector: self.tangent(position, vector), vectors)
+
     def held(self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
         """Return a slope, flat, without what a step is too long for."""
         if all(type(g).held is Geometry.held for g in self.geometries.values()):
