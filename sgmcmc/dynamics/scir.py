@@ -1,18 +1,36 @@
-"""The stochastic Cox–Ingersoll–Ross process, for points of the simplex."""
+"""The stochastic Cox–Ingersoll–Ross process, for points of the simplex and gamma parameters."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import flag
+from sgmcmc.dynamics.cir import Law, log_gamma, transition
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
-from sgmcmc.dynamics.variates import gamma, poisson
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import usable_counts
+from sgmcmc.target.geometry.half_line import HalfLines, OnHalfLine
+from sgmcmc.target.layout import Layout
+
+_LEAST = 1e-6
+"""How small a rate may be, as a part of that by which time is measured."""
+
+
+class GammaState(NamedTuple):
+    """The state of a chain with gamma parameters.
+
+    Attributes:
+        position: flat; u = log θ for points of the simplex; log λ and log b̄ for gamma parameters,
+            with b̄ the rate that time is measured by; the parameter itself for others.
+        steps: how many steps were made, in each coordinate.
+    """
+
+    position: tf.Tensor
+    steps: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -29,24 +47,44 @@ class SCIR(SimplexDynamics):
     the law of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step; then
     ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was.
 
+    A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same law over a time t:
+    λ' = (1 − e^(−b̂t))/(2b̂) · W, W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), with â = shape + ĉ and
+    b̂ = rate + ê. Time is measured by t = h/b̄, with log b̄ the mean of log b̂ over the steps before:
+    were it b̂ of this very step, the mean of λ would be off by as much as that of â/b̂ is from a/b,
+    however small h is.
+
+    A count below zero, as the difference of counts that a control variate takes may be, acts as a
+    rate: −|ĉ| = −(|ĉ|/θ)θ. A negative exposure acts as a count.
+
     Args:
-        alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
-            names those which are points of the simplex.
+        alpha: Dirichlet concentrations: a number or an array for all parameters but those that
+            ``gamma`` names, or a dict that names those which are points of the simplex.
         theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
         store_unnormalised: keep θ with each draw.
         fresh_scale: draw Σθ ~ Gamma(Σâ) afresh before each step.
+        gamma: dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
+            parameter is λ raised to that power, so that (shape, rate, -1) is a variance.
+        half_lines: where gamma parameters lie in what is no simplex; set by ``bind``.
 
     Example:
         >>> import sgmcmc
         >>> sgmcmc.dynamics.SCIR(alpha=0.1).alpha
         0.1
+        >>> sgmcmc.dynamics.SCIR(gamma={"rate": (2.0, 1.0)}).gamma
+        {'rate': (2.0, 1.0)}
 
     Source:
-        Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale Bayesian
-        Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.3.3.
+        Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1 and section 2.3; Baker,
+        *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section
+        5.3.3.
     """
 
+    alpha: Any = None
     fresh_scale: bool = False
+    gamma: Mapping[str, Any] | None = None
+    half_lines: HalfLines = field(
+        default_factory=lambda: HalfLines(Layout({}), {}), repr=False, metadata={"constant": False}
+    )
 
     name = "scir"
     step_normals = 0
@@ -54,51 +92,111 @@ class SCIR(SimplexDynamics):
     compilable = False
 
     def bind(self, space: Space) -> SCIR:
-        """Return these dynamics, knowing which coordinates are on simplices."""
+        """Return these dynamics, knowing which coordinates are on simplices and half-lines."""
         flag("fresh_scale", self.fresh_scale)
-        return super().bind(space)
+        bound = super().bind(space)
+        found = {n: g for n, g in space.geometries.items() if isinstance(g, OnHalfLine)}
+        return replace(bound, half_lines=HalfLines(bound.simplices.rest, found))
 
-    def step(
-        self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
-    ) -> SimplexState:
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> Any:
+        """Return the state at the start of a chain; ``gradient`` holds ĉ, and ê."""
+        simplices, lines = self.simplices, self.half_lines
+        started = super().init(position, gradient, stepsize, normals)
+        if lines.none:
+            return started
+        u, others = simplices.divide(started.position)
+        of_lines, free = lines.divide(others)
+        slopes, _ = lines.divide(simplices.divide(gradient)[1])
+        log_lambda, _ = lines.halves(of_lines)
+        exposures = tf.constant(lines.rate, u.dtype) + tf.nn.relu(lines.halves(slopes)[1])
+        tiny = tf.constant(tf.as_dtype(u.dtype).as_numpy_dtype(1e-30))
+        of_lines = lines.join(log_lambda, tf.math.log(tf.maximum(exposures, tiny)))
+        position = simplices.unite(u, lines.unite(of_lines, free))
+        return GammaState(position, tf.zeros_like(position))
+
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor) -> Any:
         """Return the state one step on; ``seeds`` has shape (7, 2)."""
-        simplices = self.simplices
+        simplices, lines = self.simplices, self.half_lines
         u, others = simplices.divide(state.position)
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
-        degrees = tf.constant(simplices.alpha, u.dtype) + usable_counts(counts)
-        if self.fresh_scale:
-            u = self._rescaled(u, degrees, seeds[6])
-        u = _transition(u, degrees, h, seeds)
-        if not simplices.alone:
-            normals = tf.random.stateless_normal(others.shape, seeds[6], dtype=others.dtype)
-            others = overdamped(others, slopes, epsilon, normals)
-        return SimplexState(simplices.unite(u, others))
+        law = self._on_simplices(u, counts, h, seeds[6])
+        if lines.none:
+            u = transition(law, seeds)
+            if not simplices.alone:
+                others = _langevin(others, slopes, epsilon, seeds)
+            return SimplexState(simplices.unite(u, others))
+        (on, free), (slopes, slopes_free) = lines.divide(others), lines.divide(slopes)
+        epsilon, epsilon_free = lines.divide(epsilon)
+        steps, _ = lines.halves(lines.divide(simplices.divide(state.steps)[1])[0])
+        log_lambda, log_unit = lines.halves(on)
+        of_lines, log_rate = self._on_half_lines(
+            log_lambda, log_unit, lines.halves(slopes), lines.halves(epsilon)[0]
+        )
+        u, log_lambda = tf.split(transition(_both(law, of_lines), seeds), [u.shape[0], -1])
+        log_unit += (log_rate - log_unit) / (steps + 2.0)
+        if not lines.alone:
+            free = _langevin(free, slopes_free, epsilon_free, seeds)
+        others = lines.unite(lines.join(log_lambda, log_unit), free)
+        return GammaState(simplices.unite(u, others), state.steps + 1.0)
+
+    def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> Law:
+        """Return the law of θ' for points of the simplex."""
+        counts = self.usable(counts)
+        positive = tf.nn.relu(counts) if self.differences else counts
+        degrees = tf.constant(self.simplices.alpha, u.dtype) + positive
+        if self.fresh_scale and not self.simplices.none:
+            u = self._rescaled(u, degrees, seed)
+        if not self.differences:
+            return Law(u, degrees, h)
+        lacking = tf.nn.relu(-counts)
+        log_rate = tf.where(lacking > 0.0, tf.math.log(tf.exp(u) + lacking) - u, 0.0)
+        return Law(u, degrees, h * tf.exp(log_rate), log_rate)
 
     def _rescaled(self, u: tf.Tensor, degrees: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return log θ with the same ω and Σθ ~ Gamma(Σâ)."""
         seeds = tf.random.split(seed, 4, alg="philox")
-        log_scale = _log_gamma(self.simplices.sums(degrees), seeds)
+        log_scale = log_gamma(self.simplices.sums(degrees), seeds)
         return self.simplices.log_points(u) + self.simplices.spread(log_scale)
 
+    def _on_half_lines(
+        self,
+        log_lambda: tf.Tensor,
+        log_unit: tf.Tensor,
+        slopes: tuple[tf.Tensor, tf.Tensor],
+        h: tf.Tensor,
+    ) -> tuple[Law, tf.Tensor]:
+        """Return the law of λ', and log b̂."""
+        lines, dtype = self.half_lines, log_lambda.dtype
+        counts, exposures = slopes
+        own, unit = tf.exp(log_lambda), tf.exp(log_unit)
+        degrees = tf.constant(lines.shape, dtype) + tf.nn.relu(counts)
+        degrees += tf.nn.relu(-exposures) * own
+        rate = tf.constant(lines.rate, dtype) + tf.nn.relu(exposures)
+        rate = tf.maximum(rate + tf.nn.relu(-counts) / own, _LEAST * unit)
+        log_rate = tf.math.log(rate)
+        return Law(log_lambda, degrees, h * rate / unit, log_rate), log_rate
 
-def _transition(u: tf.Tensor, degrees: tf.Tensor, h: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Return a draw of log θ', given u = log θ and â."""
-    rate = tf.exp(u) / tf.math.expm1(h)
-    # TensorFlow's Poisson draws never return from what is not finite.
-    good = tf.math.is_finite(rate) & tf.math.is_finite(degrees)
-    rate, degrees = tf.where(good, rate, 1.0), tf.where(good, degrees, 1.0)
-    degrees += poisson(rate, seeds[:2])
-    log_theta = tf.math.log(-tf.math.expm1(-h)) + _log_gamma(degrees, seeds[2:6])
-    return tf.where(good, log_theta, np.nan)
+
+def _langevin(
+    position: tf.Tensor, slopes: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
+) -> tf.Tensor:
+    """Return where the parameters move that are on neither."""
+    normals = tf.random.stateless_normal(position.shape, seeds[6], dtype=position.dtype)
+    return overdamped(position, slopes, stepsize, normals)
 
 
-def _log_gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Return logs of numbers with the laws Gamma(shape, 1), however small; seeds are (4, 2)."""
-    # TensorFlow's gamma draws never return from what is not finite.
-    good = tf.math.is_finite(shape)
-    shape = tf.where(good, shape, 1.0)
-    # 1 − V is as uniform as V, and never zero.
-    uniform = tf.random.stateless_uniform(shape.shape, seeds[0], dtype=shape.dtype)
-    drawn = tf.math.log(gamma(shape + 1.0, seeds[1:])) + tf.math.log1p(-uniform) / shape
-    return tf.where(good, drawn, np.nan)
+def _both(first: Law, second: Law) -> Law:
+    """Return the law of two vectors of coordinates, one after the other."""
+    ones = tf.ones_like(first.u)
+    log_rate = tf.zeros_like(first.u) if first.log_rate is None else first.log_rate
+    time = first.time * ones
+    assert second.log_rate is not None
+    return Law(
+        tf.concat([first.u, second.u], 0),
+        tf.concat([first.degrees, second.degrees], 0),
+        tf.concat([time, second.time], 0),
+        tf.concat([log_rate, second.log_rate], 0),
+    )

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex, Simplices
+from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, usable_counts
 from sgmcmc.target.layout import Layout
 
 _Own = TypeVar("_Own", bound="SimplexDynamics")
@@ -39,6 +39,7 @@ class SimplexDynamics(Dynamics):
         store_unnormalised: keep θ with each draw, in ``samples.unnormalised``.
         simplices: where the points of the simplex lie in the position; set by ``bind``.
         scaled: whether θ of each is given at the start; set by ``bind``.
+        differences: whether counts come as differences of counts, which may be negative.
     """
 
     alpha: Any
@@ -50,6 +51,7 @@ class SimplexDynamics(Dynamics):
     scaled: Mapping[str, bool] = field(
         default_factory=dict, repr=False, metadata={"constant": False}
     )
+    differences: bool = field(default=False, repr=False, metadata={"constant": False})
 
     needs = ("alpha",)
 
@@ -63,8 +65,13 @@ class SimplexDynamics(Dynamics):
             scaled={name: g.theta0 is not None for name, g in points.items()},
         )
 
+    def usable(self, counts: tf.Tensor) -> tf.Tensor:
+        """Return expected counts, NaN where they are negative and must not be."""
+        return counts if self.differences else usable_counts(counts)
+
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SimplexState:
         """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
-        return SimplexState(self.simplices.scaled(position, gradient, self.scaled))
+        counts = tf.nn.relu(gradient) if self.differences else gradient
+        return SimplexState(self.simplices.scaled(position, counts, self.scaled))

@@ -53,7 +53,7 @@ class Recorder:
     @property
     def gradient_layout(self) -> Layout:
         """Layout of a kept gradient, which lives in the unconstrained space."""
-        return self.target.space.layout.subset(self.with_gradients)
+        return self.target.space.score_layout.subset(self.with_gradients)
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
         """Return shape and dtype of each array that is written down at a kept draw."""
@@ -91,7 +91,9 @@ class Recorder:
             values[DRAWS] = _select(flat, self.target.space.user_layout, self.stored)
         if self.with_gradients:
             gradient = self.target.space.score(position, gradient)
-            values[GRADIENTS] = _select(gradient, self.target.space.layout, self.with_gradients)
+            values[GRADIENTS] = _select(
+                gradient, self.target.space.score_layout, self.with_gradients
+            )
         if self.unnormalised:
             scaled = self.target.space.unnormalised(position)
             values[UNNORMALISED] = _select(scaled, self.target.space.layout, self.unnormalised)

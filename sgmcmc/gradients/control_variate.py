@@ -109,7 +109,7 @@ class ControlVariate(Centred):
         """Return the state centred at θ̂, where the chain starts unless another centre is given."""
         if self.centre_at is not None:
             params = {name: np.asarray(value) for name, value in self.centre_at.items()}
-            position = whole.target.space.start(params, whole.target.dtype)
+            position = whole.target.space.found_at(params, whole.target.dtype)
         return super().init(whole, position)
 
     def mode(self, state: CentredState) -> tuple[tf.Tensor, tf.Tensor]:

@@ -78,6 +78,8 @@ def dry_run(
             "log_post": target.log_post(position, minibatch),
             "gradient": target.gradient(position, minibatch),
         }
+        if target.space.limits(target.space.differentiated(position)[1]) is not None:
+            found["nearer"] = target.nearer().gradient(position, minibatch)
         if with_terms:
             found["terms"] = _try_terms(target, params, columns)
         return found
@@ -92,7 +94,7 @@ def dry_run(
             raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
         found.append({name: value.numpy() for name, value in values.items()})
         _need_finite(label, target.space.layout, found[-1])
-        _need_suitable_slopes(target, found[-1]["gradient"])
+        _need_suitable_slopes(target, found[-1]["gradient"], found[-1].pop("nearer", None))
     in_parts = rows < data.size if in_parts is None else in_parts
     gibbs = None if latents is None else latents.gibbs
     tried = Tried((target.log_lik, target.log_prior, gibbs), data, graph, columns, in_parts)
@@ -231,10 +233,15 @@ def _need_free_prior(target: Target, position: tf.Tensor) -> None:
             geometry.check_prior(name, params, log_prior)
 
 
-def _need_suitable_slopes(target: Target, gradient: np.ndarray) -> None:
+def _need_suitable_slopes(target: Target, gradient: np.ndarray, nearer: np.ndarray | None) -> None:
     """Raise an error where the gradient shows that a likelihood does not suit a geometry."""
-    for name, slope in target.space.layout.split(gradient).items():
-        target.space.geometries[name].check_slope(name, slope)
+    geometries, layout = target.space.geometries, target.space.layout
+    for name, slope in layout.split(gradient).items():
+        geometries[name].check_slope(name, slope)
+    if nearer is not None:
+        slopes, others = layout.split(gradient), layout.split(nearer)
+        for name, geometry in geometries.items():
+            geometry.check_limit(name, slopes[name], others[name])
 
 
 def _need_finite(label: str, layout: Layout, values: Mapping[str, np.ndarray]) -> None:

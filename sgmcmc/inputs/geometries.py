@@ -11,9 +11,11 @@ import tensorflow as tf
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.graphs.user_functions import first_lines
+from sgmcmc.inputs.gamma import gamma_parameters
 from sgmcmc.inputs.simplex import points_of_simplex
 from sgmcmc.manifolds import Manifold
 from sgmcmc.target.geometry import Bijected, Geometry
+from sgmcmc.target.geometry.simplex import OnSimplex
 
 
 def read_geometries(
@@ -29,7 +31,9 @@ def read_geometries(
     """
     geometries: dict[str, Geometry] = {}
     if isinstance(dynamics, SimplexDynamics):
-        geometries |= points_of_simplex(dynamics, starts[0], dtype)
+        gamma = getattr(dynamics, "gamma", None)
+        geometries |= gamma_parameters(gamma, starts[0])
+        geometries |= points_of_simplex(dynamics, starts[0], geometries, dtype)
     geometries |= manifolds
     for name, bijector in bijectors.items():
         if name in geometries:
@@ -41,6 +45,9 @@ def read_geometries(
             raise ValueError(
                 f"`bijectors` names {name!r}, which `alpha` says is a point of the simplex; "
                 "such a parameter needs no bijector."
+                if isinstance(geometries[name], OnSimplex)
+                else f"`bijectors` names {name!r}, which has a gamma prior by `gamma`; such a "
+                "parameter needs no bijector."
             )
         for number, start in enumerate(starts):
             _try_bijector(_label(starts, number, name), name, bijector, start[name], dtype)

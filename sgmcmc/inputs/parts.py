@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,13 +75,21 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
             "which accepts or rejects by the log posterior over the whole dataset; an estimate of "
             "its gradient does not tell that. Use 'full'."
         )
-    differences = gradient.centred or isinstance(gradient, SAGA)
-    if isinstance(dynamics, SimplexDynamics) and differences:
+    search = gradient.search() if isinstance(dynamics, SimplexDynamics) else None
+    if search is not None and search.n_iters:
         raise ValueError(
-            f"`gradient`: {type(gradient).__name__} does not go with {type(dynamics).__name__}, "
-            "which takes expected counts; differences of counts can be negative. Use 'minibatch'."
+            f"`gradient`: {type(gradient).__name__} finds its centre by stochastic gradient "
+            f"ascent, which does not go with {type(dynamics).__name__}. Name the centre, "
+            "ControlVariate(centre_at={...}), or use 'svrg', whose centre follows the chain."
         )
     return gradient
+
+
+def fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
+    """Return the dynamics, told of what the gradient estimator hands them."""
+    if isinstance(dynamics, SimplexDynamics) and (gradient.centred or isinstance(gradient, SAGA)):
+        return replace(dynamics, differences=True)
+    return dynamics
 
 
 def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
@@ -191,5 +200,8 @@ def json_value(value: Any) -> Any:
         return value
     if callable(value):
         return repr(value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a list of numbers and arrays
+        return [json_value(entry) for entry in value]
     return repr(value) if array.dtype.kind == "O" else array.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,34 +16,55 @@ from sgmcmc.words import describe
 
 
 def points_of_simplex(
-    dynamics: SimplexDynamics, start: Mapping[str, np.ndarray], dtype: tf.DType
+    dynamics: SimplexDynamics,
+    start: Mapping[str, np.ndarray],
+    others: Container[str],
+    dtype: tf.DType,
 ) -> dict[str, OnSimplex]:
     """Return the geometries of the parameters that the dynamics take for points of the simplex.
 
     Args:
         dynamics: the dynamics, with what the user says of such points.
         start: the starting values, for names and shapes.
+        others: parameters that have another space.
         dtype: of the chain.
     """
-    alpha = _read_alpha(dynamics.alpha, start)
+    alpha = _read_alpha(dynamics.alpha, start, others)
     theta0 = _read_theta0(dynamics.theta0, alpha, dtype)
     return {name: OnSimplex(value, theta0.get(name)) for name, value in alpha.items()}
 
 
-def _read_alpha(alpha: Any, start: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _read_alpha(
+    alpha: Any, start: Mapping[str, np.ndarray], others: Container[str]
+) -> dict[str, np.ndarray]:
     """Return the concentrations of each parameter that is a point of the simplex.
 
     Args:
         alpha: a number or an array, for all parameters, or a dict.
         start: the starting values, for names and shapes.
+        others: parameters that have another space.
     """
+    if alpha is None:
+        if not any(name in others for name in start):
+            raise ValueError(
+                "`alpha` must be given, the Dirichlet concentrations of points of the simplex, or "
+                "`gamma`, the priors of gamma parameters."
+            )
+        return {}
     if isinstance(alpha, Mapping):
         if not alpha:
             raise ValueError("`alpha` is an empty dict: it must name the points of the simplex.")
         known_keys("alpha", alpha, start, "the parameters are")
+        for name in alpha:
+            if name in others:
+                raise ValueError(f"`alpha` names {name!r}, which has a gamma prior by `gamma`.")
         entries = {f"alpha[{name!r}]": (name, value) for name, value in alpha.items()}
         return {name: _read_one(label, v, start[name]) for label, (name, v) in entries.items()}
-    return {name: _read_one("alpha", alpha, value) for name, value in start.items()}
+    return {
+        name: _read_one("alpha", alpha, value)
+        for name, value in start.items()
+        if name not in others
+    }
 
 
 def _read_one(label: str, alpha: Any, start: np.ndarray) -> np.ndarray:

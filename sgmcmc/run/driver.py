@@ -77,7 +77,7 @@ def schema_of(sampler: Sampler) -> Schema:
         {**sampler.settings, "paths": paths},
         sampler.options.n_chains is not None,
         dict(space.user_layout.shapes),
-        dict(space.layout.shapes),
+        dict(space.score_layout.shapes),
         recorder.stored,
         recorder.with_gradients,
         tuple(recorder.test_functions),

@@ -136,6 +136,7 @@ def make_sampler(request: Request) -> Sampler:
     gradient = parts.read_gradient(request.gradient, dynamics)
     parts.need_no_latents(dynamics, options.gibbs)
     parts.need_geodesics(dynamics, options.manifolds)
+    dynamics = parts.fitted(dynamics, gradient)
     minibatches = parts.read_minibatches(options.minibatches, options.replace)
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)

@@ -119,11 +119,17 @@ OF_POINTS = {
         dict of starting values: points of the simplex along their last axis, and other
         parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
     "alpha": """
-        Dirichlet concentrations: a number or an array for all parameters, or a dict that names
-        those which are points of the simplex.""",
+        Dirichlet concentrations: a number or an array for all parameters (but those of ``gamma``),
+        or a dict that names those which are points of the simplex.""",
+    "gamma": """
+        dict of gamma priors of parameters on (0, ∞), by name: (shape, rate), numbers or arrays; or
+        (shape, rate, power) where the parameter is a gamma variable raised to that power, -1 for
+        a variance. ``log_prior`` may add to them.""",
     "theta0": """
         dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
         starts at ω Σâ of the first minibatch.""",
+    "parameterisation": """
+        of the simplex: ``"expanded_mean"``, ``"expanded_natural"`` or ``"reduced_natural"``.""",
     "store_unnormalised": """
         keep θ with each draw, in ``samples.unnormalised``.""",
     "fresh_scale": """

@@ -29,8 +29,13 @@ _PROSE = Prose(
 n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
 law exactly, whatever the stepsize h, if the totals Σĉ are always the same or ``fresh_scale`` is
 on; with latent variables summed out in ``log_lik``, as in the likelihood of a mixture, as h → 0,
-if the totals are always the same. Parameters that ``alpha`` does not name move by SGLD,
-from the same minibatch.
+if the totals are always the same. Parameters that ``alpha`` and ``gamma`` do not name move by
+SGLD, from the same minibatch.
+
+A parameter that ``gamma`` names is on (0, ∞): λ' = (1 − e^(−b̂t))/(2b̂) · W, with
+W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), â = shape + ĉ, b̂ = rate + ê, for log_lik = c log λ − eλ.
+Time is t = h/b̄, log b̄ the mean of log b̂ over the steps before. With n = N its law is
+Gamma(shape + c, rate + e) exactly, whatever h is.
 """,
     source="Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale "
     "Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.3.3",
@@ -55,13 +60,14 @@ def scir(
     verbose: bool = True,
     seed: int | None = None,
     *,
-    alpha: Any,
+    alpha: Any = None,
     theta0: Mapping[str, Any] | None = None,
     store_unnormalised: bool = False,
     fresh_scale: bool = False,
+    gamma: Mapping[str, Any] | None = None,
     **keywords: Unpack[Keywords],
 ) -> Samples:
-    """Sample points of the simplex by the stochastic Cox–Ingersoll–Ross process."""
+    """Sample points of the simplex and gamma parameters by the stochastic CIR process."""
     request = Request(
         "scir",
         "scir",
@@ -69,7 +75,7 @@ def scir(
         dataset,
         params,
         log_prior,
-        SCIR(alpha, theta0, store_unnormalised, fresh_scale=fresh_scale),
+        SCIR(alpha, theta0, store_unnormalised, fresh_scale=fresh_scale, gamma=gamma),
         MinibatchGradient(),
         minibatch_size,
         stepsize,
@@ -89,9 +95,10 @@ def scir_setup(
     minibatch_size: float = 0.01,
     seed: int | None = None,
     *,
-    alpha: Any,
+    alpha: Any = None,
     theta0: Mapping[str, Any] | None = None,
     fresh_scale: bool = False,
+    gamma: Mapping[str, Any] | None = None,
     **keywords: Unpack[Keywords],
 ) -> StepwiseSampler:
     """Set up the stochastic Cox–Ingersoll–Ross process, to run step by step."""
@@ -102,7 +109,7 @@ def scir_setup(
         dataset,
         params,
         log_prior,
-        SCIR(alpha, theta0, fresh_scale=fresh_scale),
+        SCIR(alpha, theta0, fresh_scale=fresh_scale, gamma=gamma),
         MinibatchGradient(),
         minibatch_size,
         stepsize,

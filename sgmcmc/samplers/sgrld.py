@@ -28,7 +28,9 @@ _PROSE = Prose(
 ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
 ω are near zero the discretisation biases the chain at any practical stepsize h, and
 :func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
-SGLD, from the same minibatch.
+SGLD, from the same minibatch. That is the parameterisation ``"expanded_mean"``; in
+``"expanded_natural"`` u = log θ moves, u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η, and in
+``"reduced_natural"`` all of u but its last component, u' = u + (h/2) [â − ω Σâ] + √h η.
 """,
     source="Patterson & Teh, NeurIPS 2013, eq. 10; Baker, *Large-Scale Bayesian Computation Using "
     "Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2",
@@ -56,6 +58,7 @@ def sgrld(
     alpha: Any,
     theta0: Mapping[str, Any] | None = None,
     store_unnormalised: bool = False,
+    parameterisation: str = "expanded_mean",
     **keywords: Unpack[Keywords],
 ) -> Samples:
     """Sample points of the simplex by stochastic gradient Riemannian Langevin dynamics."""
@@ -66,7 +69,7 @@ def sgrld(
         dataset,
         params,
         log_prior,
-        SGRLD(alpha, theta0, store_unnormalised),
+        SGRLD(alpha, theta0, store_unnormalised, parameterisation=parameterisation),
         MinibatchGradient(),
         minibatch_size,
         stepsize,
@@ -88,6 +91,7 @@ def sgrld_setup(
     *,
     alpha: Any,
     theta0: Mapping[str, Any] | None = None,
+    parameterisation: str = "expanded_mean",
     **keywords: Unpack[Keywords],
 ) -> StepwiseSampler:
     """Set up stochastic gradient Riemannian Langevin dynamics, to run step by step."""
@@ -98,7 +102,7 @@ def sgrld_setup(
         dataset,
         params,
         log_prior,
-        SGRLD(alpha, theta0),
+        SGRLD(alpha, theta0, parameterisation=parameterisation),
         MinibatchGradient(),
         minibatch_size,
         stepsize,

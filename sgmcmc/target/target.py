@@ -42,6 +42,10 @@ class Target:
         space = self.space.preconditioned(preconditioner)
         return Target(self.log_lik, self.log_prior, space, self.dtype)
 
+    def nearer(self) -> Target:
+        """Return the same target with limits that are nearer, ``Geometry.limit``."""
+        return Target(self.log_lik, self.log_prior, self.space.nearer(), self.dtype)
+
     @property
     def size(self) -> int:
         """The length of the flat position."""
@@ -142,15 +146,21 @@ class Target:
     ) -> tf.Tensor:
         """Return the gradient of a function of θ and u, as the dynamics are handed it."""
         u, points = self.space.differentiated(position)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(list(points.values()))
-            value = value_of(self.space.of_points(points), u)
-        # A parameter may stand in the prior alone; that none stands nowhere was checked before.
-        gradients = tape.gradient(
-            value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        named = dict(zip(points, map(tf.convert_to_tensor, gradients), strict=True))
-        return self.space.slope(points, named)
+
+        def gradients(points: Tensors) -> Tensors:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(list(points.values()))
+                value = value_of(self.space.of_points(points), u)
+            # A parameter may stand in the prior alone; that none stands nowhere was checked before.
+            found = tape.gradient(
+                value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            return dict(zip(points, map(tf.convert_to_tensor, found), strict=True))
+
+        limits = self.space.limits(points)
+        if limits is None:
+            return self.space.slope(points, gradients(points))
+        return self.space.slope(points, gradients(points), limits, gradients(limits))
 
 
 def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:

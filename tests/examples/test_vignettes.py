@@ -92,7 +92,8 @@ def test_against_nuts_as_shown(
 
 def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("topic_model")
-    assert re.search(r"^scir( +\d+\.\d){4} +\d+$", printed, re.MULTILINE)
+    for method in ("scir", "hybrid"):
+        assert re.search(rf"^{method}( +\d+\.\d){{4}} +\d+$", printed, re.MULTILINE)
     # Five topics of eight words each, of which the samplers know nothing.
     topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
     assert frozenset(f"word{i}" for i in range(8)) in topics
@@ -129,6 +130,42 @@ def test_simplex_as_shown(
     assert "Scores, sparse" in printed and "Scores, dense" in printed
 
 
+def test_gamma_parameters_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("gamma_parameters")
+    ratios = {
+        name: [float(ratio) for ratio in row.split()]
+        for name, row in re.findall(r"^(formula|minibatch|svrg) +([\d. ]+)$", printed, re.M)
+    }
+    # 600 draws: the standard error of a variance is at most a sixth.
+    np.testing.assert_allclose(ratios["svrg"], [1, 1], atol=0.7)
+    assert ratios["minibatch"][1] > 3 and ratios["formula"][1] > 5
+    assert "scir with svrg, h = 0.1" in printed and "diverged" not in printed
+
+
+def test_parameterisations_as_shown(
+    vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
+) -> None:
+    """And a move and its reverse have densities that belong to it."""
+    assert shown("parameterisations").count("expanded natural") == 7
+    module = vignette("parameterisations")
+    rng = np.random.default_rng(1)
+    u, step = np.log(rng.dirichlet(module.A + 1.0)), np.full((1, 1), 0.1)
+    for name in module.NAMES:
+        at = u - u[-1] if name == "reduced_natural" else u
+        slope = [
+            (module.log_density(name, at + d) - module.log_density(name, at - d)) / 2e-6
+            for d in 1e-6 * np.eye(10)
+        ]
+        if name == "expanded_mean":  # θ (∂ log p + curvature 1/θ), with respect to θ
+            slope = np.array(slope) + 1.0
+        np.testing.assert_allclose(
+            np.array(slope)[:9], module.drift(name, at)[:9], rtol=1e-5, atol=1e-5
+        )
+        draws = module.propose(name, np.tile(at, (20_000, 1)), step, rng.normal(size=(20_000, 10)))
+        density = np.exp(module.log_proposal(name, np.tile(at, (20_000, 1)), draws, step))
+        assert np.isfinite(density).all() and (density > 0).all()
+
+
 def test_keras_network_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
@@ -160,11 +197,13 @@ def test_every_vignette_is_run_somewhere() -> None:
     assert names == {
         "as_n_grows",
         "demo",
+        "gamma_parameters",
         "gaussian_mixture",
         "keras_network",
         "logistic_regression",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
+        "parameterisations",
         "simplex",
         "sparse_text",
         "step_by_step",

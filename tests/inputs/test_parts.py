@@ -145,12 +145,27 @@ def test_refused(case: str, call: Any) -> None:
 
 @pytest.mark.parametrize("call", [sample, set_up])
 @pytest.mark.parametrize("dynamics", [SCIR(0.5), SGRLD(0.5)], ids=["SCIR", "SGRLD"])
+def test_a_centre_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None:
+    with pytest.raises(ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*centre_at"):
+        call(**POINT, dynamics=dynamics, gradient=ControlVariate(1e-3))
+
+
+@pytest.mark.parametrize("dynamics", [SCIR(0.5), SGRLD(0.5)], ids=["SCIR", "SGRLD"])
 @pytest.mark.parametrize(
-    "gradient", [ControlVariate(1e-3), "svrg", "saga"], ids=["control variates", "svrg", "saga"]
+    "gradient",
+    [ControlVariate(centre_at={"omega": [0.2, 0.3, 0.5]}), "svrg", "saga"],
+    ids=["control variates", "svrg", "saga"],
 )
-def test_expected_counts_want_plain_gradients(gradient: Any, dynamics: Any, call: Any) -> None:
-    with pytest.raises(ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*'minibatch'"):
-        call(**POINT, dynamics=dynamics, gradient=gradient)
+def test_differences_of_expected_counts(gradient: Any, dynamics: Any) -> None:
+    """Counts that do not depend on ω have no noise then: the draws are those of the whole data."""
+    given = {**POINT, "n_iters": 12, "dtype": tf.float64}
+    one, whole = (
+        sample(**given, dynamics=dynamics, gradient=g, minibatch_size=n)["omega"]
+        for g, n in ((gradient, 3), ("full", None))
+    )
+    # Draws by rejection may part company at a rounding error.
+    close = np.isclose(one, whole, rtol=1e-6).all(-1)
+    assert close.mean() > 0.9
 
 
 def test_expected_counts_may_be_of_the_whole_dataset() -> None:

@@ -175,11 +175,7 @@ _UNDERDAMPED = Case(
     friction="friction",
     constants={"friction": 0.5},
 )
-_OF_POINTS: dict[str, Any] = {
-    "keywords": {"alpha": inspect.Parameter.empty, "theta0": None, "store_unnormalised": False},
-    "of_points": True,
-}
-_SCIR = {**_OF_POINTS, "keywords": {**_OF_POINTS["keywords"], "fresh_scale": False}}
+_OF_POINTS: dict[str, Any] = {"theta0": None, "store_unnormalised": False}
 
 
 def _centred(case: Case, name: str) -> Case:
@@ -199,8 +195,26 @@ TABLE = (
     _centred(_EULER, "sghmccv-euler"),
     _centred(_SGNHT, "sgnhtcv"),
     _centred(_UNDERDAMPED, "underdampedcv"),
-    Case("scir", dynamics.SCIR, "scir", "scir", **_SCIR),
-    Case("sgrld", dynamics.SGRLD, "sgrld", "sgrld", **_OF_POINTS),
+    Case(
+        "scir",
+        dynamics.SCIR,
+        "scir",
+        "scir",
+        keywords={"alpha": None, **_OF_POINTS, "fresh_scale": False, "gamma": None},
+        of_points=True,
+    ),
+    Case(
+        "sgrld",
+        dynamics.SGRLD,
+        "sgrld",
+        "sgrld",
+        keywords={
+            "alpha": inspect.Parameter.empty,
+            **_OF_POINTS,
+            "parameterisation": "expanded_mean",
+        },
+        of_points=True,
+    ),
 )
 EXACT = (
     Case("hmc", dynamics.HMC, estimator=FULL, tuning={"n_leapfrog": 5}),

@@ -49,6 +49,92 @@ def test_generator_of_sgrld() -> None:
     assert (np.abs(wrong.mean(0)) > bound(4) * wrong.std(0) / np.sqrt(size)).any()
 
 
+@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
+def test_generator_of_the_natural_parameterisations(parameterisation: str) -> None:
+    """E_π[Lf] = E[(drift·∇f + Δf)/2] = 0 on exact draws of u, over the coordinates that move."""
+    rng, size = np.random.default_rng(4), 400_000
+    reduced = parameterisation == "reduced_natural"
+    alpha = np.array([1.5, 0.5, 2.0, 0.8])
+    omega = rng.dirichlet(alpha + COUNTS, size)
+    scale = 1 / omega[:, -1:] if reduced else rng.gamma(alpha.sum(), size=(size, 1))
+    u = np.log(omega * scale)
+    space = space_of({"omega": np.broadcast_to(alpha, u.shape)})
+    counts = np.broadcast_to(COUNTS, u.shape).ravel().astype(float)
+    dynamics = SGRLD(alpha, parameterisation=parameterisation).bind(space)
+    drift = dynamics.drift(tf.constant(u.ravel()), tf.constant(counts)).numpy().reshape(u.shape)
+    moving = 3 if reduced else 4
+    u, drift, omega = u[:, :moving], drift[:, :moving], omega[:, :moving]
+    # Of sin u, which is bounded however far u goes, of u₁u₂, and of log Σe^u.
+    wave = (drift * np.cos(u) - np.sin(u)) / 2
+    product = (drift[:, 0] * np.sin(u[:, 1]) + drift[:, 1] * u[:, 0] * np.cos(u[:, 1])) / 2
+    product -= u[:, 0] * np.sin(u[:, 1]) / 2
+    everything = (drift * omega + omega * (1 - omega)).sum(1) / 2
+    for values in (drift / 2, wave, product, everything):
+        values = values.reshape(size, -1)
+        errors = values.std(0) / np.sqrt(size)
+        assert (np.abs(values.mean(0)) < bound(20) * errors).all()
+
+
+@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
+def test_natural_parameterisations_have_the_law_at_small_stepsizes(parameterisation: str) -> None:
+    """From the public function: the posterior mean of ω, and its variance to the bias of h."""
+    chains, a = 16, 2.0 + COUNTS
+    chain = sgmcmc.sgrld(
+        log_lik,
+        {"z": categories()},
+        {"omega": np.full(4, 0.25)},
+        0.02,
+        alpha=2.0,
+        minibatch_size=20,
+        n_chains=chains,
+        burn_in=500,
+        n_iters=10_000,
+        thin=5,
+        seed=5,
+        verbose=False,
+        dtype=tf.float64,
+        parameterisation=parameterisation,
+    )
+    mean = a / a.sum()
+    variance = mean * (1 - mean) / (a.sum() + 1)
+    for values, expected in ((chain["omega"], mean), ((chain["omega"] - mean) ** 2, variance)):
+        estimates = values.mean(1)
+        errors = estimates.std(0, ddof=1) / np.sqrt(chains)
+        # h × curvature / 4 is the relative error of an Euler step's variance: 0.02 × 7 / 4.
+        most = bound(8, chains) * errors + 0.04 * expected
+        assert (np.abs(estimates.mean(0) - expected) < most).all()
+        assert (errors < 0.04 * expected).all(), "the run is too short to tell"
+
+
+@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
+def test_a_step_of_the_natural_parameterisations(parameterisation: str) -> None:
+    rng = np.random.default_rng(5)
+    shapes: dict[str, tuple[int, ...]] = {"mu": (3,), "omega": (2, 4), "rho": (5,)}
+    layout = Layout(shapes)
+    alpha = {name: rng.uniform(0.1, 2.0, shapes[name]) for name in ("omega", "rho")}
+    dynamics = SGRLD(alpha, parameterisation=parameterisation).bind(space_of(alpha, shapes))
+    position, normals = rng.normal(size=(2, layout.size))
+    gradient, h = rng.uniform(0.0, 9.0, layout.size), 0.05
+    vectors = (gradient, np.asarray(h), normals[None])
+    state = dynamics.init(*map(tf.constant, (position, *vectors)))
+    moved = dynamics.step(state, *map(tf.constant, vectors))
+    start, found = layout.split(state.position.numpy()), layout.split(moved.position.numpy())
+    for name in ("omega", "rho"):
+        u, c, noise = start[name], layout.split(gradient)[name], layout.split(normals)[name]
+        omega = np.exp(u) / np.exp(u).sum(-1, keepdims=True)
+        a = alpha[name]
+        if parameterisation == "reduced_natural":
+            assert (u[..., -1] == 0).all()
+            drift = a + c - omega * (a + c).sum(-1, keepdims=True)
+        else:
+            np.testing.assert_allclose(np.exp(u).sum(-1), a.sum(-1))
+            drift = a - np.exp(u) + c - omega * c.sum(-1, keepdims=True)
+        expected = u + h / 2 * drift + np.sqrt(h) * noise
+        if parameterisation == "reduced_natural":
+            expected[..., -1] = 0.0
+        np.testing.assert_allclose(found[name], expected, rtol=1e-12, atol=1e-12)
+
+
 def test_a_step_of_sgrld_against_its_transcription() -> None:
     rng = np.random.default_rng(5)
     shapes: dict[str, tuple[int, ...]] = {"mu": (3,), "omega": (2, 4), "rho": (5,)}

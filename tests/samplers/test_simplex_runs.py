@@ -196,6 +196,7 @@ def minus(params: Tensors, dataset: Tensors) -> tf.Tensor:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no alpha": ({"alpha": None}, ValueError, "`alpha` must be given"),
     "off the simplex": ({"params": {"omega": [0.5, 0.5, 0.5]}}, ValueError, "sum to 1.5"),
     "negative": ({"params": {"omega": [1.2, -0.2, 0.0]}}, ValueError, "smallest component is -0.2"),
     "a number": ({"params": {"omega": 1.0}}, ValueError, "`params['omega']` is a single number"),
@@ -288,3 +289,131 @@ def test_expected_counts_may_be_a_little_below_zero_by_rounding() -> None:
 
     chain = short_call("scir", **{**COUNTS, "log_lik": rounded})
     assert np.isfinite(chain["omega"]).all()
+
+
+# ------------------------------------------------------------------------- gamma parameters
+
+
+def gamma_arguments(**given: Any) -> dict[str, Any]:
+    """Return the arguments of a model with a gamma parameter of each kind, and others."""
+    x = np.random.default_rng(1).normal(np.repeat([-3.0, 0.0, 3.0], [20, 12, 8]))
+
+    def gamma_log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        mixed = tf.math.log(params["omega"]) - 0.5 * params["tau"] * dataset["x"][:, None] ** 2
+        rates = tf.math.log(params["rates"]) - params["rates"] * tf.abs(dataset["x"])[:, None]
+        variance = -0.5 * tf.math.log(params["v"]) - 0.5 * dataset["x"] ** 2 / params["v"]
+        half = 0.5 * tf.math.log(params["tau"]) - params["mu"] ** 2
+        each = tf.reduce_logsumexp(mixed, 1) + tf.reduce_sum(rates, 1) + variance + half
+        return tf.reduce_sum(each)
+
+    return {
+        "log_lik": gamma_log_lik,
+        "dataset": {"x": x},
+        "params": {
+            "rates": np.ones(2), "omega": np.full(3, 1 / 3), "mu": 0.0, "tau": 1.0, "v": 4.0,
+        },
+        "stepsize": {"rates": 0.5, "omega": 0.1, "mu": 0.01, "tau": 0.5, "v": 0.5},
+        "alpha": {"omega": 0.5},
+        "gamma": {"rates": ([1.0, 2.0], 1.0), "tau": (2.0, 1.0), "v": (3.0, 2.0, -1)},
+        "minibatch_size": 10,
+        "seed": 1,
+        "dtype": tf.float64,
+        **given,
+    }  # fmt: skip
+
+
+def gamma_call(**given: Any) -> Samples:
+    return sgmcmc.scir(**gamma_arguments(**{"n_iters": 40, "verbose": False, **given}))
+
+
+@pytest.mark.parametrize("updates", ["joint", "in_turn"])
+def test_gamma_parameters_however_they_are_run(
+    updates: str, tmp_path: Path, short_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step by step, thinned, on disk and resumed, as in one run; gradients have their shapes."""
+    given: dict[str, Any] = {"store_gradients": True, "updates": updates}
+    draws = gamma_call(**given)
+    assert all((draws[name] > 0).all() for name in ("rates", "tau", "v"))
+    assert draws.gradients is not None
+    shapes = {name: draws.gradients[name].shape[1:] for name in draws}
+    assert shapes == {name: draws[name].shape[1:] for name in draws}
+    sampler = sgmcmc.scir_setup(**gamma_arguments(updates=updates))
+    sess, found = init_sess(sampler), []
+    for n_steps in (1, 2, 37):
+        sgmcmc_step(sampler, sess, n_steps)
+        found.append(get_params(sampler, sess))
+    thinned = gamma_call(**given, thin=3, burn_in=4, n_iters=30)
+    for name in draws:
+        states = [each[name] for each in found]
+        np.testing.assert_allclose(states, draws[name][[0, 2, 39]], rtol=1e-9)
+        np.testing.assert_allclose(thinned[name], draws[name][6:34:3], rtol=1e-9)
+    path = tmp_path / "chain"
+    go_on = stop_after(3, monkeypatch)
+    with pytest.raises(StopError):
+        gamma_call(**given, store=path)
+    go_on()
+    same(gamma_call(**given, store=path), draws)
+
+
+def test_what_comes_back_of_gamma_parameters() -> None:
+    """Kept gradients are those with respect to log λ; the density is that of log λ."""
+    samples = sgmcmc.scir(
+        lambda params, data: tf.reduce_sum(data["y"] * tf.math.log(params["r"]) - params["r"]),
+        {"y": np.array([1.0, 4.0])}, {"r": 2.0}, 0.5, gamma={"r": (2.0, 3.0)}, minibatch_size=2,
+        n_iters=20, store_gradients=True, seed=1, verbose=False, dtype=tf.float64,
+    )  # fmt: skip
+    assert samples.gradients is not None
+    np.testing.assert_allclose(samples.gradients["r"], 7.0 - 5.0 * samples["r"], rtol=1e-9)
+    last = samples["r"][-1]
+    expected = 7.0 * np.log(last) - 5.0 * last
+    np.testing.assert_allclose(samples.log_post.values[-1], expected, rtol=1e-9)
+    assert samples.settings["gamma"] == {"r": [2.0, 3.0]}
+    assert "gamma parameters" in str(samples.report)
+
+
+GAMMA_REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "neither": ({"alpha": None, "gamma": None}, ValueError, "`alpha` must be given"),
+    "kind": ({"gamma": 3.0}, TypeError, "`gamma` must be a dict"),
+    "empty": ({"gamma": {}}, ValueError, "`gamma` is an empty dict"),
+    "name": ({"gamma": {"tua": (1.0, 1.0)}}, ValueError, "Did you mean 'tau'?"),
+    "no pair": ({"gamma": {"tau": 1.0}}, TypeError, "`gamma['tau']` must be a pair"),
+    "shape": ({"gamma": {"tau": (0.0, 1.0)}}, ValueError, "`gamma['tau'][0]`: shapes must be"),
+    "rate": ({"gamma": {"tau": (1.0, -1.0)}}, ValueError, "`gamma['tau'][1]`: rates must be"),
+    "power": ({"gamma": {"tau": (1.0, 1.0, 0)}}, ValueError, "`gamma['tau'][2]`: the power"),
+    "fit": ({"gamma": {"tau": ([1.0, 2.0], 1.0)}}, ValueError, "does not fit the parameter's ()"),
+    "start": (
+        {"params": {**gamma_arguments()["params"], "tau": 0.0}},
+        ValueError,
+        "`params['tau']` must start above zero",
+    ),
+    "both": ({"alpha": {"omega": 1.0, "tau": 1.0}}, ValueError, "`alpha` names 'tau'"),
+    "bijector": (
+        {"bijectors": {"tau": tfp.bijectors.Softplus()}},
+        ValueError,
+        "`bijectors` names 'tau', which has a gamma prior",
+    ),
+    "a variance": (
+        {"gamma": {"v": (1.0, 1.0)}},
+        ValueError,
+        "`log_lik` has no counts for 'v'",
+    ),
+    "no rate": (
+        {
+            "gamma": {"more": (1.0, 0.0)},
+            "params": {**gamma_arguments()["params"], "more": 1.0},
+            "log_prior": lambda params: 2.0 * tf.math.log(params["more"]),
+            "stepsize": 0.1,
+        },
+        ValueError,
+        "`gamma['more']`: the rate of the prior is 0",
+    ),
+    "stepsize": ({"stepsize": "auto"}, ValueError, "`stepsize` must be given"),
+}
+
+
+@pytest.mark.parametrize("case", GAMMA_REFUSED)
+def test_gamma_refused(case: str) -> None:
+    change, error, says = GAMMA_REFUSED[case]
+    with pytest.raises(error) as caught:
+        gamma_call(**change)
+    assert says in str(caught.value)

@@ -159,4 +159,4 @@ class StepwiseSampler:
         if modes:
             space = self._sampler.target.space
             self.params_opt = self._user(space.user_layout, modes["modes"])
-            self.log_post_opt_grad = self._user(space.layout, modes["gradients"])
+            self.log_post_opt_grad = self._user(space.score_layout, modes["gradients"])

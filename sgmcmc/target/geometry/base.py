@@ -18,8 +18,9 @@ class Geometry:
 
     Attributes:
         in_place: whether u is θ itself, so that nothing needs converting.
-        prior_included: whether the geometry brings the parameter's prior along, so that the
-            user's log-prior must leave it alone.
+        prior_included: whether the geometry brings a prior of the parameter along, which the
+            user's log-prior must leave alone, or may add to.
+        takes_limit: whether its slope wants the gradient at a second point, ``limit``, too.
         keeps_scale: whether a draw has a scale beside θ that may be kept (``unnormalised``).
         coordinates: what u is, in words.
         advice: what to tell the user of a chain that became NaN in this parameter, where a
@@ -33,6 +34,7 @@ class Geometry:
     affine: bool = True
     in_place: bool = True
     prior_included: bool = False
+    takes_limit: bool = False
     keeps_scale: bool = False
     coordinates: str = "unconstrained coordinates"
     advice: str | None = None
@@ -47,6 +49,10 @@ class Geometry:
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Return the coordinates that a chain starts at."""
         return value
+
+    def found_at(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return the coordinates of any value, be it the start or not."""
+        return self.start(value, dtype)
 
     def dimension(self, shape: tuple[int, ...]) -> int:
         """Return in how many directions a parameter of this shape can move."""
@@ -91,9 +97,31 @@ class Geometry:
         """
         return gradient
 
+    def limit(self, point: tf.Tensor) -> tf.Tensor:
+        """Return the second point at which a geometry with ``takes_limit`` wants the gradient."""
+        return point
+
+    def slope_with_limit(
+        self,
+        point: tf.Tensor,
+        gradient: tf.Tensor,
+        limit: tf.Tensor,
+        gradient_at_limit: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return what is passed to the dynamics, given the gradients at both points."""
+        return self.slope(point, gradient)
+
+    def nearer(self) -> Geometry:
+        """Return the same geometry with ``limit`` nearer to where it goes, for comparison."""
+        return self
+
     def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient of the log posterior with respect to u, of the slope."""
         return slope
+
+    def score_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of that gradient for a parameter of this shape."""
+        return self.coordinate_shape(shape)
 
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor | None:
         """Return log |det dθ/du|, which the target is raised by; ``None`` if that is zero."""
@@ -118,3 +146,6 @@ class Geometry:
 
     def check_slope(self, name: str, slope: np.ndarray) -> None:
         """Raise an error if a slope at the start shows that the likelihood does not suit."""
+
+    def check_limit(self, name: str, slope: np.ndarray, nearer: np.ndarray) -> None:
+        """Raise an error if slopes with one limit and with a nearer one disagree."""

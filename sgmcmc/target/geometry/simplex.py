@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.target.division import Division
 from sgmcmc.target.geometry.base import Geometry
 from sgmcmc.target.layout import Layout
 
@@ -74,8 +75,11 @@ class OnSimplex(Geometry):
 
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Return log θ at the start."""
-        theta = value if self.theta0 is None else self.theta0
-        return np.log(np.maximum(theta, smallest(dtype)))
+        return self.found_at(value if self.theta0 is None else self.theta0, dtype)
+
+    def found_at(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return log ω."""
+        return np.log(np.maximum(value, smallest(dtype)))
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return ω."""
@@ -132,7 +136,7 @@ class OnSimplex(Geometry):
             )
 
 
-class Simplices:
+class Simplices(Division):
     """All parameters that are points of the simplex, among the coordinates of a flat position.
 
     Args:
@@ -140,38 +144,17 @@ class Simplices:
         alpha: the concentrations of each such parameter, of its shape.
 
     Attributes:
-        part: the layout of these parameters alone.
         alpha: their concentrations, flat.
-        alone: whether there are no other parameters.
+        last: which coordinates are the last of a point, flat.
     """
 
     def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
-        self._layout = layout
-        self.part = layout.subset(alpha)
-        self._rest = layout.subset(name for name in layout.names if name not in alpha)
-        self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in self.part.names)])
-        self.alone = self._rest.size == 0
-
-    def divide(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the coordinates on simplices and the others; a scalar serves both."""
-        if vector.shape.rank == 0 or self.alone:
-            return vector, vector
-        places = self._layout.slices
-        on, others = (
-            tf.concat([vector[..., places[name]] for name in part.names], -1)
-            for part in (self.part, self._rest)
-        )
-        return on, others
-
-    def unite(self, on: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-        """Return the vector that ``divide`` would divide so."""
-        if self.alone:
-            return on
-        mine, theirs = self.part.slices, self._rest.slices
-        pieces = [
-            on[mine[name]] if name in mine else others[theirs[name]] for name in self._layout.names
-        ]
-        return tf.concat(pieces, 0)
+        super().__init__(layout, alpha)
+        names = self.part.names
+        self.alpha = np.concatenate([np.zeros(0), *(alpha[n].ravel() for n in names)])
+        sizes = [alpha[n].shape[-1] for n in names for _ in range(alpha[n][..., -1].size)]
+        self.last = np.zeros(self.part.size, bool)
+        self.last[np.cumsum(sizes, dtype=int) - 1] = True
 
     def totals(self, on: tf.Tensor) -> tf.Tensor:
         """Return the vector in which each coordinate is the sum over its simplex."""
@@ -189,6 +172,10 @@ class Simplices:
         shapes = self.part.shapes.values()
         sizes = np.concatenate([np.full(np.prod(s[:-1], dtype=int), s[-1]) for s in shapes])
         return tf.gather(of_each, np.repeat(np.arange(len(sizes)), sizes))
+
+    def lasts(self, on: tf.Tensor) -> tf.Tensor:
+        """Return the vector in which each coordinate is the last of its point."""
+        return self._of_each(lambda points: tf.broadcast_to(points[..., -1:], points.shape), on)
 
     def log_points(self, u: tf.Tensor) -> tf.Tensor:
         """Return log ω, flat, of flat u."""
@@ -209,6 +196,8 @@ class Simplices:
             counts: flat, with the expected counts ĉ in the coordinates on simplices.
             given: whether the position of a parameter fixes its θ already.
         """
+        if self.none:
+            return position
         (u, others), (counts, _) = self.divide(position), self.divide(counts)
         shift = tf.math.log(self.totals(tf.constant(self.alpha, u.dtype) + counts))
         shift -= tf.math.log(self.totals(tf.exp(u)))

@@ -27,6 +27,7 @@ class Space:
     Attributes:
         user_layout: places of the parameters as the user sees them.
         layout: places of their coordinates in the position.
+        score_layout: places of the gradients with respect to them, in what ``score`` returns.
     """
 
     def __init__(
@@ -42,6 +43,13 @@ class Space:
         self.layout = Layout(
             {
                 name: self.geometries[name].coordinate_shape(shape)
+                for name, shape in self.user_layout.shapes.items()
+            }
+        )
+
+        self.score_layout = Layout(
+            {
+                name: self.geometries[name].score_shape(shape)
                 for name, shape in self.user_layout.shapes.items()
             }
         )
@@ -137,6 +145,15 @@ class Space:
         """Return the position at which a chain starts that the user starts at ``params``."""
         u = {name: self.geometries[name].start(value, dtype) for name, value in params.items()}
         flat = self.layout.join(u, dtype.as_numpy_dtype)
+        return self._into(flat, dtype)
+
+    def found_at(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
+        """Return the position of any values of the user's parameters."""
+        u = {name: self.geometries[name].found_at(value, dtype) for name, value in params.items()}
+        return self._into(self.layout.join(u, dtype.as_numpy_dtype), dtype)
+
+    def _into(self, flat: np.ndarray, dtype: tf.DType) -> np.ndarray:
+        """Return the position of flat coordinates."""
         if self.preconditioner is None:
             return flat
         return self.preconditioner.into(flat).astype(dtype.as_numpy_dtype)
@@ -154,13 +171,36 @@ class Space:
         """Return the user's parameters of those points."""
         return self._each("of_point", points)
 
-    def slope(self, points: Tensors, gradients: Tensors) -> tf.Tensor:
+    def limits(self, points: Tensors) -> Tensors | None:
+        """Return the points at which gradients are wanted too; ``None`` if there are none."""
+        if not any(geometry.takes_limit for geometry in self.geometries.values()):
+            return None
+        return self._each("limit", points)
+
+    def nearer(self) -> Space:
+        """Return the same space with these points nearer to where they go."""
+        geometries = {name: geometry.nearer() for name, geometry in self.geometries.items()}
+        return Space(self.user_layout.shapes, geometries, self.preconditioner)
+
+    def slope(
+        self,
+        points: Tensors,
+        gradients: Tensors,
+        limits: Tensors | None = None,
+        at_limits: Tensors | None = None,
+    ) -> tf.Tensor:
         """Return what the dynamics are handed, flat, of the gradients at those points."""
-        flat = _flat(self._each("slope", points, gradients))
+        if limits is None or at_limits is None:
+            flat = _flat(self._each("slope", points, gradients))
+        else:
+            flat = _flat(self._each("slope_with_limit", points, gradients, limits, at_limits))
         return flat if self.preconditioner is None else self.preconditioner.slope(flat)
 
     def score(self, position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
-        """Return the gradient of the log posterior with respect to all u, flat, of the slope."""
+        """Return the gradient of the log posterior with respect to all u, flat, of the slope.
+
+        Its parts have the shapes of ``score_layout``.
+        """
         if self.preconditioner is not None:
             slope = self.preconditioner.score(slope)
         if all(type(g).score is Geometry.score for g in self.geometries.values()):
