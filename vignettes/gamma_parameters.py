@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,8 @@ import tensorflow_probability as tfp
 from matplotlib.figure import Figure
 
 import sgmcmc
+
+from _figures import figure, look
 
 # %% [markdown]
 # ## A rate
@@ -316,22 +317,28 @@ def plot(
     length: Length,
 ) -> Figure:
     """The variance of a rate by stepsize, and sds of log weights beside those of NUTS."""
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    labels = {"minibatch": "scir", "svrg": "scir with svrg"}
+    picture = figure(11, 4.5)
+    left, right = picture.subplots(1, 2)
+    labels = {"minibatch": ("scir", "o"), "svrg": ("scir with svrg", "s")}
     left.plot(length.stepsizes, of_rate["formula"], color="black", label="a + tanh(h/2) Var ĉ")
-    for name, label in labels.items():
-        left.plot(length.stepsizes, of_rate[name], "o", label=label)
+    for name, (label, marker) in labels.items():
+        like = look("scir" if name == "minibatch" else "svrg")
+        left.plot(length.stepsizes, of_rate[name], marker, color=like["color"], label=label)
     left.axhline(1.0, color="black", linestyle=":", label="posterior")
     left.set(xscale="log", xlabel="stepsize h", ylabel="variance of the rate / posterior's")
     left.legend()
     reference = found["nuts"]
     assert reference is not None
-    shown = ("scir, h = 0.02", "scir with svrg, h = 0.1", "sgld in log w, ε = 0.01")
-    for label in shown:
+    shown = {
+        "sgld in log w, ε = 0.01": "sgld",
+        "scir, h = 0.02": "scir",
+        "scir with svrg, h = 0.1": "svrg",
+    }
+    for label, like_of in shown.items():
         one = found[label]
         if one is not None:
-            right.plot(reference.sd, one.sd, ".", label=label)
+            colour = look(like_of)["color"]
+            right.plot(reference.sd, one.sd, ".", color=colour, label=label)
     ends = [reference.sd.min(), reference.sd.max()]
     right.plot(ends, ends, color="black", linewidth=1)
     right.set(
@@ -339,7 +346,7 @@ def plot(
     )
     right.set_title(f"{len(network.weights)} nodes, {len(network.edges)} edges")
     right.legend()
-    return figure
+    return picture
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -359,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = compare(network, length)
     print(format_network(found, network))
     plot(of_rate, found, network, length).savefig(options.output, dpi=120)
-    print(f"\nFigure: {os.path.abspath(options.output)}")
+    print(f"\nFigure: {options.output}")
 
 
 if __name__ == "__main__":

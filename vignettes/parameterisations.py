@@ -26,7 +26,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ from matplotlib.figure import Figure
 from scipy import special
 
 import sgmcmc
+
+from _figures import figure
 
 COUNTS, ALPHA = np.array([90, 5, 5, 0, 0, 0, 0, 0, 0, 0]), 0.1
 A, N = ALPHA + COUNTS, COUNTS.sum()
@@ -222,8 +223,8 @@ def plot(
     length: Length,
 ) -> Figure:
     """Effective sample size and score against the stepsize, with acceptance and without."""
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    picture = figure(11, 4.5)
+    left, right = picture.subplots(1, 2)
     for (kind, line), weight in zip({"with": "--", "without": "-o"}.items(), (1, 1.5), strict=True):
         for number, (name, label) in enumerate(NAMES.items()):
             style = {"color": f"C{number}", "linewidth": weight, "label": f"{label}, {kind}"}
@@ -233,9 +234,9 @@ def plot(
     left.set(xscale="log", xlabel="stepsize", ylabel="median ESS of the components")
     right.set(xscale="log", yscale="log", xlabel="stepsize")
     right.set(ylabel="mean Kolmogorov–Smirnov distance")
-    figure.suptitle(f"With an acceptance step and without; {length.kept} draws of a chain")
+    picture.suptitle(f"With an acceptance step and without; {length.kept} draws of a chain")
     right.legend(fontsize="small", loc="lower left")
-    return figure
+    return picture
 
 
 # %% [markdown]
@@ -276,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\nMean ESS, {kind} acceptance\n\n{table(means, steps, '9.0f')}")
         print(f"\nDistance from the law, {kind} acceptance\n\n{table(distances, steps, '9.3f')}")
     plot(ess, off, length).savefig(options.output, dpi=120)
-    print(f"\nFigure: {os.path.abspath(options.output)}")
+    print(f"\nFigure: {options.output}")
 
 
 if __name__ == "__main__":
