@@ -130,6 +130,7 @@ def test_simplex_as_shown(
     assert "Scores, sparse" in printed and "Scores, dense" in printed
 
 
+@pytest.mark.slow
 def test_gamma_parameters_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("gamma_parameters")
     ratios = {
