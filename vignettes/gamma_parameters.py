@@ -306,7 +306,13 @@ def format_network(found: Mapping[str, Found | None], network: Network) -> str:
 # %% [markdown]
 # ## What comes out
 #
-# See `docs/simplex.md`, section "Gamma parameters", for the figures of the full run.
+# The variance of the rate lies on its formula at every stepsize: at h = 0.1 it is twice the
+# posterior's, and with SVRG it is the posterior's at any h.
+#
+# On the network SCIR with SVRG agrees with NUTS to 0.02 sd in all means of log w, with ratios of
+# the sds of 1.00, at h = 0.1 and at 0.5. Without control variates nodes with few edges are 12 % too
+# wide at h = 0.02, and more than half at 0.1. SGLD needs stepsizes that are far apart for the nodes
+# without edges and for those with hundreds. The table is in `docs/simplex.md`.
 
 
 # %%
