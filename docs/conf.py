@@ -21,7 +21,7 @@ from notebooks import write_notebooks  # noqa: E402
 import sgmcmc  # noqa: E402
 
 project = "sgmcmc"
-author = "the sgmcmc developers"
+author = copyright = "the sgmcmc developers"
 release = version = sgmcmc.__version__
 extensions = [
     "myst_nb",

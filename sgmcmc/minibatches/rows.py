@@ -75,13 +75,13 @@ def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.nd
         minibatch = repeats // size
         keys = minibatch * rows + fresh
         if repeats.size * size > _COMPARED:
-            known = _among(first, rows, minibatch, fresh) | np.isin(keys, placed)
+            known = _among(first, rows, minibatch, fresh) | _one_of(placed, keys)
         else:
             known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
         known |= _seen_before(keys)
         flat[repeats[~known]] = fresh[~known]
         if first is not drawn:
-            placed = np.concatenate([placed, keys[~known]])
+            placed = np.sort(np.concatenate([placed, keys[~known]]))
         repeats = repeats[known]
     return drawn
 
@@ -103,9 +103,15 @@ def _among(drawn: np.ndarray, rows: int, minibatch: np.ndarray, values: np.ndarr
         some += rows * np.arange(len(some))[:, np.newaxis]
         own = slice(*np.searchsorted(place, [start, start + step]))
         keys = rows * (place[own] - start) + values[own]
-        at = np.searchsorted(some.reshape(-1), keys)
-        found[own] = some.reshape(-1)[np.minimum(at, some.size - 1)] == keys
+        found[own] = _one_of(some.reshape(-1), keys)
     return found
+
+
+def _one_of(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Tell of each value whether it is one of those known, which are in rising order."""
+    if not known.size:
+        return np.zeros(values.size, bool)
+    return known[np.minimum(np.searchsorted(known, values), known.size - 1)] == values
 
 
 def _seen_before(values: np.ndarray) -> np.ndarray:
