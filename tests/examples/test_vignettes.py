@@ -193,6 +193,25 @@ def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
     assert abs(np.average(held, weights=words) - 0.9) < 4 * np.sqrt(0.09 / words.sum()) + 0.05
 
 
+def test_manifolds_as_shown(
+    vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
+) -> None:
+    """Exact draws are near the truth, others are not, and the true densities are ones."""
+    manifolds = vignette("manifolds")
+    truth = manifolds.true_circle(manifolds.ROUND)
+    assert np.mean(truth) * 2 * np.pi == pytest.approx(1.0, abs=0.02)
+    weights = truth / truth.sum()
+    exact = np.random.default_rng(1).choice(manifolds.ROUND, 5000, p=weights)
+    assert manifolds.distance(exact, manifolds.ROUND, truth) < 0.03
+    assert manifolds.distance(exact + 0.3, manifolds.ROUND, truth) > 0.1
+    joint = manifolds.true_mixture(manifolds.directions(), manifolds.NEAR)
+    step = manifolds.NEAR[1] - manifolds.NEAR[0]
+    assert joint.sum() * step**2 == pytest.approx(1.0)
+    printed = shown("manifolds")
+    for name in (*manifolds.CIRCLES, *manifolds.MIXTURES):
+        assert f"{name}, v" in printed
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("[a-z]*.py")}
     assert names == {
@@ -202,6 +221,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "gaussian_mixture",
         "keras_network",
         "logistic_regression",
+        "manifolds",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "parameterisations",
