@@ -248,8 +248,8 @@ def plot(found: Results) -> Figure:
                 style = looks[name.split(",")[0]]
                 panel.stairs(bars, edges, label=name, **style)
         panel.set_xlabel("angle of v")
-        panel.legend()
-    panels[0, 2].set_ylim(panels[0, 1].get_ylim())
+        panel.set_ylim(0, 0.8)
+        panel.legend(loc="upper right")
     density = true_mixture(found.x, NEAR)
     for which in (0, 1):
         panel = panels[1, which]
@@ -257,8 +257,9 @@ def plot(found: Results) -> Figure:
         for name, angles in found.mixture.items():
             bars, edges = np.histogram(angles[:, which], 60, (-1, 1), density=True)
             panel.stairs(bars, edges, label=name, **looks[name.split(",")[0]])
-        panel.set_xlabel(f"angle of v{'₁₂'[which]}")
-    panels[1, 0].legend()
+        panel.set(xlabel=f"angle of v{'₁₂'[which]}", xlim=(-0.6, 0.6))
+    panels[1, 0].set_ylim(0, 1.4 * panels[1, 0].get_ylim()[1])
+    panels[1, 0].legend(loc="upper right")
     joint = panels[1, 2]
     angles = next(iter(found.mixture.values()))
     joint.hist2d(*angles.T, bins=80, range=[(-0.6, 0.6)] * 2, density=True, cmap="Greys")
