@@ -86,7 +86,7 @@ def sample_circle(method: str, draws: int, **constants: Any) -> np.ndarray:
         n_chains=4,
         n_iters=100 * draws // 4,
         thin=100,
-        burn_in=5000,
+        burn_in=min(5000, 10 * draws),
         verbose=False,
         seed=1,
         **constants,
@@ -157,7 +157,7 @@ def sample_mixture(method: str, x: np.ndarray, draws: int, **constants: Any) -> 
         n_chains=4,
         n_iters=50 * draws // 4,
         thin=50,
-        burn_in=2000,
+        burn_in=min(2000, 10 * draws),
         verbose=False,
         seed=1,
         **constants,
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", default="manifolds.png", help="where the plot goes")
     options = parser.parse_args(arguments)
 
-    found = run(*((800, 400) if options.short else (20_000, 40_000)))
+    found = run(*((200, 100) if options.short else (20_000, 40_000)))
     print(format_table(found))
     plot(found).savefig(options.output, dpi=120)
     print(f"\nTrue and empirical densities: {options.output}")
