@@ -103,11 +103,12 @@ class Counts:
         )
 
     @classmethod
-    def read(cls, counts: Any) -> Counts:
+    def read(cls, counts: Any, label: str = "counts") -> Counts:
         """Return counts that came in any form as a table of this kind.
 
         Args:
             counts: a :class:`Counts`, a sparse matrix of SciPy, or an array (rows, columns).
+            label: the name of the argument, for messages.
 
         Raises:
             TypeError: it is none of these, or holds no real numbers.
@@ -122,21 +123,22 @@ class Counts:
             table = np.asarray(counts)
             if table.ndim != 2:
                 raise ValueError(
-                    f"`counts` must have two axes, documents and words; its shape is {table.shape}."
+                    f"`{label}` must have two axes, documents and words; its shape is "
+                    f"{table.shape}."
                 )
             rows, columns = np.nonzero(table)
             values, shape = table[rows, columns], table.shape
-        _check(np.asarray(values), shape)
+        _check(label, np.asarray(values), shape)
         return cls.from_triples(rows, columns, values, shape)
 
 
-def _check(values: NDArray[Any], shape: tuple[int, int]) -> None:
+def _check(label: str, values: NDArray[Any], shape: tuple[int, int]) -> None:
     if values.dtype.kind not in "iufb":
-        raise TypeError(f"`counts` must hold whole numbers; its dtype is {values.dtype}.")
+        raise TypeError(f"`{label}` must hold whole numbers; its dtype is {values.dtype}.")
     if 0 in shape:
-        raise ValueError(f"`counts` is empty: its shape is {tuple(shape)}.")
+        raise ValueError(f"`{label}` is empty: its shape is {tuple(shape)}.")
     wrong = ~((values >= 0) & (values < 2**31) & (values == np.floor(values)))
     if wrong.any():
         raise ValueError(
-            f"`counts` must hold whole numbers of at least 0; it holds {values[wrong][0]}."
+            f"`{label}` must hold whole numbers of at least 0; it holds {values[wrong][0]}."
         )

@@ -5,18 +5,23 @@ from __future__ import annotations
 from sgmcmc.models.allocation import TopicModel, lda
 from sgmcmc.models.completion import Completion
 from sgmcmc.models.dirichlet_process import DPMixture, dp_mixture
+from sgmcmc.models.held_out import HeldOut
 from sgmcmc.models.networks import KerasModel, keras_model
 from sgmcmc.models.prediction import Prediction
 from sgmcmc.models.reading import top_words
+from sgmcmc.models.spherical import SphericalTopicModel, sam
 
 __all__ = [
     "Completion",
     "DPMixture",
+    "HeldOut",
     "KerasModel",
     "Prediction",
+    "SphericalTopicModel",
     "TopicModel",
     "dp_mixture",
     "keras_model",
     "lda",
+    "sam",
     "top_words",
 ]

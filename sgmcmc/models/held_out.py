@@ -1,0 +1,201 @@
+"""The log-perplexity of held-out documents under the spherical admixture model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import whole_number
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.engine.reductions import Reduction
+from sgmcmc.models.proportions import sweep_proportions
+from sgmcmc.models.sweeps import nth_seed
+from sgmcmc.models.von_mises_fisher import log_normaliser
+
+_POWER = 3.0
+"""The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most."""
+
+
+def document_cosines(topics: tf.Tensor, documents: Tensors) -> tf.Tensor:
+    """Return v'β_k of each document and topic, (n, K).
+
+    Args:
+        topics: (K, W).
+        documents: ``"vectors"`` (n, W), or ``"places"`` and ``"values"`` (n, T) of their entries.
+    """
+    vectors = documents.get("vectors")
+    if vectors is None:
+        places, values = documents["places"], documents["values"]
+        # A dense table of a few documents: products with it are faster than (n, T, K) numbers.
+        rows = tf.broadcast_to(tf.range(places.shape[0])[:, tf.newaxis], places.shape)
+        shape = [places.shape[0], topics.shape[1]]
+        vectors = tf.scatter_nd(tf.stack([rows, places], axis=2), values, shape)
+    return tf.matmul(tf.cast(vectors, topics.dtype), topics, transpose_b=True)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Documents whose likelihood is estimated given topics.
+
+    Made by :meth:`SphericalTopicModel.held_out`.
+
+    Args:
+        documents: the unit vectors, as columns.
+        prior: proportions drawn from their prior, (P, K).
+        kappa: κ.
+        alpha: Dirichlet concentration of the proportions.
+        n_temperatures: T, steps from the prior to the posterior of a document's proportions.
+        n_words: W, the coordinates of a document.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sgmcmc.models import sam
+        >>> task = sam([[3, 4]], n_topics=1, kappa=10.0).held_out([[0, 2]])
+        >>> topics = tf.constant([[0.0, 1.0]])  # the very direction of the document
+        >>> found = task.log_likelihood(topics, seed=tf.constant([1, 2]))
+        >>> bool(abs(found[0] - (10 + log_normaliser(10.0, 2))) < 1e-4)
+        True
+
+    Source:
+        Liu, Zhu & Song, NeurIPS 2016, section 5.3; Neal, Statistics and Computing 11, 2001.
+    """
+
+    documents: Tensors
+    prior: tf.Tensor
+    kappa: float
+    alpha: float
+    n_temperatures: int
+    n_words: int
+
+    def log_likelihood(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Return an estimate of log p(v | β) for each document, in float64.
+
+        p(v | β) = c_W(κ) E exp(κ cos(v, r)), r = Σ_k θ_k β_k, over θ ~ Dir(α, ..., α). With T = 1
+        the mean is taken over the P draws from the prior: importance sampling. Else these go on
+        by Gibbs sweeps at the temperatures b_t = (t/T)³, and
+
+            p̂ = c_W(κ) (1/P) Σ_p exp(Σ_t (b_t − b_{t−1}) κ cos(v, r_{p,t−1})),
+
+        annealed importance sampling. Either estimate of p is unbiased, so its logarithm is too
+        small on average, by half of the variance of p̂/p; that of T = 1 by very much where κ is
+        large.
+
+        Args:
+            topics: β, (K, W).
+            seed: two int32, for the Gibbs sweeps.
+
+        Returns:
+            (documents,).
+        """
+        relative = tf.cast(self._relative(topics, seed), tf.float64)
+        return relative + log_normaliser(self.kappa, self.n_words)
+
+    def _relative(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Return the estimates less log c_W(κ), in the dtype of the topics."""
+        cosines, gram = document_cosines(topics, self.documents), topics @ tf.transpose(topics)
+        D, P = cosines.shape[0], self.prior.shape[0]
+        kappa = tf.constant(self.kappa, topics.dtype)
+        prior = tf.cast(self.prior, topics.dtype)
+        if self.n_temperatures == 1:
+            lengths = tf.sqrt(tf.reduce_sum((prior @ gram) * prior, axis=1))
+            logs = kappa * tf.matmul(cosines, prior, transpose_b=True) / lengths
+        else:
+            logs = tf.reshape(
+                self._annealed(tf.repeat(cosines, P, 0), gram, tf.tile(prior, [D, 1]), seed), [D, P]
+            )
+        return tf.reduce_logsumexp(logs, axis=1) - np.log(P)
+
+    def _annealed(
+        self, cosines: tf.Tensor, gram: tf.Tensor, prior: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the log weight of each row of proportions, (documents · P,)."""
+        T, kappa = self.n_temperatures, tf.constant(self.kappa, gram.dtype)
+
+        def temperature(t: tf.Tensor) -> tf.Tensor:
+            return (tf.cast(t, gram.dtype) / T) ** _POWER
+
+        def one(
+            t: tf.Tensor, proportions: tf.Tensor, logs: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            lengths = tf.sqrt(tf.reduce_sum((proportions @ gram) * proportions, axis=1))
+            cosine = tf.reduce_sum(cosines * proportions, axis=1) / lengths
+            logs += (temperature(t + 1) - temperature(t)) * kappa * cosine
+            proportions = sweep_proportions(
+                cosines, gram, kappa * temperature(t + 1), self.alpha, 1, nth_seed(seed, t),
+                before=proportions,
+            )[:, 0]  # fmt: skip
+            return t + 1, proportions, logs
+
+        start = (tf.constant(0), prior, tf.zeros_like(prior[:, 0]))
+        return tf.while_loop(lambda t, *_: t < T, one, start, parallel_iterations=1)[2]
+
+    def log_perplexity(self, draws: int, seed: int = 0, parameter: str = "topics") -> Reduction:
+        """Return the reduction that follows the log-perplexity along a chain.
+
+        −(1/D) Σ_d log((1/M) Σ_m p̂(v_d | β_m)) over the M draws seen so far. Densities are with
+        respect to the area of the sphere, which is tiny in many dimensions: values are negative
+        and large; differences are what counts.
+
+        Args:
+            draws: how many draws the chain keeps, ``n_iters // thin``.
+            seed: of the Gibbs sweeps, which are fresh at each draw.
+            parameter: name of the topics among the parameters.
+
+        Returns:
+            A `sgmcmc.Reduction`; its result is a dict of ``"log_perplexity"`` (draws,) after each
+            draw, NaN where there was none, and ``"log_likelihood"`` (documents,), the last
+            logarithms of the mean.
+
+        Raises:
+            TypeError: ``draws`` is not a number.
+            ValueError: it is not a whole number of at least 1.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import sam
+            >>> task = sam([[1, 1]], n_topics=1, kappa=10.0).held_out([[0, 1]])
+            >>> score, topics = task.log_perplexity(draws=1), {"topics": tf.constant([[0.0, 1.0]])}
+            >>> state = score.update(score.start(topics, tf.float32), topics)
+            >>> found = score.result(state)["log_perplexity"][0]
+            >>> bool(abs(found + 10 + log_normaliser(10.0, 2)) < 1e-4)
+            True
+
+        Source:
+            Liu, Zhu & Song, NeurIPS 2016, section 5.3.
+        """
+        draws = whole_number("draws", draws, 1)
+        slots = tf.range(draws)
+
+        def update(state: Any, params: dict[str, tf.Tensor]) -> Any:
+            new = self._relative(
+                params[parameter], nth_seed(tf.constant([seed, 0]), state["count"])
+            )
+            count = state["count"] + 1
+            total = tf.reduce_logsumexp(tf.stack([state["total"], new]), axis=0)
+            mean = total - tf.math.log(tf.cast(count, total.dtype))
+            here = tf.equal(slots, state["count"])
+            scores = tf.where(here, -tf.reduce_mean(mean), state["scores"])
+            return {"count": count, "total": total, "scores": scores}
+
+        def start(params: dict[str, tf.Tensor]) -> Any:
+            dtype = params[parameter].dtype
+            D = next(iter(self.documents.values())).shape[0]
+            return {
+                "count": tf.constant(0),
+                "total": tf.fill([D], tf.constant(-np.inf, dtype)),
+                "scores": tf.fill([draws], tf.constant(np.nan, dtype)),
+            }
+
+        def finish(state: Any) -> Any:
+            constant = log_normaliser(self.kappa, self.n_words)
+            seen = tf.cast(tf.maximum(state["count"], 1), tf.float64)
+            mean = tf.cast(state["total"], tf.float64) - tf.math.log(seen)
+            return {
+                "log_perplexity": tf.cast(state["scores"], tf.float64) - constant,
+                "log_likelihood": mean + constant,
+            }
+
+        return Reduction(start, update, finish)
