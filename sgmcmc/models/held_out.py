@@ -11,7 +11,7 @@ import tensorflow as tf
 from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.proportions import sweep_proportions
+from sgmcmc.models.proportions import mixed_lengths, sweep_proportions
 from sgmcmc.models.sweeps import nth_seed
 from sgmcmc.models.von_mises_fisher import log_normaliser
 
@@ -100,8 +100,7 @@ class HeldOut:
         kappa = tf.constant(self.kappa, topics.dtype)
         prior = tf.cast(self.prior, topics.dtype)
         if self.n_temperatures == 1:
-            lengths = tf.sqrt(tf.reduce_sum((prior @ gram) * prior, axis=1))
-            logs = kappa * tf.matmul(cosines, prior, transpose_b=True) / lengths
+            logs = kappa * tf.matmul(cosines, prior, transpose_b=True) / mixed_lengths(prior, gram)
         else:
             logs = tf.reshape(
                 self._annealed(tf.repeat(cosines, P, 0), gram, tf.tile(prior, [D, 1]), seed), [D, P]
@@ -120,8 +119,7 @@ class HeldOut:
         def one(
             t: tf.Tensor, proportions: tf.Tensor, logs: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            lengths = tf.sqrt(tf.reduce_sum((proportions @ gram) * proportions, axis=1))
-            cosine = tf.reduce_sum(cosines * proportions, axis=1) / lengths
+            cosine = tf.reduce_sum(cosines * proportions, axis=1) / mixed_lengths(proportions, gram)
             logs += (temperature(t + 1) - temperature(t)) * kappa * cosine
             proportions = sweep_proportions(
                 cosines, gram, kappa * temperature(t + 1), self.alpha, 1, nth_seed(seed, t),

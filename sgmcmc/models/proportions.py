@@ -27,6 +27,16 @@ _LEAST, _MOST = 1e-30, 1e26
 """Between these odds stay: no proportion becomes 0, for the others are divided by their sum."""
 
 
+_SHORTEST = 1e-12
+"""Below this a squared length is rounding: topics that point against each other cancel."""
+
+
+def mixed_lengths(proportions: tf.Tensor, gram: tf.Tensor) -> tf.Tensor:
+    """Return ‖Σ_k θ_k β_k‖, of proportions (..., K) and ββ' (K, K)."""
+    squares = tf.reduce_sum((proportions @ gram) * proportions, axis=-1)
+    return tf.sqrt(tf.maximum(squares, _SHORTEST))
+
+
 def sweep_proportions(
     cosines: tf.Tensor,
     gram: tf.Tensor,
@@ -121,9 +131,9 @@ def _move(
     odds = tf.gather(proportions, k, axis=1) / total[:, 0]
 
     across = shares @ gram
-    length = tf.sqrt(tf.maximum(tf.reduce_sum(across * shares, axis=1), _LEAST))
+    length = tf.sqrt(tf.maximum(tf.reduce_sum(across * shares, axis=1), _SHORTEST))
     cosine = tf.clip_by_value(tf.gather(across, k, axis=1) / length, -1.0, 1.0)
-    first = tf.reduce_sum(cosines * shares, axis=1) / length
+    first = tf.clip_by_value(tf.reduce_sum(cosines * shares, axis=1) / length, -1.0, 1.0)
     low, high = _arc(odds, length, cosine, first, tf.gather(cosines, k, axis=1), kappa, uniforms[0])
 
     bounded = tf.minimum(-tf.math.log1p(-uniforms[1]) / (K * alpha), math.log(_MOST))

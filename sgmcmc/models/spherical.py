@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sgmcmc.checks import choice, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.held_out import HeldOut, document_cosines
-from sgmcmc.models.proportions import sweep_proportions
+from sgmcmc.models.proportions import mixed_lengths, sweep_proportions
 from sgmcmc.models.unit_vectors import WEIGHTINGS, columns, unit_vectors
 from sgmcmc.models.von_mises_fisher import log_normaliser
 
@@ -143,9 +143,8 @@ class SphericalTopicModel:
             raise KeyError("the minibatch lacks 'drawn': pass gibbs=model.gibbs")
         topics, drawn = params["topics"], tf.stop_gradient(minibatch["drawn"])
         cosines = document_cosines(topics, minibatch)
-        squares = tf.reduce_sum((drawn @ (topics @ tf.transpose(topics))) * drawn, axis=2)
-        along = tf.linalg.matvec(drawn, cosines)
-        return self.kappa * tf.reduce_mean(along / tf.sqrt(squares), axis=1)
+        lengths = mixed_lengths(drawn, topics @ tf.transpose(topics))
+        return self.kappa * tf.reduce_mean(tf.linalg.matvec(drawn, cosines) / lengths, axis=1)
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the topics, their common mean integrated out.
@@ -236,12 +235,7 @@ class SphericalTopicModel:
             >>> task.prior.shape.as_list()
             [5, 2]
         """
-        rows, _ = unit_vectors(documents, self.weighting, self.frequencies)
-        if rows.shape[1] != self.n_words:
-            raise ValueError(
-                f"`documents` have {rows.shape[1]} coordinates, and the model {self.n_words}: "
-                "held-out documents must be counted in the same vocabulary."
-            )
+        rows, _ = unit_vectors(documents, self.weighting, self.frequencies, self.n_words)
         P = whole_number("n_particles", n_particles, 1)
         T = whole_number("n_temperatures", n_temperatures, 1)
         gammas = np.random.default_rng(seed).gamma(self.alpha, size=(P, self.n_topics))

@@ -41,7 +41,10 @@ def inverse_document_frequency(counts: Counts) -> NDArray[np.float64]:
 
 
 def unit_vectors(
-    documents: Any, weighting: str, frequencies: NDArray[np.float64] | None = None
+    documents: Any,
+    weighting: str,
+    frequencies: NDArray[np.float64] | None = None,
+    width: int | None = None,
 ) -> tuple[sparse.csr_array, NDArray[np.float64] | None]:
     """Return documents as rows of length 1, and the weights of the words, if they have any.
 
@@ -51,11 +54,12 @@ def unit_vectors(
         weighting: ``"tf-idf"``, a count times the inverse document frequency of its word;
             ``"counts"``, counts as they are; ``"unit"``, unit vectors that are only checked.
         frequencies: inverse document frequencies; ``None`` takes them from these documents.
+        width: how many coordinates they must have; ``None`` takes any number.
 
     Raises:
         TypeError: they hold no numbers.
         ValueError: a count is negative or not whole, a document is empty, or its vector not of
-            length 1.
+            length 1, or has another number of coordinates.
 
     Example:
         >>> rows, _ = unit_vectors([[3, 0, 4], [0, 2, 0]], "counts")
@@ -64,8 +68,11 @@ def unit_vectors(
                [0. , 1. , 0. ]])
     """
     if weighting == "unit":
-        return _checked(documents), None
+        rows = _checked(documents)
+        _check_width(rows.shape[1], width)
+        return rows, None
     counts = Counts.read(documents, "documents")
+    _check_width(counts.shape[1], width)
     empty = np.flatnonzero(counts.row_totals == 0)
     if empty.size:
         raise ValueError(
@@ -128,6 +135,14 @@ def _checked(documents: Any) -> sparse.csr_array:
             'each by its length; for counts of words take `weighting="tf-idf"`.'
         )
     return _scaled(rows)
+
+
+def _check_width(found: int, width: int | None) -> None:
+    if width is not None and found != width:
+        raise ValueError(
+            f"`documents` have {found} coordinates, and the model {width}: held-out documents must "
+            "be counted in the same vocabulary."
+        )
 
 
 def _scaled(rows: sparse.csr_array) -> sparse.csr_array:

@@ -210,6 +210,13 @@ def test_manifolds_as_shown(
     printed = shown("manifolds")
     for name in (*manifolds.CIRCLES, *manifolds.MIXTURES):
         assert f"{name}, v" in printed
+def test_spherical_topics_as_shown(shown: Callable[[str], str]) -> None:
+    """Four methods, all better than the uniform distribution, and topics as simulated."""
+    printed = shown("spherical_topics")
+    rows = re.findall(r"^(sggmc|gsgnht|minibatch VI|VI) +\d+ +\d+\.\d +(-?\d+\.\d)", printed, re.M)
+    assert len(rows) == 4 and max(float(score) for _, score in rows) < 0
+    topics = {frozenset(line.split()) for line in printed.splitlines() if line.startswith("word")}
+    assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
 def test_every_vignette_is_run_somewhere() -> None:
@@ -227,6 +234,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "parameterisations",
         "simplex",
         "sparse_text",
+        "spherical_topics",
         "step_by_step",
         "topic_model",
         "variance_reduction",
