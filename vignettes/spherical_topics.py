@@ -148,6 +148,23 @@ def sample(run: Run, model: SphericalTopicModel, score: Score, steps: list[int])
     return Curve(np.array(times), np.array(scores), topics, steps[-1])
 
 
+def noise_variance(model: SphericalTopicModel, topics: np.ndarray) -> float:
+    """Return the variance of the minibatch gradient in a coordinate, on average over these.
+
+    N²/n times that of κ θ_k (v − cos(v, r) r/‖r‖)/‖r‖ over the documents; its mean is left out, as
+    small beside it.
+    """
+    params = {"topics": tf.constant(topics, tf.float32)}
+    drawn = model.gibbs(params, {**model.dataset, **model.latents}, tf.constant([1, 2]))["drawn"]
+    gram = topics @ topics.T
+    theta = drawn[:, -1].numpy()
+    lengths = np.sqrt(np.sum(theta @ gram * theta, axis=1))
+    cosines = document_cosines(params["topics"], model.dataset).numpy()
+    cosine = np.sum(theta * cosines, axis=1) / lengths
+    squares = np.sum((model.kappa * theta / lengths[:, np.newaxis]) ** 2, axis=1) * (1 - cosine**2)
+    return float(size(model) ** 2 / batch_size(model) * squares.mean() / topics.size)
+
+
 def batch_size(model: SphericalTopicModel) -> int:
     """Return 50, or half of the documents."""
     return min(50, size(model) // 2)
@@ -334,8 +351,8 @@ def plot(results: dict[str, dict[str, Curve]]) -> Figure:
 class Length:
     """How many steps the samplers and both forms of variational inference take."""
 
-    sampler: int = 4000
-    stochastic: int = 2000
+    sampler: int = 8000
+    stochastic: int = 4000
     batch: int = 60
     first: int = 40
 
@@ -365,22 +382,26 @@ def compare(
     model = sam(corpus.train, n_topics, kappa=kappa, sigma=sigma)
     score = Score(model, model.held_out(corpus.test, n_particles=4, n_temperatures=50))
     curves = {}
+    steps = checkpoints(length.sampler, length.first)
     for run in RUNS:
-        curves[run.method] = sample(run, model, score, checkpoints(length.sampler, length.first))
+        curves[run.method] = sample(run, model, score, steps)
         print(f"{run.label}: {where_time_goes(model, curves[run.method])}", flush=True)
-    for name, n, rate, decay, steps in (
+    V = noise_variance(model, curves["sggmc"].topics)
+    corrected = Run("sggmc", 0.3, {"alpha": 1.0, "noise_variance": V})
+    print(f"and {corrected.label}", flush=True)
+    curves["sggmc with V"] = sample(corrected, model, score, steps)
+    for name, n, rate, decay, n_steps in (
         ("minibatch VI", batch_size(model), RATE, 0.6, length.stochastic),
         ("VI", size(model), 0.5, 0.0, length.batch),
     ):
         inference = VariationalInference(model, n, rate, decay)
-        curves[name] = inference.run(
-            score, checkpoints(steps, max(1, length.first * steps // 4000))
-        )
+        first = max(1, length.first * n_steps // 4000)
+        curves[name] = inference.run(score, checkpoints(n_steps, first))
     plain = Score(model, model.held_out(corpus.test, n_particles=10_000, n_temperatures=1))
-    print("method          steps   seconds   score at the end   by draws from the prior")
+    print("method            steps   seconds   score at the end   by draws from the prior")
     for name, curve in curves.items():
         by_prior = plain.of_draws([plain.log_likelihood(curve.topics)])
-        print(f"{name:14}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:19.1f}"
+        print(f"{name:16}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:19.1f}"
               f"{by_prior:26.1f}", flush=True)  # fmt: skip
     words = top_words(curves["gsgnht"].topics, corpus.vocab, n=8)
     print("Topics of gsgnht:\n" + "\n".join(" ".join(row) for row in words[:6]) + "\n")
@@ -401,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     results: dict[str, dict[str, Curve]] = {}
     if options.short:
-        results["simulated"] = compare(simulate(), 5, 200.0, 10.0, Length(60, 60, 5, 10))
+        results["simulated"] = compare(simulate(), 5, 200.0, 10.0, Length(200, 60, 5, 10))
     else:
         results["KOS"] = compare(load(), 20, KAPPA, SIGMA, Length())
         if options.wikipedia is not None:
