@@ -135,6 +135,7 @@ LOOK_LIKE = dict(zip(WAYS, ("sgldcv", "sample", "nuts"), strict=True))
 # NUTS, which has a quarter as many draws. Of its seconds most are for compiling,
 # as for NUTS up to N = 50 000; the seconds of the full run were measured on a busy machine.
 
+
 # %%
 class Score(NamedTuple):
     """What the runs of one way at one N come to: medians over the seeds."""

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 from matplotlib.figure import Figure
+
+from _figures import figure, look
 from topic_model import Corpus, load, simulate
 
 import sgmcmc
@@ -334,17 +336,26 @@ def where_time_goes(model: SphericalTopicModel, curve: Curve) -> str:
     return "\n".join(lines)
 
 
+LOOKS = {
+    "sggmc": look("sggmc"),
+    "gsgnht": look("gsgnht"),
+    "sggmc with V": {**look("sggmc"), "linestyle": "-"},
+    "minibatch VI": look("variational"),
+    "VI": {**look("variational"), "linestyle": "-"},
+}
+
+
 def plot(results: dict[str, dict[str, Curve]]) -> Figure:
     """Log-perplexity against time, a panel for each data set."""
-    figure = Figure(figsize=(6 * len(results), 4.5), layout="constrained")
-    panels = figure.subplots(1, len(results), squeeze=False)[0]
+    picture = figure(6 * len(results), 4.5)
+    panels = picture.subplots(1, len(results), squeeze=False)[0]
     for panel, (name, curves) in zip(panels, results.items(), strict=True):
         for method, curve in curves.items():
-            panel.plot(curve.seconds, curve.log_perplexity, marker=".", label=method)
+            panel.plot(curve.seconds, curve.log_perplexity, **LOOKS[method], label=method)
         panel.set(title=name, xlabel="seconds", xscale="log")
         panel.set_ylabel("log-perplexity less that of the uniform distribution")
         panel.legend()
-    return figure
+    return picture
 
 
 @dataclass(frozen=True)
@@ -428,7 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.wikipedia is not None:
             print("Wikipedia")
             results["Wikipedia"] = compare(load(options.wikipedia), 20, KAPPA, SIGMA, Length())
-    plot(results).savefig(options.output, dpi=120)
+    plot(results).savefig(options.output)
     print(f"Log-perplexity against time: {os.path.abspath(options.output)}")
 
 

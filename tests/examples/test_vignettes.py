@@ -210,6 +210,8 @@ def test_manifolds_as_shown(
     printed = shown("manifolds")
     for name in (*manifolds.CIRCLES, *manifolds.MIXTURES):
         assert f"{name}, v" in printed
+
+
 def test_spherical_topics_as_shown(shown: Callable[[str], str]) -> None:
     """Five runs, the best of them better than the uniform distribution, and topics as simulated."""
     printed = shown("spherical_topics")
