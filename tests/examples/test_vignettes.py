@@ -212,6 +212,7 @@ def test_manifolds_as_shown(
         assert f"{name}, v" in printed
 
 
+@pytest.mark.slow
 def test_spherical_topics_as_shown(shown: Callable[[str], str]) -> None:
     """Five runs, the best of them better than the uniform distribution, and topics as simulated."""
     printed = shown("spherical_topics")

@@ -343,6 +343,7 @@ def test_wrong_arguments_of_the_methods_are_named() -> None:
         model.held_out([[1, 1]]).log_perplexity(draws=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sggmc", "gsgnht"])
 def test_a_chain_finds_topics_that_share_no_word(method: str) -> None:
     rng = np.random.default_rng(1)
