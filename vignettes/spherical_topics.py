@@ -438,7 +438,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results["KOS"] = compare(load(), 20, KAPPA, SIGMA, Length())
         if options.wikipedia is not None:
             print("Wikipedia")
-            results["Wikipedia"] = compare(load(options.wikipedia), 20, KAPPA, SIGMA, Length())
+            results["Wikipedia"] = compare(
+                load(options.wikipedia), 20, KAPPA, SIGMA, Length(2000, 1000, 60)
+            )
     plot(results).savefig(options.output)
     print(f"Log-perplexity against time: {os.path.abspath(options.output)}")
 
