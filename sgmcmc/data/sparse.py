@@ -175,7 +175,7 @@ def _splits(column: tf.SparseTensor) -> tf.Tensor:
     return tf.searchsorted(column.indices[:, 0], numbers)
 
 
-def over_rows(function: Callable[[Tensors], tf.Tensor], columns: Tensors, dtype: Any) -> tf.Tensor:
+def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) -> Any:
     """Return what a function makes of each row, handed to it as a minibatch of one.
 
     Vectorised, unless there is a sparse column: TensorFlow vectorises none of the operations on it.
@@ -183,7 +183,7 @@ def over_rows(function: Callable[[Tensors], tf.Tensor], columns: Tensors, dtype:
     Args:
         function: of a minibatch.
         columns: the rows.
-        dtype: of what it returns.
+        dtype: of what it returns, which may be a dict of tensors; then a dict of dtypes.
     """
     if has_sparse(columns):
         parts, rows = Parts(columns), next(iter(columns.values())).shape[0]

@@ -76,7 +76,7 @@ def dry_run(
         found = {
             **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
             "log_post": target.log_post(position, minibatch),
-            "gradient": target.gradient(position, minibatch),
+            "gradient": target.shared.gradient(position, minibatch),
         }
         if target.space.limits(target.space.differentiated(position)[1]) is not None:
             found["nearer"] = target.nearer().gradient(position, minibatch)

@@ -118,8 +118,9 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
     once = isinstance(sampler.draws, UniformDraws) and not sampler.draws.replace
+    target = sampler.target.shared if sampler.compiler.uses_xla else sampler.target
     iteration = Iteration(
-        sampler.target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
+        target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
         phase.turns, 1.0 - sampler.draws.size / sampler.data.size if once else 1.0,
     )  # fmt: skip
     return Kernel(iteration)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.sparse import over_rows
+from sgmcmc.data.sparse import has_sparse, over_rows
 from sgmcmc.target.geometry import Preconditioner, Space
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
@@ -46,6 +48,15 @@ class Target:
         """Return the same target with limits that are nearer, ``Geometry.limit``."""
         return Target(self.log_lik, self.log_prior, self.space.nearer(), self.dtype)
 
+    @cached_property
+    def shared(self) -> Target:
+        """The same target for graphs that XLA compiles: its gradient is traced once for all."""
+        return _TracedOnce(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {name: value for name, value in self.__dict__.items() if name != "shared"}
+
     @property
     def size(self) -> int:
         """The length of the flat position."""
@@ -72,12 +83,14 @@ class Target:
             minibatch: the observations and their weights.
             with_prior: ``False`` leaves out the prior and the Jacobian.
         """
-        columns, weights = minibatch.columns, minibatch.weights
-        if not isinstance(weights, float) and self._gives_sum(position, columns):
-            # A gradient taken through the rows one by one would make XLA treat the data as
-            # constants, and compile the chain anew for each block.
-            terms = self.term_gradients(position, columns)
-            slope = tf.linalg.matvec(terms, weights, transpose_a=True)
+        return self._gradient(position, minibatch, with_prior)
+
+    def _gradient(
+        self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
+    ) -> tf.Tensor:
+        weights = minibatch.weights
+        if not isinstance(weights, float) and self._gives_sum(position, minibatch.columns):
+            slope = self._weighted_rows(position, minibatch)
             return slope + self.prior_gradient(position) if with_prior else slope
 
         def value(params: Tensors, u: Tensors) -> tf.Tensor:
@@ -98,10 +111,29 @@ class Target:
         """Return the gradient of each observation's own term, (n, d)."""
 
         return over_rows(
-            lambda row: self.gradient(position, Minibatch(row), with_prior=False),
+            lambda row: self._gradient(position, Minibatch(row), with_prior=False),
             columns,
             self.dtype,
         )
+
+    def _weighted_rows(self, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
+        """Return the weighted sum of gradients that are taken row by row, flat.
+
+        A gradient taken through the rows one by one would make XLA treat the data as constants, and
+        compile the chain anew for each block.
+        """
+        _, points = self.space.differentiated(position)
+        if self.space.limits(points) is not None:
+            terms = self.term_gradients(position, minibatch.columns)
+            return tf.linalg.matvec(terms, minibatch.weights, transpose_a=True)
+
+        def of_row(row: Tensors) -> Tensors:
+            return self._at_points(points, lambda params: self.log_lik(params, row))
+
+        rows = over_rows(of_row, minibatch.columns, dict.fromkeys(points, self.dtype))
+        # What a geometry makes of gradients is linear in them: once, of their sum, will do.
+        sums = {name: tf.tensordot(minibatch.weights, rows[name], 1) for name in points}
+        return self.space.slope(points, sums)
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""
@@ -148,19 +180,67 @@ class Target:
         u, points = self.space.differentiated(position)
 
         def gradients(points: Tensors) -> Tensors:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(list(points.values()))
-                value = value_of(self.space.of_points(points), u)
-            # A parameter may stand in the prior alone; that none stands nowhere was checked before.
-            found = tape.gradient(
-                value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
-            return dict(zip(points, map(tf.convert_to_tensor, found), strict=True))
+            return self._at_points(points, lambda params: value_of(params, u))
 
         limits = self.space.limits(points)
         if limits is None:
             return self.space.slope(points, gradients(points))
         return self.space.slope(points, gradients(points), limits, gradients(limits))
+
+    def _at_points(self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]) -> Tensors:
+        """Return the gradients of a function of θ at the points that they are taken at."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(points.values()))
+            value = value_of(self.space.of_points(points))
+        # A parameter may stand in the prior alone; that none stands nowhere was checked before.
+        gradients = tape.gradient(
+            value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return dict(zip(points, map(tf.convert_to_tensor, gradients), strict=True))
+
+
+class _TracedOnce(Target):
+    """A target whose gradient is traced once for all graphs that take it of such minibatches.
+
+    Graphs call it as a function; XLA puts it in its place. So the same numbers come out as without.
+
+    Args:
+        plain: the target.
+    """
+
+    def __init__(self, plain: Target) -> None:
+        super().__init__(plain.log_lik, plain.log_prior, plain.space, plain.dtype)
+        self._graphs: dict[tuple[Any, ...], Any] = {}
+
+    @property
+    def shared(self) -> Target:  # type: ignore[override]
+        """This one."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_graphs": {}}
+
+    def gradient(
+        self, position: tf.Tensor, minibatch: Minibatch, with_prior: bool = True
+    ) -> tf.Tensor:
+        """Return the gradient of the estimate of the log posterior, flat."""
+        columns, weights = minibatch.columns, minibatch.weights
+        if tf.executing_eagerly() or has_sparse(columns):
+            return self._gradient(position, minibatch, with_prior)
+        scale = weights if isinstance(weights, float) else None
+        arguments = (position, columns, () if scale is not None else weights)
+        given = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), arguments)
+        shapes = tuple((name, spec.shape, spec.dtype) for name, spec in given[1].items())
+        key = (with_prior, scale, position.shape, shapes)
+        if key not in self._graphs:
+
+            def traced(position: tf.Tensor, columns: Tensors, weights: Any) -> tf.Tensor:
+                minibatch = Minibatch(columns, weights if scale is None else scale)
+                return self._gradient(position, minibatch, with_prior)
+
+            graph = tf.function(traced, autograph=False)
+            self._graphs[key] = graph.get_concrete_function(*given)
+        return self._graphs[key](*arguments)
 
 
 def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:

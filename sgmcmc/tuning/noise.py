@@ -82,7 +82,7 @@ class NoiseMeter:
 
     def _estimate(self, centre: np.ndarray) -> Callable[..., tf.Tensor]:
         """Return the estimator as a function of position, minibatch and centre."""
-        target, gradient = self._target, self._gradient
+        target, gradient = self._target.shared, self._gradient
         if type(gradient) is MinibatchGradient:
             return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
         if isinstance(gradient, ControlVariate):
