@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.gradients.latents import LatentState
-from sgmcmc.minibatches.streams import Stream
+from sgmcmc.minibatches.stream import Stream
 from sgmcmc.target.target import Target
 
 BLOCK_BYTES = 64 * 2**20

@@ -12,8 +12,9 @@ import tensorflow as tf
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
 from sgmcmc.engine.buffers import Buffer, Pool
+from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.group_kernel import GroupKernel, stack, unstack
-from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.engine.runner import Runner
 from sgmcmc.graphs.compiler import Compiler
 
 

@@ -21,7 +21,7 @@ from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient
 from sgmcmc.gradients.latents import Latents, LatentState
-from sgmcmc.minibatches.streams import Stream
+from sgmcmc.minibatches.stream import Stream
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 

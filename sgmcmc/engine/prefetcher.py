@@ -18,7 +18,7 @@ from sgmcmc.engine.ahead import Ahead
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.buffers import Buffers, Pool
 from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.minibatches.streams import Edges
+from sgmcmc.minibatches.stream import Edges
 
 
 class Source(NamedTuple):

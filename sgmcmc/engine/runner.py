@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
 from sgmcmc.engine.buffers import Buffer
+from sgmcmc.engine.diverged import divergence, finite_rows
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher
 from sgmcmc.engine.recorder import Recorder
@@ -27,22 +28,6 @@ class Rows(Protocol):
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
         """Write these rows."""
-
-
-class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceError
-    """A chain has become NaN or infinite.
-
-    Attributes:
-        iterations: first and last iteration between which it happened.
-        parameter: the parameter that was found so first.
-        advice: what to do about it, where that is not to take a smaller stepsize.
-    """
-
-    def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
-        super().__init__(f"{parameter!r} diverged in iterations {iterations}")
-        self.iterations = iterations
-        self.parameter = parameter
-        self.advice = advice
 
 
 class Runner:
@@ -288,39 +273,18 @@ class Runner:
         completed = recorder.completed(end) - first
         records = {name: np.asarray(array)[:completed] for name, array in result.records.items()}
         diverged = not bool(result.finite)
-        finite = _finite_rows(records.get(DRAWS), completed) if diverged else completed
+        finite = finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
             self._kept[name][first : first + finite] = array[:finite]
         self.draws = first + finite
         if diverged:
-            raise self._diverged(result, records.get(DRAWS), finite, end)
+            latents = self._kernel.latents
+            raise divergence(
+                recorder, result.carry.state.position, records.get(DRAWS), first, finite,
+                (self.iteration, end), None if latents is None else latents.advice,
+            )  # fmt: skip
         self.estimate = float(result.log_post)
         if LOG_POST in self._kept:
             row = np.array([[end, self.estimate]])
             self._kept[LOG_POST][self.blocks : self.blocks + 1] = row
             self.blocks += 1
-
-    def _diverged(
-        self, result: BlockResult, draws: np.ndarray | None, finite: int, end: int
-    ) -> Diverged:
-        recorder, before = self.recorder, self.iteration
-        space = recorder.target.space
-        bad, layout = np.asarray(result.carry.state.position), space.layout
-        if draws is not None and finite < len(draws):
-            bad, layout = draws[finite], recorder.draw_layout
-            end = recorder.burn_in + (self.draws + 1) * recorder.thin
-            if finite:
-                before = end - recorder.thin
-        first = int(np.flatnonzero(~np.isfinite(bad))[0])
-        name = layout.parameter_at(first)
-        latents = self._kernel.latents
-        advice = space.geometries[name].advice if latents is None else latents.advice
-        return Diverged((before + 1, end), name, advice or space.geometries[name].advice)
-
-
-def _finite_rows(draws: np.ndarray | None, completed: int) -> int:
-    """Return how many draws of a block there are before the first that is not finite."""
-    if draws is None:
-        return 0
-    bad = np.flatnonzero(~np.isfinite(draws).all(axis=1))
-    return int(bad[0]) if bad.size else completed

@@ -19,9 +19,7 @@ from sgmcmc.engine import cores
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.watchdog import StandstillError, Watchdog
-
-_TICK = 0.5
-"""Some systems let Ctrl-C through only between waits, so none is longer, in seconds."""
+from sgmcmc.waits import TICK
 
 Report = tuple[int, float] | BaseException | threading.Thread
 """Iterations done and the log posterior estimate; an error; or the thread that ends now."""
@@ -129,11 +127,11 @@ class _Crew:
             # Looked at before the queue: a thread that has ended has reported all.
             ended = not any(thread.is_alive() for thread in self._threads)
             try:
-                report = self._reports.get(timeout=0 if ended else _TICK)
+                report = self._reports.get(timeout=0 if ended else TICK)
             except queue.Empty:
                 if ended:
                     return None
-                self._watchdog.waited(_TICK)
+                self._watchdog.waited(TICK)
                 continue
             self._watchdog.heard()
             if not isinstance(report, threading.Thread):

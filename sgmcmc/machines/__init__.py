@@ -2,6 +2,6 @@
 
 from sgmcmc.machines.here import HERE, Machines
 from sgmcmc.machines.parcels import Courier
-from sgmcmc.machines.spread import Calls, Spread
+from sgmcmc.machines.spread import Spread
 
-__all__ = ["HERE", "Calls", "Courier", "Machines", "Spread"]
+__all__ = ["HERE", "Courier", "Machines", "Spread"]

@@ -16,8 +16,8 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.rows import row_dtype
+from sgmcmc.minibatches.stream import ROWS
 from sgmcmc.minibatches.streams import (
-    _ROWS,
     GatheredAhead,
     InPlace,
     OnDevice,
@@ -74,10 +74,10 @@ class SharedStream:
         """Return a block of one iteration for each chain: arrays of (chains, steps, n, ...)."""
         if not self.draws_rows:
             return {}
-        block: Mapping[str, tf.Tensor] = {_ROWS: rows}
-        arrays = dict(self._gathered._arrays(fixed, block, i))
-        if self.each._with_rows:
-            arrays[_ROWS] = tf.gather(rows, i)
+        block: Mapping[str, tf.Tensor] = {ROWS: rows}
+        arrays = dict(self._gathered.dense(fixed, block, i))
+        if self.each.with_rows:
+            arrays[ROWS] = tf.gather(rows, i)
         head = (self.chains, self._steps, self.each.size)
         return {name: tf.reshape(a, head + tuple(a.shape[1:])) for name, a in arrays.items()}
 

@@ -16,7 +16,8 @@ from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.gradients import WholeData
-from sgmcmc.minibatches.streams import Stream, make_stream
+from sgmcmc.minibatches.stream import Stream
+from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.run.phases import Phase

@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry
+from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.progress import Progress
-from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.engine.runner import Runner
 from sgmcmc.graphs.compiler import Compiler
-from sgmcmc.machines import Calls, Spread
+from sgmcmc.machines import Spread
 from sgmcmc.run.builder import Crew
 from sgmcmc.run.groups import Groups, group_size
 from sgmcmc.run.phases import Phase
@@ -127,7 +128,7 @@ class Workers:
             Diverged: a chain is not finite any more.
         """
         turns = {runner.chain: (goal, runner) for goal, runner in zip(goals, runners, strict=True)}
-        with self._machines, Calls(self._machines, self._of(runners[0])) as calls:
+        with self._machines, self._machines.calls(self._of(runners[0])) as calls:
 
             def send(number: int) -> None:
                 goal, runner = turns[number]

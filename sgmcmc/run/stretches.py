@@ -13,9 +13,10 @@ import numpy as np
 from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
 from sgmcmc.engine.buffers import Buffers, Pool, pool_of
+from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
-from sgmcmc.engine.runner import Diverged, Runner, Snapshot
+from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.machines import HERE
 from sgmcmc.run.builder import make_kernel, prepares_ahead
 from sgmcmc.run.phases import Phase

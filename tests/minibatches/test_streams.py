@@ -12,7 +12,8 @@ import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.minibatches import Uniform
-from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Stream, Whole, make_stream
+from sgmcmc.minibatches.stream import Stream
+from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Whole, make_stream
 from tests.conftest import METHODS, short_call
 
 

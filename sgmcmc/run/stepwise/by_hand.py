@@ -17,7 +17,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.runner import Diverged
+from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.turns import Turns
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.run.driver import divergence

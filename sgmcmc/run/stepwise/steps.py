@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import flag, whole_number
-from sgmcmc.engine.runner import Diverged
+from sgmcmc.engine.diverged import Diverged
 from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.sampler import Request, make_sampler
