@@ -52,7 +52,8 @@ def _columns(
     dataset: Any, dtype_of: Callable[[str], tf.DType]
 ) -> Iterator[tuple[str, Column, int]]:
     """Yield name, column and length of everything in a dict of arrays, or in a table."""
-    if not isinstance(dataset, Mapping):
+    # A DatasetDict holds several datasets, not columns of one.
+    if not isinstance(dataset, Mapping) or library(dataset) == "datasets":
         _refuse_streams("dataset", dataset)
         table = as_table("dataset", dataset)
         if table is not None:

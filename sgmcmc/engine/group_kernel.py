@@ -142,7 +142,8 @@ def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start])
         stacked = stack([{name: start[name] for name in own} for start in padded])
         graph = graph or trace(together, stacked, shared)
         carries += unstack(graph(stacked, shared), len(some))
-    return carries
+    # As tensors: should the group not be compiled, each goes on by itself.
+    return [tf.nest.map_structure(tf.constant, carry) for carry in carries]
 
 
 def stack(structures: Sequence[Any]) -> Any:

@@ -21,10 +21,10 @@ from sgmcmc.engine.runner import Runner
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.machines import Spread
 from sgmcmc.run.builder import Crew
-from sgmcmc.run.groups import Groups, group_size
+from sgmcmc.run.groups import Groups, begun_in_groups, by_group, group_size, shared_stream
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.run.stretches import Chains, Stretch
+from sgmcmc.run.stretches import Chains, Place, Stretch
 
 _STRETCH = 1.0
 """Seconds of a chain that a worker runs in one go."""
@@ -45,10 +45,9 @@ def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
         phase: the phase.
         total: iterations that there may be.
     """
-    machines = sampler.options.machines
+    machines, size = sampler.options.machines, group_size(sampler, phase)
     if isinstance(machines, Spread):
-        return Workers(machines, sampler, phase, total)
-    size = group_size(sampler, phase)
+        return Workers(machines, sampler, phase, total, size)
     alone = Threads(sampler.compiler)
     return alone if size == 1 else Groups(alone, sampler, phase, size)
 
@@ -86,22 +85,35 @@ class Workers:
         sampler: the sampler.
         phase: the phase.
         total: iterations that there may be.
+        size: chains of a group; 1 where each runs by itself.
     """
 
-    def __init__(self, machines: Spread, sampler: Sampler, phase: Phase, total: int) -> None:
+    def __init__(
+        self, machines: Spread, sampler: Sampler, phase: Phase, total: int, size: int
+    ) -> None:
         self._machines, self._sampler, self._phase, self._total = machines, sampler, phase, total
+        self._wanted = self._size = size
         self._chains: Chains | None = None
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
-        return [kernel.init(start) for start in starts]
+        self._size, carries = self._wanted, None
+        if self._size > 1:
+            stream = shared_stream(self._sampler, self._phase, self._size)
+            carries = begun_in_groups(self._sampler, kernel, stream, starts)
+        if carries is None:
+            self._size = 1
+            return [kernel.init(start) for start in starts]
+        return carries
 
     def _of(self, runner: Runner) -> Chains:
         """Return what workers need to run the chains of which this is one."""
         if self._chains is None:
             structure = tf.nest.map_structure(lambda _: 0, runner.carry)
             names = tuple(runner.records)
-            self._chains = Chains(self._sampler, self._phase, self._total, names, structure)
+            self._chains = Chains(
+                self._sampler, self._phase, self._total, names, structure, self._size
+            )
         return self._chains
 
     def compile(self, runner: Runner) -> bool:
@@ -109,8 +121,11 @@ class Workers:
         compiler = self._sampler.compiler
         if not compiler.uses_xla:
             return True
-        call = runner.chain, runner.snapshot(), runner.total
+        call = Place(runner.chain, runner.snapshot(), runner.total), runner.total
         ((works, said),) = self._machines.map(self._of(runner), "compiles", [call])
+        if not works and self._size > 1:
+            self._size, self._chains = 1, None
+            return self.compile(runner)
         for text in said:
             warnings.warn(text, stacklevel=2)
         if not works:
@@ -127,24 +142,28 @@ class Workers:
         Raises:
             Diverged: a chain is not finite any more.
         """
-        turns = {runner.chain: (goal, runner) for goal, runner in zip(goals, runners, strict=True)}
+        turns = dict(enumerate(by_group(goals, runners, self._size)))
         with self._machines, self._machines.calls(self._of(runners[0])) as calls:
 
             def send(number: int) -> None:
-                goal, runner = turns[number]
-                state = runner.snapshot()
-                seconds = _STRETCH + sum(a.nbytes for a in state.values()) / _MOVED
-                calls.submit(number, "advance", (number, state, goal, runner.total, seconds))
+                places = [Place(r.chain, r.snapshot(), goal) for goal, r in turns[number]]
+                size = sum(array.nbytes for place in places for array in place.state.values())
+                total = turns[number][0][1].total
+                calls.submit(number, "advance", (places, total, _STRETCH + size / _MOVED))
 
             def take(number: int, stretch: Stretch) -> None:
-                goal, runner = turns[number]
-                before = runner.iteration
-                runner.take_over(stretch.snapshot, stretch.kept)
+                members = turns[number]
+                found = zip(members, stretch.snapshots, stretch.kept, strict=True)
+                for (_, runner), snapshot, kept in found:
+                    before = runner.iteration
+                    runner.take_over(snapshot, kept)
+                    if stretch.diverged is None:
+                        runner.save()
+                        progress.advance(runner.iteration - before, runner.estimate)
                 if stretch.diverged is not None:
                     raise Diverged(*stretch.diverged)
-                runner.save()
-                progress.advance(runner.iteration - before, runner.estimate)
-                if runner.iteration >= goal:
+                turns[number] = [(goal, r) for goal, r in members if r.iteration < goal]
+                if not turns[number]:
                     del turns[number]
 
             for number in turns:

@@ -21,7 +21,6 @@ from sgmcmc.engine.group_kernel import GroupKernel, begin_together
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
-from sgmcmc.machines import HERE
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import Crew, chosen_stream
 from sgmcmc.run.phases import Phase
@@ -56,7 +55,7 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     have to stop at different places, or do what has no form for many chains at a time: with exact
     dynamics, latent variables, parameters that move in turn, gradients that look at the whole
     dataset on the way (SVRG, SAGA), draws of other laws than the normal, without XLA, on a GPU,
-    on the workers of an executor, and step by step.
+    and step by step.
     """
     chains = len(sampler.starts)
     if chains < FEWEST or switches.no_groups() or not _can_share(sampler, phase):
@@ -80,18 +79,18 @@ def _can_share(sampler: Sampler, phase: Phase) -> bool:
     assert recorder is not None, "not bound"
     return (
         sampler.compiler.uses_xla
-        and sampler.options.machines is HERE
         and sampler.latents is None
         and phase.turns is None
         and not recorder.stepwise
         and not isinstance(dynamics, ExactDynamics)
         and not dynamics.seeds
         and phase.gradient.refresh_every(sampler.whole()) is None
-        and _stream(sampler, phase, 1) is not None
+        and shared_stream(sampler, phase, 1) is not None
     )
 
 
-def _stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream | None:
+def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream | None:
+    """Return the stream of so many chains that share a kernel, or ``None`` if there is none."""
     return make_shared_stream(
         sampler.data,
         sampler.draws,
@@ -102,10 +101,29 @@ def _stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream | None:
     )
 
 
-class Groups:
-    """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
+def begun_in_groups(
+    sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[Start]
+) -> list[Carry] | None:
+    """Return what chains start from that run in groups; ``None`` if they cannot.
 
     A log-likelihood may do what ``tf.vectorized_map`` cannot do to many chains at a time.
+
+    Args:
+        sampler: the sampler.
+        kernel: of a single chain.
+        stream: the minibatches of a group.
+        starts: where the chains start.
+    """
+    if stream is None or not sampler.compiler.uses_xla:
+        return None
+    try:
+        return begin_together(kernel, stream, starts)
+    except Exception:  # of any kind; what is wrong with a single chain, too, shows there
+        return None
+
+
+class Groups:
+    """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
 
     Args:
         alone: runs chains by themselves.
@@ -115,28 +133,27 @@ class Groups:
     """
 
     def __init__(self, alone: Crew, sampler: Sampler, phase: Phase, size: int) -> None:
-        self._alone, self._compiler, self._stepsizes = alone, sampler.compiler, phase.stepsizes
-        self._stream, self._size = _stream(sampler, phase, size), size
+        self._alone, self._sampler, self._stepsizes = alone, sampler, phase.stepsizes
+        self._stream, self._size = shared_stream(sampler, phase, size), size
         self._kernel: GroupKernel | None = None
         self._pool: Pool[GroupBuffers] | None = None
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
         self._kernel = self._pool = None
-        if self._compiler.uses_xla and self._stream is not None:
-            self._kernel = GroupKernel(kernel, self._stream)
-            try:
-                return begin_together(kernel, self._stream, starts)
-            except Exception:  # of any kind; what is wrong with a single chain, too, shows there
-                self._kernel = None
-        return self._alone.begin(kernel, starts)
+        carries = begun_in_groups(self._sampler, kernel, self._stream, starts)
+        if carries is None:
+            return self._alone.begin(kernel, starts)
+        assert self._stream is not None
+        self._kernel = GroupKernel(kernel, self._stream)
+        return carries
 
     def compile(self, runner: Runner) -> bool:
         """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
         if self._kernel is not None:
             self._pool = group_pool(self._kernel, self._stepsizes)
             (group,) = self._groups([runner.total], [runner])
-            if group.compile(self._compiler):
+            if group.compile(self._sampler.compiler):
                 return True
             self._kernel = None
         return self._alone.compile(runner)
@@ -154,10 +171,27 @@ class Groups:
     def _groups(self, goals: Sequence[int], runners: Sequence[Runner]) -> list[Group]:
         """Return the groups of these runners."""
         assert self._kernel is not None and self._pool is not None, "not compiled"
-        members: dict[int, dict[int, Runner]] = {}
-        wanted: dict[int, dict[int, int]] = {}
-        for goal, runner in zip(goals, runners, strict=True):
-            number, place = divmod(runner.chain, self._size)
-            members.setdefault(number, {})[place] = runner
-            wanted.setdefault(number, {})[place] = goal
-        return [Group(self._kernel, self._pool, members[k], wanted[k]) for k in members]
+        return [
+            group_of(self._kernel, self._pool, *zip(*members, strict=True))
+            for members in by_group(goals, runners, self._size)
+        ]
+
+
+def by_group(
+    goals: Sequence[int], runners: Sequence[Runner], size: int
+) -> list[list[tuple[int, Runner]]]:
+    """Return the goals and runners of each group of so many chains."""
+    members: dict[int, list[tuple[int, Runner]]] = {}
+    for goal, runner in zip(goals, runners, strict=True):
+        members.setdefault(runner.chain // size, []).append((goal, runner))
+    return list(members.values())
+
+
+def group_of(
+    kernel: GroupKernel, pool: Pool[GroupBuffers], goals: Sequence[int], runners: Sequence[Runner]
+) -> Group:
+    """Return the group of some runners, each of which has its place by its number."""
+    places = [runner.chain % kernel.chains for runner in runners]
+    return Group(
+        kernel, pool, dict(zip(places, runners, strict=True)), dict(zip(places, goals, strict=True))
+    )

@@ -1,10 +1,15 @@
-"""Chains as the worker of an executor runs them: a stretch of iterations at a time."""
+"""Chains as the worker of an executor runs them: a stretch of iterations at a time.
+
+Where chains run in groups, a worker runs all chains of a group, as they would be run without an
+executor, so that they draw the same to the bit.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,11 +19,14 @@ from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
 from sgmcmc.engine.buffers import Buffers, Pool, pool_of
 from sgmcmc.engine.diverged import Diverged
+from sgmcmc.engine.group import GroupBuffers, group_pool
+from sgmcmc.engine.group_kernel import GroupKernel
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.machines import HERE
 from sgmcmc.run.builder import make_kernel, prepares_ahead
+from sgmcmc.run.groups import group_of, shared_stream
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
 
@@ -30,14 +38,28 @@ class Stretch(NamedTuple):
     """Some iterations that a worker has run.
 
     Attributes:
-        snapshot: where the chain is after them.
-        kept: what it has kept meanwhile, by record: the first row, and the rows.
-        diverged: iterations, parameter and advice, if it did.
+        snapshots: where each chain is after them.
+        kept: what each has kept meanwhile, by record: the first row, and the rows.
+        diverged: iterations, parameter and advice, if one did.
     """
 
-    snapshot: Snapshot
-    kept: dict[str, tuple[int, np.ndarray]]
+    snapshots: list[Snapshot]
+    kept: list[dict[str, tuple[int, np.ndarray]]]
     diverged: tuple[tuple[int, int], str, str | None] | None = None
+
+
+class Place(NamedTuple):
+    """Where a chain is, and is to get to.
+
+    Attributes:
+        number: of the chain.
+        state: where it is.
+        goal: iteration to reach.
+    """
+
+    number: int
+    state: Snapshot
+    goal: int
 
 
 class Chains:
@@ -49,6 +71,7 @@ class Chains:
         total: iterations that there may be.
         names: of the records that are kept.
         structure: of what an iteration leaves.
+        size: chains of a group; 1 where each runs by itself.
     """
 
     def __init__(
@@ -58,6 +81,7 @@ class Chains:
         total: int,
         names: tuple[str, ...],
         structure: Carry,
+        size: int,
     ) -> None:
         # What does not matter to a chain may be large, or may not leave the process.
         self._sampler = replace(
@@ -68,7 +92,7 @@ class Chains:
             tuning={},
         )
         self._total, self._names, self._structure = total, names, structure
-        self._ahead = prepares_ahead(sampler)
+        self._ahead, self._size = prepares_ahead(sampler), size
         self._begin()
 
     def _begin(self) -> None:
@@ -76,58 +100,61 @@ class Chains:
         self._whole = self._sampler.whole()
         self._kernel: Kernel | None = None
         self._pool: Pool[Buffers] | None = None
+        self._group: tuple[GroupKernel, Pool[GroupBuffers]] | None = None
         self._compiled: bool | None = None
         self._runners: dict[int, tuple[Runner, dict[str, _Rows]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_sampler", "_total", "_names", "_structure", "_ahead")
+        names = ("_sampler", "_total", "_names", "_structure", "_ahead", "_size")
         return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
 
-    def compiles(self, number: int, state: Snapshot, total: int) -> tuple[bool, list[str]]:
+    def compiles(self, place: Place, total: int) -> tuple[bool, list[str]]:
         """Tell whether XLA can compile the chain, and what is to be said if it cannot."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            runner, _ = self._runner(number, state, total)
+            runner, _ = self._runner(place, total)
             works = self._compiles(runner)
         return works, [str(w.message) for w in caught if "XLA" in str(w.message)]
 
-    def advance(
-        self, number: int, state: Snapshot, goal: int, total: int, seconds: float
-    ) -> Stretch:
-        """Run a chain.
+    def advance(self, places: Sequence[Place], total: int, seconds: float) -> Stretch:
+        """Run a chain, or the chains of a group.
 
         Args:
-            number: of the chain.
-            state: where it is.
-            goal: iteration to reach.
-            total: iteration that is the chain's last.
+            places: where each is.
+            total: iteration that is a chain's last.
             seconds: after which to stop before.
         """
-        runner, rows = self._runner(number, state, total)
-        assert self._compiles(runner), "compiled elsewhere"
-        runner.prepare_ahead(cores.to_spare(len(self._sampler.starts)))
+        found = [self._runner(place, total) for place in places]
+        runners, rows = [runner for runner, _ in found], [record for _, record in found]
+        assert self._compiles(runners[0]), "compiled elsewhere"
+        goals = [place.goal for place in places]
         until, diverged = time.monotonic() + seconds, None
+        together = None if self._group is None else group_of(*self._group, goals, runners)
+        if together is None:
+            runners[0].prepare_ahead(cores.to_spare(len(self._sampler.starts)))
         try:
-            while runner.iteration < goal and time.monotonic() < until:
-                runner.advance(goal - runner.iteration)
-                if sum(record.nbytes for record in rows.values()) > _KEPT_BYTES:
+            while _behind(runners, goals):
+                if together is not None:
+                    together.advance()
+                else:
+                    runners[0].advance(goals[0] - runners[0].iteration)
+                held = sum(r.nbytes for record in rows for r in record.values())
+                if held > _KEPT_BYTES or time.monotonic() > until:
                     break
         except Diverged as event:
             diverged = event.iterations, event.parameter, event.advice
         finally:
-            runner.prepare_ahead(False)
-        kept = {name: record.taken() for name, record in rows.items()}
-        return Stretch(
-            runner.snapshot(), {n: found for n, found in kept.items() if found}, diverged
-        )
+            runners[0].prepare_ahead(False)
+        snapshots = [runner.snapshot() for runner in runners]
+        return Stretch(snapshots, [_taken(record) for record in rows], diverged)
 
-    def _runner(self, number: int, state: Snapshot, total: int) -> tuple[Runner, dict[str, _Rows]]:
+    def _runner(self, place: Place, total: int) -> tuple[Runner, dict[str, _Rows]]:
         """Return the runner of a chain, where the chain is, and what it writes to."""
-        sampler, phase = self._sampler, self._sampler.chain
+        sampler, phase, number = self._sampler, self._sampler.chain, place.number
         with self._lock:
             if self._kernel is None:
                 for column in sampler.data.columns.values():
@@ -145,14 +172,35 @@ class Chains:
                 self._runners[number] = runner, rows
         runner, rows = self._runners[number]
         runner.total = total
-        runner.restore(state)
+        runner.restore(place.state)
         return runner, rows
 
     def _compiles(self, runner: Runner) -> bool:
         with self._lock:
             if self._compiled is None:
-                self._compiled = runner.compile(self._sampler.compiler)
+                self._compiled = self._compile(runner)
             return self._compiled
+
+    def _compile(self, runner: Runner) -> bool:
+        sampler, phase = self._sampler, self._sampler.chain
+        if self._size == 1:
+            return runner.compile(sampler.compiler)
+        stream = shared_stream(sampler, phase, self._size)
+        assert stream is not None and self._kernel is not None, "seen by the caller"
+        kernel = GroupKernel(self._kernel, stream)
+        self._group = kernel, group_pool(kernel, phase.stepsizes)
+        return group_of(*self._group, [runner.total], [runner]).compile(sampler.compiler)
+
+
+def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
+    """Tell whether a chain is not yet where it is to get to."""
+    return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
+
+
+def _taken(record: dict[str, _Rows]) -> dict[str, tuple[int, np.ndarray]]:
+    """Return what a chain has written, and forget it."""
+    taken = {name: rows.taken() for name, rows in record.items()}
+    return {name: rows for name, rows in taken.items() if rows}
 
 
 class _Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import sgmcmc
 from sgmcmc import Samples
 from sgmcmc.engine import group_kernel
 from sgmcmc.engine.group import Group
-from sgmcmc.run import groups
+from sgmcmc.run import crews, groups
 from sgmcmc.run.sampler import Request, make_sampler
 from tests.conftest import BY_NAME, METHODS, any_shape, short_call
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
@@ -189,6 +190,28 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
 
     monkeypatch.setattr(group_kernel, "_for_each", cannot)
     assert chains()["theta"].shape == (CHAINS, 20)
+    assert few[0] == 0
+
+
+def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[int]) -> None:
+    """To the bit, a stretch of a block at a time; the last group is of one chain."""
+    short_blocks_of(2**9, monkeypatch)
+    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    here, counted = chains("sgldcv", **KEEPS), few[0]
+    with ThreadPoolExecutor(2) as pool:
+        there = chains("sgldcv", **KEEPS, executor=pool)
+    assert few[0] == 2 * counted > 0
+    assert there.settings["paths"]["chains"] == "in groups of 2"
+    same(there, here)
+
+
+def test_workers_too_run_each_chain_where_groups_are_impossible(
+    monkeypatch: pytest.MonkeyPatch, few: list[int]
+) -> None:
+    monkeypatch.setattr(group_kernel.GroupKernel, "compile", lambda *_: False)
+    here = chains(n_iters=5)
+    with ThreadPoolExecutor(2) as pool:
+        same(chains(n_iters=5, executor=pool), here)
     assert few[0] == 0
 
 

@@ -1,4 +1,4 @@
-"""The memory that thousands of chains take."""
+"""The memory that thousands of chains take, and hundreds of calls."""
 
 from __future__ import annotations
 
@@ -49,3 +49,52 @@ def test_three_thousand_short_chains(case: Case) -> None:
     peak, seconds = map(float, done.stdout.split())
     print(f"{case.name}: {peak:.2f} GB, {seconds:.0f} s")
     assert peak < MOST
+
+
+CALLS = """
+import ctypes, gc, resource
+import numpy as np
+import sgmcmc
+import tensorflow as tf
+x = np.random.default_rng(1).normal(size=(200, 2))
+def made():
+    def log_lik(params, dataset):
+        return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+    return log_lik
+once = made()
+def call():
+    sgmcmc.{method}({function}, {{"x": x}}, {{"theta": np.zeros(2)}}, {stepsizes},
+                    minibatch_size=10, n_iters=20, verbose=False, seed=1)
+def resident():
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what is free is given back
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * resource.getpagesize() / 2**20
+found = []
+for count in (10, 100, 100):
+    for _ in range(count):
+        call()
+    found.append(resident())
+print(found[1] - found[0], found[2] - found[1])
+"""
+FIRST, LATER = 30.0, 2.0
+"""Megabytes that a hundred calls after the tenth may add, which is when threads have got memory of
+their own, and a hundred more: XLA alone would keep 270, did it compile anew each time."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by malloc_trim and statm")
+@pytest.mark.parametrize("function", ["once", "made()"])
+@pytest.mark.parametrize(
+    ("method", "stepsizes"), [("sgld", "1e-3"), ("sgldcv", "1e-3, 1e-3, n_iters_opt=20")]
+)
+def test_two_hundred_calls(method: str, stepsizes: str, function: str) -> None:
+    """Memory stays what it is soon after the tenth, also where functions are new each time."""
+    script = CALLS.format(method=method, stepsizes=stepsizes, function=function)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=1800
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, later = map(float, done.stdout.split())
+    print(f"{method}, {function}: {first:.1f} MB, {later:.1f} MB")
+    assert first < FIRST and later < LATER
