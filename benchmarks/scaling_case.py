@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import memory, passes
 from benchmarks.in_process import run_sgld
-from benchmarks.steady import choose_lengths
+from benchmarks.steady import Seconds, choose_lengths
 
 MEMORY_ITERS = 10_000  # of the run that measures memory, the same for all cases
 
@@ -29,8 +29,8 @@ def main() -> None:
     mode = "r" if options.mapped else None
     data = {name: np.load(options.rows / f"{name}.npy", mmap_mode=mode) for name in ("X", "y")}
 
-    def run(n_iters: int) -> float:
-        return run_sgld(data, n_iters).wall
+    def run(n_iters: int) -> Seconds:
+        return run_sgld(data, n_iters)
 
     run(MEMORY_ITERS)
     result = {
@@ -40,14 +40,15 @@ def main() -> None:
         "end_file": memory.mapped(".npy"),
     }
 
-    lengths = choose_lengths(run, options.seconds, 1_000_000)
+    lengths = choose_lengths(lambda n_iters: run(n_iters).wall, options.seconds, 1_000_000)
     times = [(run(lengths.short), run(lengths.long)) for _ in range(options.rounds)]
     shorts, longs = zip(*times, strict=True)
     scale = 1e6 / lengths.difference
     result |= {
         "n_iters": [lengths.short, lengths.long],
-        "median": scale * statistics.median(b - a for a, b in times),
-        "best": scale * (min(longs) - min(shorts)),
+        "median": scale * statistics.median(b.wall - a.wall for a, b in times),
+        "best": scale * (min(b.wall for b in longs) - min(a.wall for a in shorts)),
+        "cpu": scale * (min(b.cpu for b in longs) - min(a.cpu for a in shorts)),
     }
     if options.passes:
         result["passes"] = passes.measure(options.rows, data)
