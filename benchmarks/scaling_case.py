@@ -40,7 +40,7 @@ def main() -> None:
         "end_file": memory.mapped(".npy"),
     }
 
-    lengths = choose_lengths(lambda n_iters: run(n_iters).wall, options.seconds, 1_000_000)
+    lengths = choose_lengths(lambda n_iters: run(n_iters).cpu, options.seconds, 1_000_000)
     times = [(run(lengths.short), run(lengths.long)) for _ in range(options.rounds)]
     shorts, longs = zip(*times, strict=True)
     scale = 1e6 / lengths.difference

@@ -213,7 +213,7 @@ class _TracedOnce(Target):
         self._graphs: dict[tuple[Any, ...], Any] = {}
 
     @property
-    def shared(self) -> Target:  # type: ignore[override]
+    def shared(self) -> Target:
         """This one."""
         return self
 
