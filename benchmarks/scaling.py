@@ -118,7 +118,7 @@ def render(raw: dict[str, Any]) -> str:
 
 def _render_passes(cases: list[dict[str, Any]]) -> list[str]:
     """What a pass over all rows costs."""
-    found = [case for case in cases if "passes" in case]
+    found = [case for case in cases if case["passes"]]
     if not found:
         return []
     rows = []
