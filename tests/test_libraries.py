@@ -16,9 +16,14 @@ import sys
 def loaded(*names):
     return sorted(set(names) & set(sys.modules))
 
-SLOW = "tensorflow_probability", "tf_keras", "arviz", "xarray", "pooch"
+SLOW = (
+    "tensorflow_probability", "tf_keras", "arviz", "xarray", "pooch",
+    "scipy.optimize", "scipy.sparse", "scipy.linalg", "scipy.stats", "scipy.signal",
+)
+# Keras loads scikit-learn where it is installed, and that loads SciPy.
+sys.modules["sklearn"] = None
 # Keras may have loaded these.
-PERHAPS = "matplotlib", "tqdm", "pandas", "scipy.stats", "scipy.signal", "sklearn"
+PERHAPS = "matplotlib", "tqdm", "pandas"
 import tensorflow as tf
 before = loaded(*PERHAPS)
 import sgmcmc

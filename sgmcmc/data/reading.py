@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import scipy
 import tensorflow as tf
-from scipy.sparse import csr_array, issparse
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
 from sgmcmc.data.entries import (
@@ -17,7 +17,7 @@ from sgmcmc.data.entries import (
     need_numbers,
     refuse_nan,
 )
-from sgmcmc.data.sparse import SparseColumn, read_sparse
+from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import Spool, read_stored
 from sgmcmc.data.tables import Table, as_table, is_plain_frame, library, refusal
 from sgmcmc.words import describe
@@ -87,7 +87,7 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         refuse_nan(label, array)
         return ArrayColumn(array), len(array)
     _refuse_streams(label, values)
-    if isinstance(values, tf.SparseTensor) or issparse(values):
+    if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
         check_values(label, matrix.data, dtype, place=lambda k: _place(matrix, k))
@@ -106,7 +106,7 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array)
 
 
-def _place(matrix: csr_array, entry: int) -> tuple[int, int]:
+def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
     """Return row and column of an entry of a sparse matrix."""
     row = int(np.searchsorted(matrix.indptr, entry, "right")) - 1
     return row, int(matrix.indices[entry])

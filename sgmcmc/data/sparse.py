@@ -10,12 +10,13 @@ entries may change from step to step.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import tensorflow as tf
-from scipy.sparse import coo_array, csr_array
 
 from sgmcmc.data.dataset import Column, digest
 from sgmcmc.data.minibatch import Tensors
@@ -46,7 +47,7 @@ class SparseColumn(Column):
 
     sparse = True
 
-    def __init__(self, matrix: csr_array, dtype: np.dtype) -> None:
+    def __init__(self, matrix: scipy.sparse.csr_array, dtype: np.dtype) -> None:
         self.dtype = np.dtype(dtype)
         self.row_shape = (int(matrix.shape[1]),)
         few = matrix.shape[1] < 2**31
@@ -98,7 +99,16 @@ def as_sparse_tensor(stored: Stored, rows: int, width: int) -> tf.SparseTensor:
     return tf.SparseTensor(indices, stored.values, [rows, width])
 
 
-def read_sparse(label: str, values: Any) -> csr_array:
+def is_sparse(values: Any) -> bool:
+    """Tell whether values are a sparse matrix, of SciPy's or TensorFlow's."""
+    if isinstance(values, tf.SparseTensor):
+        return True
+    # Who has one has loaded this, which takes a while.
+    loaded = sys.modules.get("scipy.sparse")
+    return loaded is not None and loaded.issparse(values)
+
+
+def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
     """Return a sparse matrix of any form in CSR, each entry once, without touching the user's.
 
     Args:
@@ -115,10 +125,10 @@ def read_sparse(label: str, values: Any) -> csr_array:
         )
     if isinstance(values, tf.SparseTensor):
         places = np.asarray(values.indices)
-        values = coo_array(
+        values = scipy.sparse.coo_array(
             (np.asarray(values.values), (places[:, 0], places[:, 1])), tuple(values.shape)
         )
-    matrix = csr_array(values)
+    matrix = scipy.sparse.csr_array(values)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()

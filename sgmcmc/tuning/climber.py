@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.mode import Mode
@@ -78,7 +78,7 @@ class Climber:
         near = np.sqrt(len(start))
         iterations = 0
 
-        def enough(intermediate_result: optimize.OptimizeResult) -> None:
+        def enough(intermediate_result: scipy.optimize.OptimizeResult) -> None:
             nonlocal last, iterations
             last, iterations = np.array(intermediate_result.x), iterations + 1
             if self.distance(last, known) < near:
@@ -87,7 +87,7 @@ class Climber:
             if iterations % _LOOK == 0 and not all(self.dips(last, other) for other in known):
                 raise StopIteration
 
-        found = optimize.minimize(
+        found = scipy.optimize.minimize(
             lambda zeta: -max(self.value(zeta), floor),
             start,
             jac=lambda zeta: -self.both(zeta)[1],

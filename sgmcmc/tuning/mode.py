@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
@@ -140,12 +140,12 @@ def _trust_region(objective: Objective, start: np.ndarray) -> np.ndarray:
 
     best: list[float] = []
 
-    def enough(intermediate_result: optimize.OptimizeResult) -> None:
+    def enough(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         best.append(float(intermediate_result.fun))
         if len(best) > _PATIENCE and best[-1 - _PATIENCE] - best[-1] < _LITTLE:
             raise StopIteration
 
-    found = optimize.minimize(
+    found = scipy.optimize.minimize(
         lambda u: both(u)[0],
         start,
         jac=lambda u: both(u)[1],

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import tensorflow as tf
-from scipy import optimize
 
 from sgmcmc.dynamics import SGNHT
 from sgmcmc.dynamics.base import Dynamics
@@ -89,5 +89,5 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
     if excess(_LEAST) < 0:
         return Resting(dynamics, _LEAST)
     ends = np.log(_LEAST), np.log(_MOST)
-    found = optimize.brentq(lambda log: min(excess(np.exp(log)), 1e12), *ends, xtol=1e-6)
+    found = scipy.optimize.brentq(lambda log: min(excess(np.exp(log)), 1e12), *ends, xtol=1e-6)
     return Resting(dynamics, float(np.exp(found)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import solve_discrete_lyapunov
+import scipy
 
 _ROUNDING = 1e-9
 
@@ -55,5 +55,5 @@ class LawInTurn:
             Two arrays of shape (d, d); the second is Σ Cov(θ_k, θ₀) over k ≥ 0.
         """
         kicks = self._B @ noise @ self._B.T + self._R @ self._R.T
-        covariance = solve_discrete_lyapunov(self._A, kicks)
+        covariance = scipy.linalg.solve_discrete_lyapunov(self._A, kicks)
         return covariance, np.linalg.solve(np.eye(len(kicks)) - self._A, covariance)
