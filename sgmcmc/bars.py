@@ -30,7 +30,7 @@ def _tqdm() -> Callable[..., Any]:
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-    class SteadyBar(tqdm):  # type: ignore[misc]
+    class SteadyBar(tqdm):
         """Stands still at no jump of the system's clock, which tqdm goes by."""
 
         @property

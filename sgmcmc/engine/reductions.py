@@ -1,7 +1,9 @@
 """Running reductions: what is kept of a chain whose draws are not.
 
 A reduction folds a function of the parameters over the kept draws, inside the compiled chain:
-``state = update(state, params)``. Running means and variances are ready made.
+``state = update(state, params)``. Running means and variances are ready made. They are added up in
+float64 whatever the chain is in: float32 takes no more from the seventeen millionth draw on, and a
+variance would become smaller and smaller.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
         function: function of the dict of parameters that returns a tensor of any shape.
 
     Returns:
-        A :class:`Reduction`; its result is the mean.
+        A :class:`Reduction`; its result is the mean, float64.
 
     Raises:
         TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
@@ -88,13 +90,12 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     """
 
     def init(params: Tensors) -> State:
-        value = tf.convert_to_tensor(function(params))
-        return {"count": tf.constant(0), "mean": tf.zeros_like(value)}
+        return {"count": tf.constant(0), "mean": _zero(function(params))}
 
     def update(state: State, params: Tensors) -> State:
         count = state["count"] + 1
-        step = function(params) - state["mean"]
-        return {"count": count, "mean": state["mean"] + step / tf.cast(count, step.dtype)}
+        step = _double(function(params)) - state["mean"]
+        return {"count": count, "mean": state["mean"] + step / tf.cast(count, tf.float64)}
 
     return Reduction(init, update, lambda state: state["mean"])
 
@@ -108,7 +109,7 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
         function: function of the dict of parameters that returns a tensor of any shape.
 
     Returns:
-        A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``.
+        A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``, float64.
 
     Raises:
         TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
@@ -128,15 +129,15 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     """
 
     def init(params: Tensors) -> State:
-        zero = tf.zeros_like(tf.convert_to_tensor(function(params)))
+        zero = _zero(function(params))
         return {"count": tf.constant(0), "mean": zero, "squares": zero}
 
     def update(state: State, params: Tensors) -> State:
         count = state["count"] + 1
-        return {"count": count, **_with_value(state, function(params), count)}
+        return {"count": count, **_with_value(state, _double(function(params)), count)}
 
     def finish(state: State) -> State:
-        count = tf.cast(tf.maximum(state["count"], 1), state["squares"].dtype)
+        count = tf.cast(tf.maximum(state["count"], 1), tf.float64)
         return {"mean": state["mean"], "variance": state["squares"] / count}
 
     return Reduction(init, update, finish)
@@ -181,12 +182,12 @@ def running_batch_means(
         raise ValueError(f"`batch_size` must be a whole number of at least 1; it is {batch_size}.")
 
     def init(params: Tensors) -> State:
-        zero = tf.zeros_like(tf.convert_to_tensor(function(params)))
+        zero = _zero(function(params))
         counts = {"draws": tf.constant(0), "batches": tf.constant(0)}
         return {**counts, "sum": zero, "mean": zero, "squares": zero}
 
     def update(state: State, params: Tensors) -> State:
-        draws, total = state["draws"] + 1, state["sum"] + function(params)
+        draws, total = state["draws"] + 1, state["sum"] + _double(function(params))
         full = tf.equal(draws, batch_size)
         batches = state["batches"] + tf.cast(full, tf.int32)
         moments = _with_value(state, total / batch_size, tf.maximum(batches, 1))
@@ -198,15 +199,23 @@ def running_batch_means(
         }
 
     def finish(state: State) -> State:
-        batches = tf.cast(state["batches"], state["squares"].dtype)
+        batches = tf.cast(state["batches"], tf.float64)
         variance = state["squares"] / (batches * (batches - 1))
         return {"mean": state["mean"], "standard_error": tf.sqrt(variance)}
 
     return Reduction(init, update, finish)
 
 
+def _double(value: Any) -> tf.Tensor:
+    return tf.cast(value, tf.float64)
+
+
+def _zero(value: Any) -> tf.Tensor:
+    return tf.zeros_like(_double(value))
+
+
 def _with_value(state: State, value: tf.Tensor, count: tf.Tensor) -> Tensors:
     """Return mean and sum of squared deviations after one more value, the count-th."""
     before = value - state["mean"]
-    mean = state["mean"] + before / tf.cast(count, before.dtype)
+    mean = state["mean"] + before / tf.cast(count, tf.float64)
     return {"mean": mean, "squares": state["squares"] + before * (value - mean)}

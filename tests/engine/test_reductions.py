@@ -107,3 +107,17 @@ def test_a_state_of_arrays_takes_the_dtype_of_the_chain() -> None:
     fold = ({"sum": np.zeros(2)}, lambda state, params: {"sum": state["sum"] + params["theta"]})
     found = run(reductions={"fold": fold}).reductions["fold"]["sum"]
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("k", [10**7, 10**8, 2**31 - 1000])
+def test_late_draws_count_as_early_ones(k: int) -> None:
+    """In float32 nothing is added any more to what 2²⁴ draws have added up to."""
+    values = np.random.default_rng(1).normal(1.0, 0.1, 200).astype(np.float32)
+    moments = sgmcmc.running_moments(lambda params: params["theta"])
+    before = {"count": tf.constant(k), "mean": 1.0, "squares": 0.01 * k}
+    state = {name: tf.constant(value, moments.init({"theta": values[0]})[name].dtype)
+             for name, value in before.items()}  # fmt: skip
+    for value in values:
+        state = moments.update(state, {"theta": tf.constant(value)})
+    added = float(state["squares"]) - before["squares"]
+    np.testing.assert_allclose(added, ((values - 1.0) ** 2).sum(dtype=np.float64), rtol=1e-4)

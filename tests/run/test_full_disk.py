@@ -18,9 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
+from sgmcmc.datasets import fetch, folders
+from sgmcmc.datasets.parsed import load_or_parse
 from tests.conftest import short_call, short_setup
 from tests.run.stopping import same, short_blocks_of
 
@@ -30,6 +33,11 @@ KEEPS: dict[str, Any] = {
     "reductions": {"mean": sgmcmc.running_mean(lambda params: params["theta"])},
 }
 SAID = "`store`: cannot write to .*; what was written before is whole. No space left on device"
+
+
+def terms(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return a term of the log-likelihood for each observation."""
+    return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
 
 class Disk:
@@ -181,6 +189,74 @@ def test_save_on_a_full_disk(disk: Disk) -> None:
         return True
 
     assert each_write_fails(disk, lambda: old.save(path), attempt) > 10
+
+
+@pytest.mark.faults
+def test_values_on_a_full_disk(disk: Disk) -> None:
+    """What is written piece by piece, and takes the place of a file that was there."""
+    samples, path = short_call(n_iters=1000), disk.path / "values.npy"
+    data = {"x": np.zeros(20, np.float32)}
+    wanted = samples.log_lik(data, log_lik=terms)
+
+    def prepare() -> None:
+        np.save(path, np.arange(3.0))
+
+    def attempt() -> bool:
+        try:
+            samples.log_lik(data, log_lik=terms, store=path)
+        except OSError as error:
+            assert re.search("`store`: cannot write .*values.npy'; what .* No space", str(error))
+            np.testing.assert_array_equal(np.load(path), np.arange(3.0))
+            assert {file.name for file in disk.path.iterdir()} <= {"values.npy", "filler"}
+            return False
+        np.testing.assert_array_equal(np.load(path), wanted)
+        return True
+
+    assert each_write_fails(disk, prepare, attempt) > 10
+
+
+@pytest.mark.faults
+def test_dataset_cache_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data are at hand all the same, and no half cache is left or taken for one."""
+    monkeypatch.delenv(folders.VARIABLE, raising=False)
+    monkeypatch.setattr(folders, "user", lambda: disk.path)
+    source, parsed = disk.path / "small.txt", np.arange(20_000, dtype=np.float32).reshape(-1, 2)
+    source.write_text("what is parsed")
+    cache = disk.path / "small.txt.sgmcmc.npy"
+
+    def prepare() -> None:
+        cache.unlink(missing_ok=True)
+
+    def attempt() -> bool:
+        for _ in range(2):
+            found = load_or_parse(source, "small.txt", parsed.shape, lambda _: parsed)
+            np.testing.assert_array_equal(found, parsed)
+        names = {file.name for file in disk.path.iterdir()} - {"filler"}
+        assert names <= {"small.txt", cache.name}
+        return cache.exists()
+
+    assert each_write_fails(disk, prepare, attempt) > 10
+
+
+@pytest.mark.faults
+def test_download_to_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that says so, and no half file."""
+    monkeypatch.delenv(folders.VARIABLE, raising=False)
+    monkeypatch.setattr(folders, "user", lambda: disk.path)
+    content = bytes(40_000)
+    source = fetch.Source("small.txt", ("https://nowhere.invalid/small.txt",))
+    monkeypatch.setattr(fetch, "_transfer", lambda url, part, *_: part.write_bytes(content))
+
+    def attempt() -> bool:
+        try:
+            assert fetch.load(source, Path.read_bytes, verbose=False) == content
+        except fetch.DownloadError as error:
+            assert "No space left on device" in str(error)
+            assert {file.name for file in disk.path.iterdir()} <= {"filler"}
+            return False
+        return True
+
+    assert each_write_fails(disk, lambda: None, attempt) > 5
 
 
 @pytest.mark.faults

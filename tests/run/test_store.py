@@ -114,6 +114,23 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         short_call(store=tmp_path / "chain")
 
 
+@pytest.mark.parametrize("elsewhere", ["../other.npy", "{}/other.npy", "lock", "array-0.npy/", 3])
+def test_files_elsewhere_are_neither_read_nor_written(elsewhere: Any, tmp_path: Path) -> None:
+    short_call(store=tmp_path / "chain")
+    about = said_of(tmp_path / "chain")
+    other = tmp_path / "other.npy"
+    other.write_bytes((tmp_path / "chain" / about["arrays"]["draws"]).read_bytes())
+    before = other.read_bytes()
+    named = elsewhere.format(tmp_path) if isinstance(elsewhere, str) else elsewhere
+    about["arrays"]["draws"] = named
+    (tmp_path / "chain/about.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="`path`: .*about.json' is damaged: it names files"):
+        Samples.open(tmp_path / "chain")
+    with pytest.raises(ValueError, match="`store`: .*about.json' is damaged: it names files"):
+        short_call(store=tmp_path / "chain", n_iters=100)
+    assert other.read_bytes() == before
+
+
 def test_schedules_are_compared(tmp_path: Path) -> None:
     decay = sgmcmc.polynomial_decay
     given = {"store": tmp_path / "chain"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from sgmcmc.results.store.files import (
 )
 
 _CHECKSUM, _RECORDS = "checksum", "records"
+_FILE = re.compile(r"array-\d+(-\d+)?\.npy", re.ASCII)
 
 
 def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Record]) -> None:
@@ -39,17 +41,25 @@ def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Reco
 
 
 def unsigned(about: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said of a store without the checksum, which is looked at.
+    """Return what is said of a store without its checksum, which is looked at, as are its files.
 
     A store of an earlier version has none.
 
     Raises:
-        ValueError: it is not that of what is said.
+        ValueError: it is not that of what is said, or files are named that lie elsewhere.
     """
     said = {name: value for name, value in about.items() if name != _CHECKSUM}
     if _CHECKSUM in about and about[_CHECKSUM] != _of_facts(said):
         raise ValueError("its checksum is another")
+    files = said.get("arrays")
+    if not isinstance(files, dict) or not all(map(_is_ours, files.values())):
+        raise ValueError("it names files that are none of a store")
     return said
+
+
+def _is_ours(file: Any) -> bool:
+    """Tell whether a file lies in the folder of a store, and nowhere else."""
+    return isinstance(file, str) and _FILE.fullmatch(file) is not None
 
 
 def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
