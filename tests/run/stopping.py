@@ -75,25 +75,33 @@ def stop_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Non
 
 SERVER = """
 import json, os, random, signal, sys, time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 sys.path.insert(0, {root!r})
 from {caller} import short_call
 import sgmcmc.engine.block, sgmcmc.run.checkpoints
 sgmcmc.engine.block.BLOCK_BYTES = 2**8
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.002
+executors = {{
+    None: dict,
+    "threads": lambda: dict(executor=ThreadPoolExecutor(2)),
+    "processes": lambda: dict(executor=lambda: ProcessPoolExecutor(2, get_context("spawn"))),
+}}
 rng, killed = random.Random({seed}), 0
 for _ in range({kills}):
     child = os.fork()
     if child == 0:
         try:
             short_call(method={method!r}, n_iters={n_iters}, store={store!r}, store_gradients=True,
-                       **{given!r})
+                       **{given!r}, **executors[{executor!r}]())
         except BaseException:
             import traceback
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
+    os.setpgid(child, child)  # its workers die with it
     time.sleep(rng.uniform(0.05, {longest}))
-    os.kill(child, signal.SIGKILL)
+    os.killpg(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, status
     killed += os.WIFSIGNALED(status)
@@ -109,6 +117,7 @@ def kill_again_and_again(
     n_iters: int,
     given: dict[str, Any],
     longest: float = 2.5,
+    executor: str | None = None,
 ) -> int:
     """Kill a run at random instants; return how often it was killed at work.
 
@@ -123,6 +132,7 @@ def kill_again_and_again(
         n_iters: its iterations.
         given: further arguments.
         longest: seconds after which a run is killed at the latest.
+        executor: ``"threads"`` or ``"processes"``, two of them; ``None`` for none.
     """
     if not kills:
         return 0
@@ -136,6 +146,7 @@ def kill_again_and_again(
         seed=kills,
         kills=kills,
         longest=longest,
+        executor=executor,
     )
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(

@@ -22,19 +22,21 @@ def check_after_kills(
     n_iters: int,
     monkeypatch: pytest.MonkeyPatch,
     longest: float = 2.5,
+    executor: str | None = None,
     **given: Any,
 ) -> None:
     """Kill a run again and again; what it ends with is what one gives that was never stopped."""
     caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
     given = {**({"n_iters_opt": n_iters // 2} if case.centred else {}), **given}
-    killed = kill_again_and_again(case, caller, folder / "chain", kills, n_iters, given, longest)
+    store = folder / "chain"
+    killed = kill_again_and_again(case, caller, store, kills, n_iters, given, longest, executor)
     print(f"{case.name}: killed at work {killed} times of {kills}")
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
     if kills:
         assert killed
     call = importlib.import_module(caller).short_call
     given |= {"method": case.name, "n_iters": n_iters, "store_gradients": True}
-    same(call(**given, store=folder / "chain"), call(**given))
+    same(call(**given, store=store), call(**given))
 
 
 def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,3 +77,22 @@ def test_a_thousand_kills(
     n_iters = 60_000 // case.constants.get("L", 1)
     given: dict[str, Any] = {} if n_chains is None else {"n_chains": n_chains}
     check_after_kills(case, tmp_path, kills, n_iters, monkeypatch, longest=1.2, **given)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("executor", "kills", "longest"), [("threads", 60, 1.2), ("processes", 15, 20.0)]
+)
+@every(tuple(BY_NAME[name] for name in ("sgld", "sgldcv")))
+def test_killed_with_an_executor(
+    case: Case,
+    executor: str,
+    kills: int,
+    longest: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ends is a run without: wherever chains were advanced, their bits are the same."""
+    check_after_kills(
+        case, tmp_path, kills, 60_000, monkeypatch, longest, executor=executor, n_chains=3
+    )
