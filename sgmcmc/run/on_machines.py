@@ -20,9 +20,24 @@ def on_machines(function: Function) -> Function:
     def wrapped(request: Any, *arguments: Any, **named: Any) -> Any:
         with read_machines(request.keywords.get("executor")) as machines:
             keywords = {**request.keywords, "executor": machines}
-            return function(replace(request, keywords=keywords), *arguments, **named)
+            try:
+                return function(replace(request, keywords=keywords), *arguments, **named)
+            except Exception as error:
+                if _is_interrupt(error):
+                    raise KeyboardInterrupt from error
+                raise
 
     return wrapped  # type: ignore[return-value]
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Tell whether an error stands for Ctrl-C.
+
+    Where that comes while TensorFlow's C++ calls Python, it arrives as the cause of a SystemError.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def outside() -> int:

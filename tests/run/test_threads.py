@@ -73,6 +73,16 @@ def test_ctrl_c_returns_what_has_been_drawn() -> None:
     assert "Traceback" not in err
 
 
+def test_ctrl_c_inside_tensorflow_is_ctrl_c(run: Run) -> None:
+    """There it comes as an error of the interpreter's own, and `log_lik` was at it."""
+
+    def interrupted(*_: Any) -> Any:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(log_lik=interrupted)
+
+
 def test_two_threads(run: Run) -> None:
     """Chains of different models in two threads at a time are as they are alone."""
     calls: list[dict[str, Any]] = [
