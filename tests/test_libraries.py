@@ -18,12 +18,12 @@ def loaded(*names):
 
 SLOW = (
     "tensorflow_probability", "tf_keras", "arviz", "xarray", "pooch",
-    "scipy.optimize", "scipy.sparse", "scipy.linalg", "scipy.stats", "scipy.signal",
+    "scipy.optimize", "scipy.linalg", "scipy.stats", "scipy.signal",
 )
 # Keras loads scikit-learn where it is installed, and that loads SciPy.
 sys.modules["sklearn"] = None
 # Keras may have loaded these.
-PERHAPS = "matplotlib", "tqdm", "pandas"
+PERHAPS = "matplotlib", "tqdm", "pandas", "scipy.sparse"
 import tensorflow as tf
 before = loaded(*PERHAPS)
 import sgmcmc
