@@ -135,11 +135,12 @@ GRID = (
     *(Run("sgrld", h) for h in (0.03, 0.05, 0.07, 0.1, 0.2)),
     *(Run("sgrld", h, tau=1000, kappa=0.6) for h in (0.01, 0.1, 0.5)),
     *(Run(HYBRID, h, tau=10, kappa=k) for h in (0.1, 0.3) for k in (0.5, 0.6, 0.7)),
+    *(Run(HYBRID, h, tau=10, kappa=0.7) for h in (0.5, 1.0)),
 )
 RUNS = (
     Run("scir", 0.5, tau=10, kappa=0.33),
     Run("sgrld", 0.05),
-    Run(HYBRID, 0.1, tau=10, kappa=0.6),
+    Run(HYBRID, 0.3, tau=10, kappa=0.7),
 )  # the best of the grid on KOS
 VARIATIONAL_BAYES = 1648.6  # on KOS, mean over five seeds
 ALPHA_DOCUMENT, ALPHA_TOPIC = 0.1, 0.1

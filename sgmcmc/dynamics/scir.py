@@ -110,7 +110,7 @@ class SCIR(SimplexDynamics):
         of_lines, free = lines.divide(others)
         slopes, _ = lines.divide(simplices.divide(gradient)[1])
         log_lambda, _ = lines.halves(of_lines)
-        exposures = tf.constant(lines.rate, u.dtype) + tf.nn.relu(lines.halves(slopes)[1])
+        exposures = tf.constant(lines.rate, u.dtype) + _positive(lines.halves(slopes)[1])
         tiny = tf.constant(tf.as_dtype(u.dtype).as_numpy_dtype(1e-30))
         of_lines = lines.join(log_lambda, tf.math.log(tf.maximum(exposures, tiny)))
         position = simplices.unite(u, lines.unite(of_lines, free))
@@ -145,13 +145,13 @@ class SCIR(SimplexDynamics):
     def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> Law:
         """Return the law of θ' for points of the simplex."""
         counts = self.usable(counts)
-        positive = tf.nn.relu(counts) if self.differences else counts
+        positive = _positive(counts) if self.differences else counts
         degrees = tf.constant(self.simplices.alpha, u.dtype) + positive
         if self.fresh_scale and not self.simplices.none:
             u = self._rescaled(u, degrees, seed)
         if not self.differences:
             return Law(u, degrees, h)
-        lacking = tf.nn.relu(-counts)
+        lacking = _positive(-counts)
         log_rate = tf.where(lacking > 0.0, tf.math.log(tf.exp(u) + lacking) - u, 0.0)
         return Law(u, degrees, h * tf.exp(log_rate), log_rate)
 
@@ -172,12 +172,19 @@ class SCIR(SimplexDynamics):
         lines, dtype = self.half_lines, log_lambda.dtype
         counts, exposures = slopes
         own, unit = tf.exp(log_lambda), tf.exp(log_unit)
-        degrees = tf.constant(lines.shape, dtype) + tf.nn.relu(counts)
-        degrees += tf.nn.relu(-exposures) * own
-        rate = tf.constant(lines.rate, dtype) + tf.nn.relu(exposures)
-        rate = tf.maximum(rate + tf.nn.relu(-counts) / own, _LEAST * unit)
+        degrees = tf.constant(lines.shape, dtype) + _positive(counts)
+        degrees += _positive(-exposures) * own
+        rate = tf.constant(lines.rate, dtype) + _positive(exposures)
+        # λ may be zero here, of which only the log is an ordinary number.
+        rate += tf.math.divide_no_nan(_positive(-counts), own)
+        rate = tf.where(rate < _LEAST * unit, _LEAST * unit, rate)
         log_rate = tf.math.log(rate)
         return Law(log_lambda, degrees, h * rate / unit, log_rate), log_rate
+
+
+def _positive(values: tf.Tensor) -> tf.Tensor:
+    """Return the positive part; what is not a number stays so."""
+    return tf.where(values < 0.0, tf.zeros_like(values), values)
 
 
 def _langevin(

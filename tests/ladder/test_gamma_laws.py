@@ -41,8 +41,9 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
         (20.0, 300.0, 9.0, 2.0, 0.5),
         (2.0, -1.5, 3.0, 4.0, 0.7),
         (2.0, 1.0, -0.5, 1.0, 0.7),
+        (1e-60, 0.0, 3.0, 3.0, 0.5),
     ],
-    ids=["plain", "no count", "slow clock", "negative count", "negative exposure"],
+    ids=["plain", "no count", "slow clock", "negative count", "negative exposure", "next to zero"],
 )
 def test_a_move_of_a_gamma_parameter(
     start: float, count: float, exposure: float, unit: float, h: float, dtype: tf.DType
@@ -67,6 +68,20 @@ def test_a_move_of_a_gamma_parameter(
     check_law(np.exp(u), law, 1e-30 if a < 1 else 0.0, 1)
     # The clock's rate is the mean of the first log b̂, before this step, and this step's.
     np.testing.assert_allclose(log_unit, (np.log(unit) + np.log(b)) / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["counts", "exposures"])
+def test_what_is_not_a_number_stays_so(place: int) -> None:
+    """So that the chain stops and says where."""
+    prior = OnHalfLine(np.ones(2), np.ones(2))
+    dynamics = SCIR(gamma={}).bind(Space({"rate": (2,)}, {"rate": prior}))
+    slopes = np.ones(4)
+    state = dynamics.init(*map(tf.constant, (np.zeros(4), slopes, 0.1, 0.0)))
+    slopes[2 * place] = np.nan
+    h, seeds = tf.constant(0.1, tf.float64), seeds_of(dynamics, 1)
+    moved = dynamics.step(state, tf.constant(slopes), h, seeds)
+    assert np.isnan(moved.position.numpy()[0])
+    assert np.isfinite(moved.position.numpy()[[1, 3]]).all()
 
 
 @pytest.mark.parametrize("theta", [0.3, 5.0])
