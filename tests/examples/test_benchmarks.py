@@ -10,7 +10,14 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
 
 
 @pytest.mark.parametrize(
-    "name", ["cores", "long_chains", "parts", pytest.param("topics", marks=pytest.mark.slow)]
+    "name",
+    [
+        "cores",
+        "long_chains",
+        "parts",
+        pytest.param("mixture", marks=pytest.mark.slow),
+        pytest.param("topics", marks=pytest.mark.slow),
+    ],
 )
 def test_a_benchmark_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     importlib.import_module(f"benchmarks.{name}").main(["--smoke"])

@@ -99,6 +99,17 @@ def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
+def test_dirichlet_process_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("dirichlet_process")
+    for method in ("scir", "sgrld"):
+        found = re.search(rf"truly 0\.300: (0\.\d+) by {method}", printed)
+        assert found is not None and abs(float(found.group(1)) - 0.3) < 0.02
+    found = re.search(r"truly 0\.300: (0\.\d+) by lopsided", printed)
+    assert found is not None and abs(float(found.group(1)) - 0.19) < 0.02
+    rows = re.findall(r"^(?:SCIR|SGRLD|the same|Gibbs).*(?: +-?\d+\.\d+){7}$", printed, re.M)
+    assert len(rows) == 5
+
+
 def test_topic_model_vignette_reads_documents_from_a_file(
     vignette: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
@@ -228,6 +239,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "as_n_grows",
         "demo",
         "gamma_parameters",
+        "dirichlet_process",
         "gaussian_mixture",
         "keras_network",
         "logistic_regression",

@@ -1,0 +1,135 @@
+"""Steps a second of the Dirichlet-process mixture, and where they go."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import sgmcmc
+from benchmarks.environments import HERE
+from benchmarks.report import number, publish, table
+from benchmarks.topics import graph, seconds
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.dynamics import SCIR
+from sgmcmc.dynamics.simplex import SimplexState
+from sgmcmc.models import DPMixture, dp_mixture
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.geometry.simplex import OnSimplex
+from sgmcmc.target.target import Target
+
+DOCUMENT = HERE.parent / "docs" / "dirichlet-process.md"
+WHOLE: dict[str, tuple[str, float, dict[str, Any]]] = {
+    "SCIR": ("scir", 0.1, {"fresh_scale": True}),
+    "SGRLD": ("sgrld", 0.01, {}),
+    "SGRLD in a plain graph": ("sgrld", 0.01, {"jit_compile": False}),
+}
+GIBBS = "Gibbs sampling, all users"
+
+
+def read(smoke: bool) -> np.ndarray:
+    """Return the users of the web data, or a few that visit areas at random."""
+    if smoke:
+        return np.random.default_rng(1).poisson(0.2, (200, 30)) + np.eye(200, 30, dtype=int)[::-1]
+    visits = sgmcmc.get_dataset("msweb")["train"]["visits"]
+    return visits[visits.any(axis=1)]
+
+
+def chain(model: DPMixture, method: str, h: float, n: int, n_iters: int, **given: Any) -> Any:
+    """Run a chain that keeps its last draw alone."""
+    return getattr(sgmcmc, method)(
+        model.log_lik,
+        model.dataset,
+        model.start(seed=1),
+        h,
+        alpha=model.alpha,
+        gibbs=model.gibbs,
+        latents=model.latents,
+        minibatch_size=n,
+        n_iters=n_iters,
+        thin=n_iters,
+        verbose=False,
+        seed=1,
+        **given,
+    )
+
+
+def whole_steps(model: DPMixture, n: int, n_iters: int, rounds: int) -> dict[str, float]:
+    """Return milliseconds of a step: a long run less a short one, median of the rounds."""
+    runs = {label: (*run[:2], n, n_iters, run[2]) for label, run in WHOLE.items()}
+    runs[GIBBS] = ("scir", 50.0, len(model), max(1, n_iters // 20), {})
+    found: dict[str, list[float]] = {label: [] for label in runs}
+    for _ in range(rounds):
+        for label, (method, h, size, steps, given) in runs.items():
+            long, short = (
+                seconds(lambda: chain(model, method, h, size, length, **given))  # noqa: B023
+                for length in (steps + 10, 10)
+            )
+            found[label].append((long - short) / steps * 1e3)
+    return {label: statistics.median(values) for label, values in found.items()}
+
+
+def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]]:
+    """Return what a step of SCIR consists of, at the position after so many steps."""
+    last = chain(model, "scir", 0.1, n, n_iters, store_unnormalised=True).unnormalised
+    theta = {name: last[name][-1] for name in ("sticks", "components")}
+    geometries = {
+        name: OnSimplex(np.broadcast_to(model.alpha[name], value.shape), value)
+        for name, value in theta.items()
+    }
+    space = Space({name: value.shape for name, value in theta.items()}, geometries)
+    target = Target(model.log_lik, None, space, tf.float32)
+    position = tf.constant(space.start(theta, tf.float32))
+    rng = np.random.default_rng(1)
+    rows = rng.choice(len(model), n, replace=False)
+    dataset = {**model.dataset, **model.latents}
+    minibatch = {name: tf.gather(part, rows) for name, part in dataset.items()}
+    params, seed = space.constrain(position), tf.constant([1, 2])
+    gibbs = graph(lambda params: model.gibbs(params, minibatch, seed))
+    completed = gibbs(params)
+    gradient = graph(lambda u: target.gradient(u, Minibatch(completed, len(model) / n)))
+    counts = gradient(position)
+    seeds = tf.constant(rng.integers(2**31, size=(SCIR.seeds, 2)), tf.int32)
+    scir, h = SCIR(model.alpha, fresh_scale=True).bind(space), tf.constant(0.1)
+    move = graph(lambda u, counts: scir.step(SimplexState(u), counts, h, seeds))
+    return {
+        "slices, components and α": lambda: gibbs(params),
+        "`log_lik` and its gradient": lambda: gradient(position),
+        "SCIR's move": lambda: move(position, counts),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Steps a second of the mixture.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    options = parser.parse_args(arguments)
+    n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
+    model = dp_mixture(read(options.smoke))
+    n = min(1000, len(model) // 4)
+    steps = whole_steps(model, n, n_iters, rounds)
+    of_parts = {}
+    for label, run in parts(model, n, n_iters).items():
+        run()
+        of_parts[label] = statistics.median(seconds(run) * 1e3 for _ in range(calls))
+    rows = [[f"a step of {k}", number(ms), number(1e3 / ms)] for k, ms in steps.items()]
+    rows += [[label, number(ms), ""] for label, ms in of_parts.items()]
+    publish(
+        "mixture",
+        [
+            f"{n} of {len(model)} users a step, {model.max_components} components held, "
+            f"{model.n_words} areas: milliseconds, median of {rounds} long runs less short ones, "
+            f"and of {calls} calls of each part by itself in a plain graph.",
+            table(["", "ms", "a second"], rows),
+        ],
+        options.smoke,
+        DOCUMENT,
+    )
+
+
+if __name__ == "__main__":
+    main()
