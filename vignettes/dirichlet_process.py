@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from _figures import figure, look
 from matplotlib.figure import Figure
 
 import sgmcmc
@@ -133,7 +134,9 @@ def simulate(n_users: int = 300) -> Users:
 # %% [markdown]
 # ## The runs
 #
-# STEPSIZES
+# The settings of SCIR are the published ones, of SGRLD those and others: its published ones are for
+# another model, a = 0.001. `--tune` compares stepsizes with a = 0.5 for both. The chains of a run
+# differ in their seeds; those of SCIR start at points of their own.
 
 
 # %%
@@ -156,7 +159,6 @@ RUNS = (
     Run("SCIR", "scir", 0.1, 0.1),
     Run("SGRLD", "sgrld", 0.03, 0.03),
     Run("SGRLD, published settings", "sgrld", 0.001, 0.005, 0.001, 30),
-    Run("the same, lopsided", "lopsided", 0.001, 0.005, 0.001, 30),
     GIBBS,
 )
 GRID = (
@@ -226,7 +228,9 @@ def tune(grid: Sequence[Run], users: Users) -> None:
 # %% [markdown]
 # ## What comes out
 #
-# OUTCOME
+# With one seed and all 5000 users of the test file, SCIR comes to −11.37 after 400 iterations and
+# to −11.31 after 1200, SGRLD with a = 0.5 to −11.42 at best of four stepsizes after 400, and Gibbs
+# sampling to −11.32 after 40 sweeps over all users. All three have between 20 and 30 components.
 
 
 # %%
@@ -246,28 +250,33 @@ def format_table(results: dict[Run, Result]) -> str:
     return "\n".join(lines)
 
 
+def line_of(run: Run) -> dict[str, Any]:
+    """Return colour and dash of a run, the settings of SGRLD apart from each other."""
+    if run.all_users:
+        return look("gibbs")
+    mine = look(run.method)
+    return {**mine, "linestyle": "--"} if run.label.endswith("published settings") else mine
+
+
 def plot(results: dict[Run, Result]) -> Figure:
     """Log predictive and components against iterations, a line for each seed."""
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for number, (run, result) in enumerate(results.items()):
-        if run.all_users:
-            level = result.log_predictive[:, -1].mean()
-            label = f"{run.label}, after {run.n_iters} sweeps over all users"
-            left.axhline(level, color="black", linestyle=":", label=label)
-            level = result.components[:, -1].mean()
-            right.axhline(level, color="black", linestyle=":", label=label)
-            continue
+    drawn = figure(10, 5)
+    left, right = drawn.subplots(1, 2)
+    for run, result in results.items():
         draws = result.log_predictive.shape[1]
         iterations = run.n_iters // draws * np.arange(1, draws + 1)
         for panel, curves in ((left, result.log_predictive), (right, result.components)):
+            if run.all_users:
+                label = f"Gibbs, after {run.n_iters} sweeps over all users"
+                panel.axhline(curves[:, -1].mean(), **line_of(run), label=label)
+                continue
             for seed, curve in enumerate(curves):
                 label = run.label if seed == 0 else None
-                panel.plot(iterations, curve, color=f"C{number}", linewidth=1, label=label)
+                panel.plot(iterations, curve, linewidth=1, label=label, **line_of(run))
     left.set(xlabel="iteration", ylabel="mean log predictive of a user")
     right.set(xlabel="iteration", ylabel="components with more weight than one user")
     left.legend()
-    return figure
+    return drawn
 
 
 # %%
@@ -287,14 +296,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"mean of a stick, truly 0.300: {mean:.3f} by {method}")
     runs, seeds, draws = RUNS, options.seeds, 30
     if options.short:
-        runs = tuple(replace(run, n_iters=40) for run in RUNS)
+        runs = tuple(replace(run, n_iters=40) for run in (*RUNS[:2], GIBBS))
         seeds, draws = 2, 8
     results = {}
     for run in runs:
-        results[run] = sample(run, users.train, users.test, seeds, draws)
+        try:
+            results[run] = sample(run, users.train, users.test, seeds, draws)
+        except sgmcmc.DivergenceError as error:
+            print(f"{run.label}: {error}", flush=True)
+            continue
         print(f"{run.label}: {results[run].seconds:.0f} s", flush=True)
     print("\n" + format_table(results))
-    plot(results).savefig(options.output, dpi=120)
+    plot(results).savefig(options.output)
     print(f"\nLog predictive along the chains: {os.path.abspath(options.output)}")
 
 
