@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import known_keys
 from sgmcmc.dynamics.geodesic import GeodesicDynamics
 from sgmcmc.target.constants import constant_not_negative, positive_constant
 from sgmcmc.target.geometry import Space
@@ -66,7 +68,8 @@ class SGGMC(GeodesicDynamics):
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
         noise_variance: V, the variance of the gradient estimate in each coordinate, not negative: a
-            number, or a dict with one for each parameter, or ``"fisher"``.
+            number, or a dict with one for each parameter; a function of the dict of parameters that
+            returns such, in tensors; or ``"fisher"``.
 
     Example:
         >>> import sgmcmc
@@ -98,12 +101,14 @@ class SGGMC(GeodesicDynamics):
         return isinstance(self.noise_variance, str)
 
     def _variance(self, space: Space) -> Any:
+        if callable(self.noise_variance):
+            return self.noise_variance
         if not self.learns_noise:
             return constant_not_negative("noise_variance", self.noise_variance, space.layout)
         if self.noise_variance != FISHER:
             raise ValueError(
-                "`noise_variance` must be a number, a dict with one for each parameter, or "
-                f"{FISHER!r}; it is {self.noise_variance!r}."
+                "`noise_variance` must be a number, a dict with one for each parameter, a function "
+                f"of `params` that returns such, or {FISHER!r}; it is {self.noise_variance!r}."
             )
         if space.layout.size > _LARGEST:
             raise ValueError(
@@ -162,11 +167,31 @@ class SGGMC(GeodesicDynamics):
             values, vectors = tf.linalg.eigh(0.5 * (half + tf.transpose(half)))
             along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
             return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
+        if callable(self.noise_variance):
+            return momentum * _cooling(0.5 * stepsize * self._variance_at(position))
         if not np.any(self.noise_variance):
             return momentum
         return momentum * _cooling(
             0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
         )
+
+    def _variance_at(self, position: tf.Tensor) -> tf.Tensor:
+        """Return V(θ) by the user's function, one number for each coordinate."""
+        layout = self.known_space.layout
+        found = self.noise_variance(self.known_space.constrain(position))
+        if isinstance(found, Mapping):
+            known_keys("noise_variance", found, layout.names, "the parameters are")
+            each = [found.get(name, 0.0) for name in layout.names]
+        else:
+            each = [found] * len(layout.names)
+        parts = [tf.cast(tf.convert_to_tensor(part), position.dtype) for part in each]
+        if any(part.shape.rank for part in parts):
+            raise ValueError(
+                "`noise_variance` must return a scalar, or a dict with one for each parameter; it "
+                f"returned the shapes {[tuple(part.shape) for part in parts]}."
+            )
+        sizes = layout.sizes.values()
+        return tf.concat([tf.fill([k], part) for k, part in zip(sizes, parts, strict=True)], 0)
 
 
 def _cooling(half: tf.Tensor) -> tf.Tensor:

@@ -41,7 +41,8 @@ information of the minibatches so far.
             parameter.""",
         "noise_variance": """
             V, the variance of the gradient estimate in each coordinate: a number, 0 to take no
-            notice of it, or a dict with one for each parameter; or ``"fisher"``.""",
+            notice of it, or a dict with one for each parameter; a function of the parameters that
+            returns such; or ``"fisher"``.""",
     },
     model=DIRECTION,
     call=DIRECTION_CALL,

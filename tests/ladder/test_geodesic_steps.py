@@ -89,11 +89,14 @@ def taken(dynamics: Dynamics, epsilon: Array) -> Run:
     return Run(*(leaf.numpy() for leaf in state))
 
 
-@pytest.mark.parametrize("noise", [0.0, {"b": 3.0, "v": 0.0, "X": 40.0}])
-def test_steps_of_sggmc(noise: Any) -> None:
+NOISE = {"b": 3.0, "v": 0.0, "X": 40.0}
+
+
+@pytest.mark.parametrize("given", [0.0, NOISE, lambda params: NOISE], ids=["0", "V", "V(x)"])
+def test_steps_of_sggmc(given: Any) -> None:
     alpha = {"b": 0.2, "v": 0.3, "X": 0.5}
     epsilon, c = spread(STEPSIZE), np.exp(-spread(alpha))
-    V = spread(noise) if noise else 0.0
+    V = spread(NOISE) if given else 0.0
     # r² = √(1 + β̂²) − β̂, β̂ = εV/2, is what r⁴ + εVr² = 1 has for a solution.
     r = np.sqrt(np.sqrt(1 + (epsilon * V / 2) ** 2) - epsilon * V / 2)
     x, normals = started()
@@ -105,7 +108,7 @@ def test_steps_of_sggmc(noise: Any) -> None:
         x, nu = each(flow, x, nu, t=0.5)
         nu, g = r * nu, gradient(x)
         nu = nu + epsilon / 2 * each(tangent, x, g)
-    found = taken(SGGMC(alpha, noise), epsilon)
+    found = taken(SGGMC(alpha, given), epsilon)
     np.testing.assert_allclose(found.position, x, atol=1e-10)
     np.testing.assert_allclose(found.momentum, nu, atol=1e-10)
 

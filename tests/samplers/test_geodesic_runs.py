@@ -200,6 +200,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (sgmcmc.sggmc, {"alpha": 0.0}, "`alpha` must be positive"),
     (sgmcmc.sggmc, {"noise_variance": -1.0}, "`noise_variance` must not be negative"),
     (sgmcmc.sggmc, {"noise_variance": "hessian"}, "`noise_variance` must be a number"),
+    (sgmcmc.sggmc, {"noise_variance": lambda params: params["v"]}, "`noise_variance` must return"),
+    (sgmcmc.sggmc, {"noise_variance": lambda params: {"u": 1.0}}, "`noise_variance` names 'u'"),
     (sgmcmc.sggmc, {"noise_variance": "fisher", "minibatch_size": 1}, "`noise_variance` cannot"),
     (
         sgmcmc.setup,
