@@ -222,7 +222,7 @@ def test_the_integrator_is_of_second_order(case: Case) -> None:
     def log_density(v: tf.Tensor) -> tf.Tensor:
         return kappa * tf.reduce_sum(v[..., 2])
 
-    start = np.tile([0.0, 0.0, 1.0], (4096, 1))
+    start = np.tile([0.0, 0.0, 1.0], (2048, 1))
     bias, errors = [], []
     for epsilon in stepsizes:
         found = moments(case, Sphere(), start, log_density, epsilon, 20_000)[0][:, 2]
@@ -286,12 +286,15 @@ def test_noise_of_the_gradient_is_taken_up(method: str, constants: dict[str, Any
         top = integrate.quad(lambda t: f(t) * density(t), *ends)[0]
         return top / integrate.quad(density, *ends)[0]
 
-    arguments = noisy_circle(stepsize=1e-4, n_iters=200_000, burn_in=5000, thin=20, **constants)
+    learns = constants.get("noise_variance") == "fisher"  # which takes ten times as long
+    arguments = noisy_circle(
+        stepsize=1e-4, n_iters=50_000 if learns else 200_000, burn_in=5000, thin=20, **constants
+    )
     v = getattr(sgmcmc, method)(**arguments)["v"].astype(np.float64)
     found = np.stack([v[..., 0].mean(1), v[..., 1].mean(1), (v[..., 0] ** 2).mean(1)], 1)
     expected = np.array([mean_of(f) for f in (np.cos, np.sin, lambda t: np.cos(t) ** 2)])
     close(found, expected)
-    if method == "sggmc":  # without the correction it is far off
+    if method == "sggmc" and not learns:  # without the correction it is far off
         hot = sgmcmc.sggmc(**{**arguments, "noise_variance": 0.0})["v"]
         with pytest.raises(AssertionError):
             close((hot[..., 0] ** 2).mean(1).astype(np.float64)[:, None], expected[2:])
