@@ -55,7 +55,6 @@ class Curve:
     seconds: np.ndarray
     log_perplexity: np.ndarray
     topics: np.ndarray
-    mean: np.ndarray
     steps: int
 
 
@@ -139,19 +138,16 @@ def sample(run: Run, model: SphericalTopicModel, score: Score, steps: list[int])
     )
     session = sgmcmc.init_sess(sampler, verbose=False)
     sgmcmc.sgmcmc_step(sampler, session)  # compiles
-    seconds, times, logs, scores, all_topics = 0.0, [], [], [], []
+    seconds, times, logs, scores = 0.0, [], [], []
     for before, now in zip([0, *steps], steps, strict=False):
         started = time.perf_counter()
         sgmcmc.sgmcmc_step(sampler, session, n_steps=now - before)
         topics = sgmcmc.get_params(sampler, session)["topics"]
         seconds += time.perf_counter() - started
         times.append(seconds)
-        all_topics.append(topics)
         logs.append(score.log_likelihood(topics))
         scores.append(score.of_draws(logs[len(logs) // 2 :]))
-    mean = np.sum(all_topics[len(logs) // 2 :], axis=0)
-    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
-    return Curve(np.array(times), np.array(scores), topics, mean, steps[-1])
+    return Curve(np.array(times), np.array(scores), topics, steps[-1])
 
 
 def noise_variance(model: SphericalTopicModel, topics: np.ndarray) -> float:
@@ -220,8 +216,7 @@ class VariationalInference:
             if t + 1 in steps:
                 times.append(seconds)
                 scores.append(score.of_draws([score.log_likelihood(topics.numpy())]))
-        found = topics.numpy()
-        return Curve(np.array(times), np.array(scores), found, found, steps[-1])
+        return Curve(np.array(times), np.array(scores), topics.numpy(), steps[-1])
 
     def _batch(
         self, logits: np.ndarray, rows: np.ndarray
@@ -414,12 +409,11 @@ def compare(
         first = max(1, length.first * n_steps // 4000)
         curves[name] = inference.run(score, checkpoints(n_steps, first))
     plain = Score(model, model.held_out(corpus.test, n_particles=10_000, n_temperatures=1))
-    print("method            steps   seconds      score  of mean topics   by draws from the prior")
+    print("method            steps   seconds   score at the end   by draws from the prior")
     for name, curve in curves.items():
         by_prior = plain.of_draws([plain.log_likelihood(curve.topics)])
-        at_mean = score.of_draws([score.log_likelihood(curve.mean)])
-        print(f"{name:16}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:11.1f}"
-              f"{at_mean:16.1f}{by_prior:26.1f}", flush=True)  # fmt: skip
+        print(f"{name:16}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:19.1f}"
+              f"{by_prior:26.1f}", flush=True)  # fmt: skip
     words = top_words(curves["gsgnht"].topics, corpus.vocab, n=8)
     print("Topics of gsgnht:\n" + "\n".join(" ".join(row) for row in words[:6]) + "\n")
     return curves

@@ -22,8 +22,7 @@ class SphericalTopicModel:
     """What a sampler needs of the spherical admixture model; made by :func:`sam`.
 
     Args:
-        dataset: the documents, unit vectors: ``"places"`` int32 (N, T) and ``"values"`` (N, T) of
-            the entries other than 0, or ``"vectors"`` (N, W).
+        dataset: the documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
         n_topics: K.
         n_words: W, the coordinates of a document.
         kappa: κ, how near documents are to their mixture of topics.
@@ -204,8 +203,7 @@ class SphericalTopicModel:
             np.add.at(topics, (topic, places[chosen]), values[chosen])
         lengths = np.linalg.norm(topics, axis=1, keepdims=True)
         # Vectors may cancel where coordinates have both signs; then any direction will do.
-        random = rng.normal(size=topics.shape)
-        topics = np.where(lengths > 1e-6, topics, random)
+        topics = np.where(lengths > 1e-6, topics, rng.normal(size=topics.shape))
         return {"topics": topics / np.linalg.norm(topics, axis=1, keepdims=True)}
 
     def held_out(
@@ -226,8 +224,7 @@ class SphericalTopicModel:
 
         Raises:
             TypeError: ``documents`` hold no numbers, or another argument is not one.
-            ValueError: documents are of the wrong form, as for :func:`sam`, or the vocabulary is
-                another.
+            ValueError: they are of the wrong form, as for :func:`sam`, or another vocabulary's.
 
         Example:
             >>> from sgmcmc.models import sam
@@ -291,8 +288,7 @@ def sam(
                [0.   , 1.   , 0.   ]], dtype=float32)
 
     Source:
-        Reisinger, Waters, Silverthorn & Mooney, ICML 2010; Liu, Zhu & Song, NeurIPS 2016,
-        section 4.
+        Reisinger et al., ICML 2010; Liu, Zhu & Song, NeurIPS 2016, section 4.
     """
     n_topics = whole_number("n_topics", n_topics, 1)
     n_sweeps = whole_number("n_sweeps", n_sweeps, 1)
