@@ -336,6 +336,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         TypeError,
         ("`dataset['x']`", "'train'", "choose"),
     ),
+    "splits for a dataset": (
+        lambda _: pytest.importorskip("datasets").DatasetDict(train=hugging_face(x=[1.0])),
+        TypeError,
+        ("`dataset`", "'train'", "choose"),
+    ),
     "a Hugging Face stream": (
         lambda _: hugging_face(x=[1.0]).to_iterable_dataset(),
         TypeError,
