@@ -16,6 +16,7 @@ from benchmarks.in_process import run_sgld
 from benchmarks.report import number, publish, table
 from benchmarks.workloads import simulate_logistic
 from sgmcmc.data.dataset import ArrayColumn
+from sgmcmc.engine import prefetcher
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.runner import Runner
@@ -26,7 +27,7 @@ PARTS = (
     ("preparing a block", Prefetcher, "_prepare"),
     ("· row numbers", UniformDraws, "draw"),
     ("· gathering rows", ArrayColumn, "take"),
-    ("· noise", Prefetcher, "_normals"),
+    ("· noise", prefetcher, "standard_normals"),
     ("· opening random streams", Source, "rng"),
     ("running a block", Kernel, "run"),
     ("· the compiled call", FlatGraph, "__call__"),

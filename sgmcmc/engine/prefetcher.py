@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.numbers import standard_normals
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.ahead import Ahead
@@ -74,9 +75,6 @@ class Prefetcher:
         """The number of the chain."""
         return self._source.chain
 
-    def _normals(self, rng: np.random.Generator, out: np.ndarray) -> None:
-        rng.standard_normal(out.shape, dtype=self._dtype.type, out=out)
-
     def _seeds(self, purpose: Purpose, out: np.ndarray, block: int = 0) -> None:
         if out.size:
             rng = self._source.rng(purpose, block)
@@ -91,7 +89,7 @@ class Prefetcher:
         """
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
-        self._normals(source.rng(Purpose.START_NOISE), normals)
+        standard_normals(source.rng(Purpose.START_NOISE), normals)
         seeds = np.empty((kernel.iteration.latent_seeds, 2), np.int32)
         self._seeds(Purpose.START_LATENTS, seeds)
         return Start(
@@ -148,7 +146,9 @@ class Prefetcher:
             noise: normals, (iterations, vectors, d).
         """
         rng = self._source.rng(Purpose.NOISE, number)
-        noise[...] = rng.standard_normal(noise.shape, dtype=self._dtype.type)
+        normals = np.empty(noise.shape, self._dtype)
+        standard_normals(rng, normals)
+        noise[...] = normals
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
@@ -169,7 +169,7 @@ class Prefetcher:
         buffers = self._pool.take()
         # What comes after the last iteration is never read.
         wanted = min(kernel.length, source.total - number * kernel.length)
-        self._normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:wanted])
+        standard_normals(source.rng(Purpose.NOISE, number), buffers.noise.array[:wanted])
         minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
         rng = source.rng(Purpose.MINIBATCH, number)
         steps = wanted * kernel.dynamics.steps + kernel.iteration.lead

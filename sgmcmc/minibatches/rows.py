@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-_LOOKED_THROUGH = 1 << 17
-"""How many row numbers are looked through at a time: they stay in the cache."""
+from sgmcmc.data.numbers import below
 
-_COMPARED = 1 << 21
+_AT_A_TIME = 1 << 15
+"""Row numbers that are drawn, sorted and mended before the next: they stay in the cache."""
+
+_LOOKED_THROUGH = 1 << 17
+"""How many row numbers are looked through at a time."""
+
+_COMPARED = 1 << 17
 """Up to how many comparisons each repeat is compared with all of its minibatch."""
 
 
@@ -40,7 +45,10 @@ def draw_rows(
         ((2, 3), [3, 3])
     """
     if replace or size == 1:
-        drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
+        drawn = _below(rng, rows, (count, size))
+        flat = drawn.reshape(-1)
+        while (again := np.flatnonzero(flat < 0)).size:
+            flat[again] = _below(rng, rows, again.shape)
         drawn.sort(axis=1)
         return drawn
     if 2 * size > rows:
@@ -61,29 +69,47 @@ def _mended(rng: np.random.Generator, rows: int, size: int, count: int) -> np.nd
     What is drawn again depends only on which entries are equal, so renaming the rows renames
     the result: all subsets are equally likely.
     """
-    drawn = rng.integers(0, rows, (count, size), dtype=row_dtype(rows))
-    drawn.sort(axis=1)
-    flat = drawn.reshape(-1)
+    drawn = np.empty((count, size), row_dtype(rows))
+    some = max(1, _AT_A_TIME // size)
+    for first in range(0, count, some):
+        part = drawn[first : first + some]
+        part[...] = _below(rng, rows, part.shape)
+        part.sort(axis=1)
+        _mend(rng, rows, part)
+    return drawn
+
+
+def _below(rng: np.random.Generator, rows: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Return independent row numbers, and -1 for those to be drawn again."""
+    if rows < 2**31:
+        return below(rng, rows, shape)
+    return rng.integers(0, rows, shape, dtype=row_dtype(rows))
+
+
+def _mend(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
+    """Draw the repeats of sorted minibatches again, and what was not drawn at all."""
+    size, flat = drawn.shape[1], drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
     repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
+    missing = np.flatnonzero(drawn[:, 0] < 0) * size  # of several, all but one are repeats
+    again = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
     # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
     # known for good, and what is drawn again is known once it has taken its place.
-    first = drawn.copy() if repeats.size * size > _COMPARED else drawn
+    first = drawn.copy() if again.size * size > _COMPARED else drawn
     placed = np.empty(0, np.int64)
-    while repeats.size:
-        fresh = rng.integers(0, rows, repeats.size, dtype=drawn.dtype)
-        minibatch = repeats // size
-        keys = minibatch * rows + fresh
-        if repeats.size * size > _COMPARED:
-            known = _among(first, rows, minibatch, fresh) | _one_of(placed, keys)
+    while again.size:
+        fresh = _below(rng, rows, again.shape)
+        minibatch = again // size
+        keys = minibatch * (rows + 1) + fresh  # one more: there may be a -1
+        if again.size * size > _COMPARED:
+            known = _among(first, rows + 1, minibatch, fresh) | _one_of(placed, keys)
         else:
             known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
-        known |= _seen_before(keys)
-        flat[repeats[~known]] = fresh[~known]
+        known |= (fresh < 0) | _seen_before(keys)
+        flat[again[~known]] = fresh[~known]
         if first is not drawn:
             placed = np.sort(np.concatenate([placed, keys[~known]]))
-        repeats = repeats[known]
-    return drawn
+        again = again[known]
 
 
 def _among(drawn: np.ndarray, rows: int, minibatch: np.ndarray, values: np.ndarray) -> np.ndarray:

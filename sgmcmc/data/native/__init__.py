@@ -1,4 +1,6 @@
-"""Copies minibatches in native code, where it could be built; elsewhere NumPy and XLA do.
+"""Copies minibatches and makes random numbers in native code, where it could be built.
+
+Elsewhere NumPy and XLA do, with the same bits.
 
 Rows are asked for some time before their turn, which halves the time that scattered rows take. XLA
 can call what is here from inside a graph it compiles for a CPU: its own gather is slower by far,
@@ -25,6 +27,12 @@ try:
     from sgmcmc.data.native import _rows
 except ImportError:  # there was no C++ compiler
     _rows = None
+
+_numbers: ModuleType | None
+try:
+    from sgmcmc.data.native import _numbers
+except ImportError:
+    _numbers = None
 
 try:
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
@@ -57,6 +65,41 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
     source, numbers, target = (each.ctypes.data for each in (array, rows, out))
     assert _rows is not None
     _rows.take(source, numbers, rows.itemsize, target, rows.size, row_bytes)
+    return True
+
+
+def standard_normals(rng: np.random.Generator, out: np.ndarray) -> bool:
+    """Fill a vector with standard normals, if native code can; tell whether it did.
+
+    Args:
+        rng: whose stream the code goes on with.
+        out: float32.
+    """
+    return _from_stream(rng, out, "normals")
+
+
+def below(rng: np.random.Generator, bound: int, out: np.ndarray) -> bool:
+    """Fill a vector with integers below a bound, if native code can; tell whether it did.
+
+    Args:
+        rng: whose stream the code goes on with.
+        bound: from 1 to 2³¹ - 1.
+        out: int32; -1 is written where a number has to be drawn again.
+    """
+    return _from_stream(rng, out, "below", bound)
+
+
+def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *others: int) -> bool:
+    """Fill a vector by the function of this name, and move the stream on."""
+    generator = rng.bit_generator
+    usable = isinstance(generator, np.random.SFC64) and out.flags.c_contiguous
+    if _numbers is None or switches.no_native() or not usable:
+        return False
+    with generator.lock:
+        state = generator.state
+        words = state["state"]["state"]
+        getattr(_numbers, name)(words.ctypes.data, out.ctypes.data, out.size, *others)
+        generator.state = state
     return True
 
 

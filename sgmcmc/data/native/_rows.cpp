@@ -21,20 +21,50 @@ constexpr std::int64_t kMostAheadRows = 32;
 // Of long rows the processor itself fetches the rest once it sees them read in order.
 constexpr std::int64_t kPrefetchedBytes = 512;
 
+// Rows of one number: the processor itself has many of them on their way.
+template <typename Value, typename Row>
+void CopyNumbers(const char* source, const Row* rows, char* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Value value;
+    std::memcpy(&value, source + static_cast<std::int64_t>(rows[i]) * sizeof value, sizeof value);
+    std::memcpy(out + i * sizeof value, &value, sizeof value);
+  }
+}
+
+// A call of memcpy takes as long as the copying of a short row; the last piece overlaps.
+constexpr std::int64_t kPiece = 32;
+constexpr std::int64_t kShortBytes = 512;
+
+inline __attribute__((always_inline)) void CopyShort(const char* from, char* to,
+                                                     std::int64_t bytes) {
+  for (std::int64_t at = 0; at + kPiece <= bytes; at += kPiece) {
+    __builtin_memcpy(to + at, from + at, kPiece);
+  }
+  __builtin_memcpy(to + bytes - kPiece, from + bytes - kPiece, kPiece);
+}
+
 template <typename Row>
 void CopyRows(const char* source, const Row* rows, char* out, std::int64_t count,
               std::int64_t row_bytes) {
+  if (row_bytes == 4) return CopyNumbers<std::uint32_t>(source, rows, out, count);
+  if (row_bytes == 8) return CopyNumbers<std::uint64_t>(source, rows, out, count);
   const std::int64_t ahead = std::clamp(kAheadBytes / std::max<std::int64_t>(row_bytes, 1),
                                         std::int64_t{2}, kMostAheadRows);
   const std::int64_t fetched = std::min(row_bytes, kPrefetchedBytes);
+  const bool is_short = row_bytes >= kPiece && row_bytes <= kShortBytes;
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + ahead < count) {
       const char* next = source + static_cast<std::int64_t>(rows[i + ahead]) * row_bytes;
       for (std::int64_t at = 0; at < fetched; at += kLine) __builtin_prefetch(next + at);
       __builtin_prefetch(next + fetched - 1);
     }
-    std::memcpy(out + i * row_bytes, source + static_cast<std::int64_t>(rows[i]) * row_bytes,
-                static_cast<std::size_t>(row_bytes));
+    const char* from = source + static_cast<std::int64_t>(rows[i]) * row_bytes;
+    char* to = out + i * row_bytes;
+    if (is_short) {
+      CopyShort(from, to, row_bytes);
+    } else {
+      std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
+    }
   }
 }
 

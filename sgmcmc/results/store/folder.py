@@ -40,7 +40,7 @@ from sgmcmc.results.store.files import (
 )
 from sgmcmc.results.store.growth import grow, remove_others
 
-FORMAT = 2
+FORMAT = 3
 _LOCK, _HANDOVER, _WARM_UP = "lock", "handover.npz", "warm-up.npz"
 
 _SOON_READ = 2**30

@@ -23,7 +23,7 @@ from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 
-_FORMAT = 2
+_FORMAT = 3
 _MOST_ITERATIONS = 2**31 - 1
 
 

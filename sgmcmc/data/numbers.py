@@ -1,0 +1,166 @@
+"""Random numbers in bulk: normals, and integers below a bound.
+
+Both are made of nothing but the raw words of a bit generator, which NumPy promises never to change,
+by integer arithmetic and single IEEE operations in a fixed order. So native code and NumPy give
+the same bits, and so do all versions of NumPy and all processors. The native code goes on with the
+stream where NumPy left it, and leaves it where NumPy would.
+
+A normal takes 1 ns in native code and 8 here, as long as NumPy's own; an integer 0.8 and 1.8, where
+NumPy's takes 2.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sgmcmc.data import native
+
+PAIRS = 256
+"""Normals are made in chunks of so many pairs, so the first ones do not depend on how many there
+are."""
+
+_CHUNKS = 64
+"""Chunks that NumPy makes at a time: their arrays stay in the cache."""
+
+# Coefficients of minimax polynomials, the highest first, that are nearer to logarithm, sine and
+# cosine than rounding leaves them. log(1 + f) = f + f² q(f) for 1 + f from √½ to √2;
+# sin t = t + t s p(s) and cos t = 1 - s/2 + s² p(s) with s = t², for t from -π/4 to π/4.
+_LOG = (0.08979528, -0.1442688, 0.14883684, -0.16551788, 0.19963478, -0.25002584, 0.33333933)
+_LOG = (*_LOG, -0.49999982)
+_SINE = (-0.000195173, 0.008332178, -0.16666655)
+_COSINE = (2.4438452e-05, -0.0013887368, 0.041666646)
+
+_ONE, _ROOT_HALF, _MANTISSA = 0x3F800000, 0x3F3504F3, 0x007FFFFF
+"""The bits of 1 and of √½ in float32, and where those of a fraction are."""
+
+
+def raw(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return random bits: an even number of uint32, as many as asked for or one more."""
+    words = rng.integers(0, 2**64 - 1, -(-count // 2), np.uint64, endpoint=True)
+    return words.astype("<u8", copy=False).view("<u4")
+
+
+def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
+    """Fill an array with independent standard normals.
+
+    In float32 by the transform of Box and Muller: of 64 random bits, 40 are a uniform u, to whose
+    logarithm belongs the radius, and 24 an angle. The tails are right to a probability of 10⁻¹²,
+    and nothing is larger than 7.45. In float64 they are NumPy's.
+
+    Args:
+        rng: where the randomness comes from.
+        out: contiguous, float32 or float64.
+
+    Example:
+        >>> out = np.empty(3, np.float32)
+        >>> standard_normals(np.random.Generator(np.random.SFC64(1)), out)
+        >>> bool((abs(out) < 7.45).all())
+        True
+
+    Source:
+        Box & Muller, Annals of Mathematical Statistics 29, 1958.
+    """
+    if out.dtype != np.float32:
+        rng.standard_normal(out.shape, dtype=out.dtype.type, out=out)
+        return
+    flat = out.reshape(-1)
+    if native.standard_normals(rng, flat):
+        return
+    chunk = 2 * PAIRS
+    for first in range(0, flat.size, _CHUNKS * chunk):
+        part = flat[first : first + _CHUNKS * chunk]
+        made = _box_muller(raw(rng, -(-part.size // chunk) * chunk).reshape(-1, 2, PAIRS))
+        part[:] = made.reshape(-1)[: part.size]
+
+
+def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Return independent uniform int32 below a bound, and -1 where one has to be drawn again.
+
+    A product of 32 random bits with the bound has the number in its upper half. That some numbers
+    would come more often than others, by one in 2³² of the bits, is what a few are thrown away for.
+
+    Args:
+        rng: where the randomness comes from.
+        bound: from 1 to 2³¹ - 1.
+        shape: of the result.
+
+    Source:
+        Lemire, ACM Transactions on Modeling and Computer Simulation 29, 2019.
+    """
+    out = np.empty(shape, np.int32)
+    flat = out.reshape(-1)
+    if not native.below(rng, bound, flat):
+        products = raw(rng, flat.size)[: flat.size] * np.uint64(bound)
+        flat[:] = products >> np.uint64(32)
+        flat[products.astype(np.uint32) < 2**32 % bound] = -1
+    return out
+
+
+def _box_muller(bits: np.ndarray) -> np.ndarray:
+    """Return normals, (chunks, 2, pairs), of random bits in the same shape."""
+    first, second = (np.ascontiguousarray(bits[:, half]) for half in (0, 1))
+    radius = np.sqrt(_log(_uniform(first, second)) * np.float32(-2.0))
+    sine, cosine = _on_the_circle(second)
+    x, y = radius * cosine, radius * sine
+    # Two more bits put the angle, so far between -π/4 and π/4, anywhere on the circle.
+    x.view(np.uint32)[...] ^= second & np.uint32(2**31)
+    swap = (second & np.uint32(2**30)) != 0
+    made = np.empty(bits.shape, np.float32)
+    made[:, 0], made[:, 1] = np.where(swap, y, x), np.where(swap, x, y)
+    return made
+
+
+def _uniform(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return numbers above 0 and up to 1, of 31 bits and where those are few 8 more."""
+    whole = (first >> np.uint32(1)).astype(np.int32).astype(np.float32)
+    part = (second & np.uint32(0xFF)).astype(np.float32)
+    part += np.float32(0.5)
+    part *= np.float32(2.0**-8)
+    whole += part
+    whole *= np.float32(2.0**-31)
+    return whole
+
+
+def _log(u: np.ndarray) -> np.ndarray:
+    """Return the natural logarithms of numbers of (0, 1], by exponent and fraction."""
+    shifted = u.view(np.int32) + np.int32(_ONE - _ROOT_HALF)
+    exponent = ((shifted >> np.int32(23)) - np.int32(127)).astype(np.float32)
+    f = ((shifted & np.int32(_MANTISSA)) + np.int32(_ROOT_HALF)).view(np.float32)
+    f -= np.float32(1.0)
+    value = _polynomial(_LOG, f)
+    value *= f
+    value *= f
+    value += f
+    exponent *= np.float32(0.6931472)
+    value += exponent
+    return value
+
+
+def _on_the_circle(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sine and cosine of an angle between -π/4 and π/4, of 22 bits."""
+    turn = ((second >> np.uint32(8)) & np.uint32(0x3FFFFF)).astype(np.int32) - np.int32(2**21)
+    t = turn.astype(np.float32)
+    t += np.float32(0.5)
+    t *= np.float32(3.7450704e-07)
+    s = t * t
+    sine = _polynomial(_SINE, s)
+    sine *= s
+    sine *= t
+    sine += t
+    cosine = _polynomial(_COSINE, s)
+    cosine *= s
+    cosine *= s
+    s *= np.float32(-0.5)
+    s += np.float32(1.0)
+    cosine += s
+    return sine, cosine
+
+
+def _polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    """Return the polynomial with these coefficients, the highest first."""
+    value = np.float32(coefficients[0]) * x
+    for coefficient in coefficients[1:-1]:
+        value += np.float32(coefficient)
+        value *= x
+    value += np.float32(coefficients[-1])
+    return value
