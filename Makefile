@@ -154,7 +154,7 @@ clean: ## remove .venv, caches and what the demo wrote
 ifneq ($(CURDIR),$(shell $(BIN)/python -c "print(open('$(STAMP)').read(), end='')" 2>/dev/null))
 $(STAMP): FORCE
 endif
-$(STAMP): pyproject.toml sgmcmc/data/native/_rows.cpp
+$(STAMP): pyproject.toml $(wildcard sgmcmc/data/native/*.cpp)
 	@if ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || ! $(RUN) pip --version >/dev/null 2>&1; then \
 	    found=; for python in $(or $(PYTHON),python3.11 python3); do \
 	        if "$$python" -c '$(SUPPORTED)' 2>/dev/null; then found="$$python"; break; fi; \

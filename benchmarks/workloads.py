@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
+from benchmarks.simulations import FEATURES, SIMULATIONS, Arrays, simulate_logistic
 
-HIDDEN, CLASSES, PIXELS = 100, 10, 784
-FEATURES = 54
+__all__ = ["FEATURES", "WORKLOADS", "Arrays", "Workload", "find", "read_data", "simulate_logistic"]
 
 
 @dataclass(frozen=True)
@@ -23,12 +21,12 @@ class Workload:
         name: for the command line.
         description: for the table.
         model: key of `SIMULATIONS`.
-        method: "sgld", "sgldcv" or "sghmc".
+        method: "sgld", "sgldcv", "sghmc" or "sgnht".
         N: observations.
         n: observations in a minibatch.
         stepsize: ε of θ' = θ + (ε/2) ĝ(θ) + √ε η.
         L: gradient steps in one iteration of SGHMC.
-        alpha: friction of SGHMC.
+        alpha: friction of SGHMC, and what SGNHT's begins with.
         n_chains: independent chains.
         memory_iters: iterations of the run that measures memory, the same for all packages.
         packages: keys of the packages that run it; all if there are none.
@@ -75,6 +73,23 @@ WORKLOADS = (
     _logistic(100_000, 500, "sgldcv", "cv-100k", "Logistic, N = 100 000, SGLD-CV"),
     _logistic(_COVERTYPE, 500, "sgldcv", "cv-581k", "Logistic, N = 581 012, SGLD-CV"),
     _logistic(100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5),
+    _logistic(100_000, 500, "sgnht", "sgnht", "Logistic, N = 100 000, SGNHT"),
+    _logistic(100_000, 50, "sgld", "n-50", "Logistic, N = 100 000, n = 50, SGLD"),
+    Workload(
+        "p-1000", "Logistic, N = 10 000, 1000 features, SGLD", "wide", "sgld", 10_000, 500, 1e-6
+    ),
+    Workload(
+        "poisson", "Poisson regression, N = 100 000, SGLD", "poisson", "sgld", 100_000, 500, 1e-7
+    ),
+    Workload(
+        "factors",
+        "Matrix factorisation, 200 × 100, rank 5, N = 10 000, SGLD",
+        "factors",
+        "sgld",
+        10_000,
+        500,
+        1e-5,
+    ),
     Workload(
         "tiny", "Gaussian mean, N = 1000, d = 2, n = 10, SGLD", "gaussian", "sgld", 1000, 10, 1e-4
     ),
@@ -122,47 +137,6 @@ def find(name: str) -> Workload:
         if workload.name == name:
             return workload
     raise KeyError(name)
-
-
-def simulate_logistic(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Standard normal features; log-odds with a standard deviation of about two."""
-    beta = rng.normal(0.0, 0.3, (FEATURES, 1)).astype(np.float32)
-    bias = np.float32(0.2)
-    X = rng.standard_normal((N, FEATURES), dtype=np.float32)
-    y = rng.random(N, dtype=np.float32) < 1 / (1 + np.exp(-(bias + X @ beta)[:, 0]))
-    return {"X": X, "y": y.astype(np.float32)}, {"bias": np.asarray(bias), "beta": beta}
-
-
-def simulate_gaussian(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Two standard normal columns; their mean is sought."""
-    return {"x": rng.standard_normal((N, 2), dtype=np.float32)}, {"theta": np.zeros(2, np.float32)}
-
-
-def simulate_network(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Images like MNIST's, a fifth of the pixels lit, with labels drawn at random.
-
-    Parameters: weights `B`, `A` and offsets `b`, `a` of the two layers, and the logarithms of
-    the four precisions of their normal priors.
-    """
-    X = rng.random((N, PIXELS), dtype=np.float32)
-    np.maximum(X - np.float32(0.8), 0, out=X)
-    X *= 5
-    y = np.zeros((N, CLASSES), np.float32)
-    y[np.arange(N), rng.integers(CLASSES, size=N)] = 1
-    params = {
-        "A": rng.standard_normal((HIDDEN, CLASSES), dtype=np.float32),
-        "B": rng.standard_normal((PIXELS, HIDDEN), dtype=np.float32),
-        "a": rng.standard_normal(CLASSES, dtype=np.float32),
-        "b": rng.standard_normal(HIDDEN, dtype=np.float32),
-    }
-    return {"X": X, "y": y}, params | {f"log_{k}": np.zeros((), np.float32) for k in params}
-
-
-SIMULATIONS: dict[str, Callable[[int, np.random.Generator], tuple[Arrays, Arrays]]] = {
-    "logistic": simulate_logistic,
-    "gaussian": simulate_gaussian,
-    "network": simulate_network,
-}
 
 
 def write_data(workload: Workload, folder: Path) -> Path:

@@ -3,7 +3,7 @@
 The first five switch something off that makes chains faster or quieter: ``1`` does it.
 
 ``SGMCMC_NO_NATIVE``
-    Minibatches are copied by NumPy and XLA, not by the package's own native code.
+    NumPy and XLA copy minibatches and make random numbers, not the package's own native code.
 ``SGMCMC_COPY_BLOCKS``
     TensorFlow is handed a copy of each prepared block, not the memory that NumPy wrote.
 ``SGMCMC_PUBLIC_CALLS``

@@ -66,8 +66,24 @@ def network_log_prior(params: Any) -> jax.Array:
     return total
 
 
+def poisson_log_lik(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    log_rate = params["bias"] + jnp.dot(x, params["beta"][:, 0])
+    return y * log_rate - jnp.exp(log_rate)
+
+
+def factors_log_lik(params: Any, i: jax.Array, r: jax.Array, u: jax.Array) -> jax.Array:
+    return -0.5 * (r - jnp.sum(params["users"][u] * params["items"][i])) ** 2
+
+
+def factors_log_prior(params: Any) -> jax.Array:
+    return -0.5 * (jnp.sum(params["users"] ** 2) + jnp.sum(params["items"] ** 2))
+
+
 MODELS = {
     "logistic": (logistic_log_lik, logistic_log_prior),
+    "wide": (logistic_log_lik, logistic_log_prior),
+    "poisson": (poisson_log_lik, logistic_log_prior),
+    "factors": (factors_log_lik, factors_log_prior),
     "gaussian": (gaussian_log_lik, gaussian_log_prior),
     "network": (network_log_lik, network_log_prior),
     "laplace": (regression_log_lik, laplace_log_prior),

@@ -27,6 +27,9 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     if workload.method == "sghmc":  # its momentum is ours over √ε
         stepsize = sqrt(workload.stepsize)
         algorithm = blackjax.sghmc(gradient, workload.L, workload.alpha / stepsize)
+    elif workload.method == "sgnht":  # the same
+        stepsize = sqrt(workload.stepsize)
+        algorithm = blackjax.sgnht(gradient, workload.alpha / stepsize)
     else:  # its SGLD is θ + dt ĝ + √(2 dt) η
         stepsize = workload.stepsize / 2
         algorithm = blackjax.sgld(gradient)
@@ -38,8 +41,10 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
             rows = jax.random.randint(key_rows, (workload.n,), 0, workload.N)
             minibatch = tuple(array[rows] for array in arrays)
             position = algorithm.step(key_step, position, minibatch, stepsize)
-            return position, position
+            return position, position.position if workload.method == "sgnht" else position
 
+        if workload.method == "sgnht":
+            start = algorithm.init(start, key)
         return jax.lax.scan(iteration, start, jax.random.split(key, n_iters))[1]
 
     return chain_runner(workload, one_chain, start, arrays)

@@ -48,7 +48,32 @@ def network(params: Arrays, batch: Arrays, scale: float) -> Arrays:
     return gradient
 
 
-GRADIENTS = {"logistic": logistic, "gaussian": gaussian, "network": network}
+def poisson(params: Arrays, batch: Arrays, scale: float) -> Arrays:
+    rate = np.exp(params["bias"] + batch["X"] @ params["beta"][:, 0])
+    residual = scale * (batch["y"] - rate)
+    return {
+        "bias": residual.sum() - np.sign(params["bias"]),
+        "beta": (residual @ batch["X"])[:, np.newaxis] - np.sign(params["beta"]),
+    }
+
+
+def factors(params: Arrays, batch: Arrays, scale: float) -> Arrays:
+    users, items = params["users"][batch["u"]], params["items"][batch["i"]]
+    residual = scale * (batch["r"] - (users * items).sum(axis=1))[:, np.newaxis]
+    gradient = {name: -x for name, x in params.items()}
+    np.add.at(gradient["users"], batch["u"], residual * items)
+    np.add.at(gradient["items"], batch["i"], residual * users)
+    return gradient
+
+
+GRADIENTS = {
+    "logistic": logistic,
+    "wide": logistic,
+    "poisson": poisson,
+    "factors": factors,
+    "gaussian": gaussian,
+    "network": network,
+}
 
 
 def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:
@@ -89,10 +114,23 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
                 nu[name] = (1 - alpha) * v + epsilon * slope[name] + noise
                 theta[name] = theta[name] + nu[name]
 
-    iteration = sghmc if workload.method == "sghmc" else sgld
+    momentum: Arrays = {}
+    friction: dict[str, np.float32] = {}
+
+    def sgnht(theta: Arrays) -> None:
+        slope = gradient(theta)
+        for name, v in momentum.items():
+            pull = epsilon * slope[name] + friction_root * normal(v)
+            momentum[name] = v = (1 - friction[name]) * v + pull
+            theta[name] = theta[name] + v
+            friction[name] += np.mean(v * v) - epsilon
+
+    iteration = {"sghmc": sghmc, "sgnht": sgnht}.get(workload.method, sgld)
 
     def one_chain(n_iters: int, draws: Arrays) -> None:
         theta = dict(params)
+        momentum.update({name: root * normal(x) for name, x in theta.items()})
+        friction.update({name: alpha for name in theta})
         for i in range(n_iters):
             iteration(theta)
             for name, x in theta.items():

@@ -47,8 +47,25 @@ def network_log_prior(params: Any) -> torch.Tensor:
     return total
 
 
+def poisson_log_lik(params: Any, batch: Any) -> torch.Tensor:
+    log_rate = params["bias"] + (batch["X"] @ params["beta"]).squeeze(-1)
+    return (batch["y"] * log_rate - log_rate.exp()).sum()
+
+
+def factors_log_lik(params: Any, batch: Any) -> torch.Tensor:
+    users, items = params["users"][batch["u"]], params["items"][batch["i"]]
+    return -0.5 * ((batch["r"] - (users * items).sum(-1)) ** 2).sum()
+
+
+def factors_log_prior(params: Any) -> torch.Tensor:
+    return -0.5 * ((params["users"] ** 2).sum() + (params["items"] ** 2).sum())
+
+
 MODELS = {
     "logistic": (logistic_log_lik, logistic_log_prior),
+    "wide": (logistic_log_lik, logistic_log_prior),
+    "poisson": (poisson_log_lik, logistic_log_prior),
+    "factors": (factors_log_lik, factors_log_prior),
     "gaussian": (gaussian_log_lik, gaussian_log_prior),
     "network": (network_log_lik, network_log_prior),
 }
@@ -63,7 +80,10 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
 
     if workload.method == "sgldcv":
         raise UnsupportedError("no control variates")
-    if workload.method == "sghmc":  # its momentum is ours over √ε
+    if workload.method == "sgnht":
+        lr = sqrt(workload.stepsize)
+        transform = posteriors.sgmcmc.sgnht.build(log_posterior, lr, workload.alpha / lr)
+    elif workload.method == "sghmc":  # its momentum is ours over √ε
         lr = sqrt(workload.stepsize)
         transform = posteriors.sgmcmc.sghmc.build(log_posterior, lr, workload.alpha / lr)
     else:  # its SGLD is θ + lr ĝ + √(2 lr) η

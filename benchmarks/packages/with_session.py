@@ -26,7 +26,7 @@ class Graph:
                 for k, v in params.items()
             }
             self.placeholders = {
-                k: v1.placeholder(tf.float32, (workload.n, *v.shape[1:])) for k, v in data.items()
+                k: v1.placeholder(v.dtype, (workload.n, *v.shape[1:])) for k, v in data.items()
             }
             gradient = self._gradient(workload, self.params)
             if workload.method == "sgldcv":
@@ -55,14 +55,29 @@ class Graph:
         refresh, steps = [], []
         for name, theta in self.params.items():
             noise = tf.random.normal(theta.shape)
-            if workload.method != "sghmc":
+            if workload.method not in ("sghmc", "sgnht"):
                 move = 0.5 * epsilon * gradient[name] + epsilon**0.5 * noise
                 steps.append(theta.assign_add(move, read_value=False))
                 continue
             nu = v1.get_variable(f"nu_{name}", initializer=tf.zeros(theta.shape), use_resource=True)
-            refresh.append(
-                nu.assign(epsilon**0.5 * tf.random.normal(theta.shape), read_value=False)
-            )
+            if workload.method == "sghmc":
+                refresh.append(
+                    nu.assign(epsilon**0.5 * tf.random.normal(theta.shape), read_value=False)
+                )
+            if workload.method == "sgnht":
+                friction = tf.constant(alpha)
+                xi = v1.get_variable(f"xi_{name}", initializer=friction, use_resource=True)
+                new = (
+                    (1 - xi) * nu + epsilon * gradient[name] + (2 * alpha * epsilon) ** 0.5 * noise
+                )
+                heat = tf.reduce_mean(new**2) - epsilon
+                updates = (
+                    nu.assign(new, read_value=False),
+                    theta.assign_add(new, read_value=False),
+                    xi.assign_add(heat, read_value=False),
+                )
+                steps.append(tf.group(*updates))
+                continue
             new = (1 - alpha) * nu + epsilon * gradient[name] + (2 * alpha * epsilon) ** 0.5 * noise
             updates = (nu.assign(new, read_value=False), theta.assign_add(new, read_value=False))
             steps.append(tf.group(*updates))

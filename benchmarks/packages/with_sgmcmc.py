@@ -48,8 +48,25 @@ def network_log_prior(params: Any) -> tf.Tensor:
     return total
 
 
+def poisson_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    log_rate = params["bias"] + tf.squeeze(tf.matmul(dataset["X"], params["beta"]), -1)
+    return tf.reduce_sum(dataset["y"] * log_rate - tf.exp(log_rate))
+
+
+def factors_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    users, items = (tf.gather(params[name], dataset[name[0]]) for name in ("users", "items"))
+    return -0.5 * tf.reduce_sum((dataset["r"] - tf.reduce_sum(users * items, -1)) ** 2)
+
+
+def factors_log_prior(params: Any) -> tf.Tensor:
+    return -0.5 * (tf.reduce_sum(params["users"] ** 2) + tf.reduce_sum(params["items"] ** 2))
+
+
 MODELS = {
     "logistic": (logistic_log_lik, logistic_log_prior),
+    "wide": (logistic_log_lik, logistic_log_prior),
+    "poisson": (poisson_log_lik, logistic_log_prior),
+    "factors": (factors_log_lik, factors_log_prior),
     "gaussian": (gaussian_log_lik, gaussian_log_prior),
     "network": (network_log_lik, network_log_prior),
 }
@@ -60,6 +77,8 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     others: dict[str, Any] = {"verbose": False, "seed": 1, "minibatch_size": workload.n}
     if workload.n_chains > 1:
         others["n_chains"] = workload.n_chains
+    if workload.model == "factors":
+        others["integers"] = ("u", "i")
     model, stepsize = (log_lik, data, params), workload.stepsize
 
     def chain(n_iters: int) -> Arrays:
@@ -76,6 +95,10 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
                 L=workload.L,
                 n_iters=n_iters,
                 **others,
+            )
+        elif workload.method == "sgnht":
+            draws = sgmcmc.sgnht(
+                *model, stepsize, log_prior, a=workload.alpha, n_iters=n_iters, **others
             )
         else:
             draws = sgmcmc.sgld(*model, stepsize, log_prior, n_iters=n_iters, **others)

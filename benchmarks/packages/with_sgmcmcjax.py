@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from sgmcmcjax.samplers import build_sghmc_sampler, build_sgld_sampler, build_sgldCV_sampler
+from sgmcmcjax.samplers import (
+    build_sghmc_sampler,
+    build_sgld_sampler,
+    build_sgldCV_sampler,
+    build_sgnht_sampler,
+)
 
 from benchmarks.packages.jax_models import (
     MODELS,
@@ -32,6 +37,8 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         sampler = build_sghmc_sampler(
             workload.stepsize, workload.L, *model, alpha=workload.alpha, pbar=False
         )
+    elif workload.method == "sgnht":
+        sampler = build_sgnht_sampler(workload.stepsize, *model, a=workload.alpha, pbar=False)
     else:
         sampler = build_sgld_sampler(half, *model, pbar=False)
     return chain_runner(workload, sampler, start)

@@ -25,8 +25,10 @@ _CHUNKS = 64
 # Coefficients of minimax polynomials, the highest first, that are nearer to logarithm, sine and
 # cosine than rounding leaves them. log(1 + f) = f + f² q(f) for 1 + f from √½ to √2;
 # sin t = t + t s p(s) and cos t = 1 - s/2 + s² p(s) with s = t², for t from -π/4 to π/4.
-_LOG = (0.08979528, -0.1442688, 0.14883684, -0.16551788, 0.19963478, -0.25002584, 0.33333933)
-_LOG = (*_LOG, -0.49999982)
+_LOG = (
+    *(0.08979528, -0.1442688, 0.14883684, -0.16551788),
+    *(0.19963478, -0.25002584, 0.33333933, -0.49999982),
+)
 _SINE = (-0.000195173, 0.008332178, -0.16666655)
 _COSINE = (2.4438452e-05, -0.0013887368, 0.041666646)
 
