@@ -22,6 +22,7 @@ from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
+from sgmcmc.dynamics.scaled import gradient_scaled
 from sgmcmc.dynamics.schedules import polynomial_decay
 from sgmcmc.engine.reductions import (
     Reduction,
@@ -71,6 +72,7 @@ __all__ = [
     "ZeroVarianceSamples",
     "get_dataset",
     "get_params",
+    "gradient_scaled",
     "gsgnht",
     "gsgnht_setup",
     "hmc",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,30 +112,45 @@ class WholeData:
         warm_up = len(gradients) // 2 if kept else 0
         return np.mean(gradients[warm_up:], 0).astype(dtype)
 
-    def term_gradients(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def term_gradients(
+        self, position: np.ndarray, places: np.ndarray, lookups: Mapping[str, str] | None = None
+    ) -> np.ndarray:
         """Return the gradient of each observation's own term at some coordinates, (N, k).
 
         Latent variables are drawn once for each of them.
+
+        Args:
+            position: θ, flat.
+            places: the coordinates.
+            lookups: the columns that number the rows of the parameters on which a term depends;
+                the coordinates are then those of these rows, one behind another.
         """
         dtype = self.target.dtype.as_numpy_dtype
         table = np.empty((self.size, len(places)), dtype)
         rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
-        every = shards(self.data, 2**20 // max(1, self.target.size))
-        calls = [(position, places, shard, _seeds(rng, shard)) for shard in every]
+        size = self.target.size if lookups is None else len(places)
+        every = shards(self.data, 2**20 // max(1, size))
+        calls = [(position, places, shard, _seeds(rng, shard), lookups) for shard in every]
         parts = map_over(self.data, self._lean(), "terms_of_shard", calls)
         for shard, part in zip(every, parts, strict=True):
             table[shard.start : shard.stop] = part
         return table
 
     def terms_of_shard(
-        self, position: np.ndarray, places: np.ndarray, shard: Shard, seeds: np.ndarray
+        self,
+        position: np.ndarray,
+        places: np.ndarray,
+        shard: Shard,
+        seeds: np.ndarray,
+        lookups: Mapping[str, str] | None,
     ) -> np.ndarray:
         """Return the gradient of each term of a part of the data at some coordinates."""
         found: list[np.ndarray] = []
         point, kept = tf.constant(position), {} if self.latents is None else self.latents.start()
         for start, length, piece in pieces(self.data, shard):
             arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[len(found)]))
-            graph = self._graph(("terms", length), self._terms_of_piece(length), *arguments)
+            terms = self._terms_of_piece(length, lookups)
+            graph = self._graph(("terms", length, lookups is None), terms, *arguments)
             found.append(graph(*arguments).numpy()[:, places])
         return np.concatenate(found)
 
@@ -219,11 +235,13 @@ class WholeData:
 
         return gradient
 
-    def _terms_of_piece(self, length: int) -> Any:
+    def _terms_of_piece(self, length: int, lookups: Mapping[str, str] | None) -> Any:
         def terms(
             point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
         ) -> tf.Tensor:
             piece, _ = self._completed(point, piece, start + tf.range(length), kept, seed)
+            if lookups is not None:
+                return self.target.lookup_gradients(point, piece, lookups)
             return self.target.term_gradients(point, piece)
 
         return terms

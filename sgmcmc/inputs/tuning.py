@@ -1,4 +1,4 @@
-"""Stepsizes: a number, a schedule, an array, or a dict of these by parameter."""
+"""Stepsizes: a number, a schedule, an array, or a dict of these by parameter; or scaled ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import positive_number
+from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.dynamics.scaled import BURN_IN, GradientScaled, Scaled
 from sgmcmc.dynamics.schedules import Schedule, Stepsizes
+from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.target.constants import per_parameter
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout
@@ -53,6 +56,37 @@ def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
             )
 
 
+def read_scaled(
+    argument: str, value: Any, dynamics: Dynamics, burn_in: int | None
+) -> tuple[Dynamics, Any]:
+    """Return dynamics that scale their stepsizes, if the user wants that, and the stepsizes.
+
+    Args:
+        argument: the argument's name.
+        value: what the user gave.
+        dynamics: of the phase.
+        burn_in: iterations whose draws are dropped; ``None`` where no draws are kept at all.
+    """
+    if not isinstance(value, GradientScaled):
+        return dynamics, value
+    if isinstance(dynamics, ExactDynamics | SimplexDynamics):
+        raise ValueError(
+            f"`{argument}`: gradient_scaled() does not go with {type(dynamics).__name__}. Give a "
+            "number, or one for each parameter."
+        )
+    until = value.until
+    if until == BURN_IN:
+        if burn_in == 0:
+            raise ValueError(
+                f"`{argument}`: gradient_scaled() learns its scales in the burn-in, and there is "
+                "none. Give a `burn_in`, or write gradient_scaled(h, until=...) with a number of "
+                "iterations."
+            )
+        until = burn_in
+    assert not isinstance(until, str)
+    return Scaled(dynamics, until), value.h
+
+
 def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
     """Return the stepsizes of an iteration as one number, or as one for each coordinate.
 
@@ -68,6 +102,12 @@ def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
 def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:
     if callable(value):
         return value
+    if isinstance(value, GradientScaled):
+        raise ValueError(
+            f"`{label}`: gradient_scaled() scales all parameters of a chain whose constants are "
+            "given. For a stepsize by parameter write gradient_scaled({...}), and leave no "
+            "constant to be chosen."
+        )
     if isinstance(value, list | tuple) or np.ndim(value) > 0:
         array = _as_array(value)
         if array is not None and array.dtype.kind in "iuf" and array.size:

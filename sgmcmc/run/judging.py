@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.tuning import one_or_each
 from sgmcmc.results.chains import by_chain
@@ -119,7 +121,7 @@ def judge(
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
         largest = largest_stepsize(
-            sampler.chain.dynamics, around, tolerance, in_turn=_slices(sampler.chain)
+            _unscaled(sampler.chain), around, tolerance, in_turn=_slices(sampler.chain)
         )
     off = None
     if centres is not None:
@@ -134,7 +136,7 @@ def judge(
 
 def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
     try:
-        return around.predict(chain.dynamics, stepsize, _slices(chain))
+        return around.predict(_unscaled(chain), stepsize, _slices(chain))
     except ValueError:  # there is no closed law
         return Prediction.unknown(len(around.root))
 
@@ -149,7 +151,17 @@ def final_stepsize(chain: Phase, samples: Samples) -> float | np.ndarray:
     draws = next(iter(by_chain(samples.settings, samples).values())).shape[1]
     last = samples.settings["burn_in"] + draws * samples.settings["thin"]
     assert chain.recorder is not None, "not bound"
-    return one_or_each(chain.stepsizes.at(max(1, last), 1)[0], chain.recorder.target.space.layout)
+    layout = chain.recorder.target.space.layout
+    stepsizes = one_or_each(chain.stepsizes.at(max(1, last), 1)[0], layout)
+    if isinstance(chain.dynamics, Scaled):
+        facts = getattr(samples.origin, "facts", ())
+        return stepsizes * chain.dynamics.factors(facts)
+    return stepsizes
+
+
+def _unscaled(chain: Phase) -> Dynamics:
+    """Return the dynamics that `final_stepsize` belongs to."""
+    return chain.dynamics.inner if isinstance(chain.dynamics, Scaled) else chain.dynamics
 
 
 def unconstrained(samples: Samples, space: Space) -> np.ndarray:

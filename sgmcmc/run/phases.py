@@ -11,7 +11,7 @@ from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
-from sgmcmc.inputs.tuning import need_one_stepsize, read_stepsizes
+from sgmcmc.inputs.tuning import need_one_stepsize, read_scaled, read_stepsizes
 from sgmcmc.inputs.turns import JOINT, read_turns
 from sgmcmc.target.target import Target
 
@@ -64,6 +64,7 @@ def make_phases(
     gradient: Gradient,
     target: Target,
     updates: str = JOINT,
+    burn_in: int = 0,
 ) -> tuple[Phase, ...]:
     """Return the phases of a sampler: a search, if the gradient wants one, and the chain.
 
@@ -74,20 +75,23 @@ def make_phases(
         gradient: of the chain.
         target: what is sampled.
         updates: whether parameters of the chain move together; in a search they do.
+        burn_in: iterations of the chain whose draws are dropped.
     """
     space, phases = target.space, []
+    dynamics, stepsize = read_scaled("stepsize", stepsize, dynamics, burn_in)
     stepsizes = read_stepsizes("stepsize", stepsize, space.layout)
     need_one_stepsize(stepsizes, space)
     search = gradient.search()
     if search is not None:
+        climbs, opt_stepsize = read_scaled("opt_stepsize", search.stepsize, SGD(), None)
         phases.append(
             Phase(
                 RunPhase.MODE,
                 f"{method}, mode-finding",
                 "opt_stepsize",
-                SGD().bind(space),
+                climbs.bind(space),
                 MinibatchGradient(),
-                read_stepsizes("opt_stepsize", search.stepsize, space.layout),
+                read_stepsizes("opt_stepsize", opt_stepsize, space.layout),
                 search.n_iters,
             )
         )

@@ -141,8 +141,9 @@ def make_sampler(request: Request) -> Sampler:
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)
     phases = make_phases(
-        request.method, request.stepsize, dynamics, gradient, target, options.updates
-    )
+        request.method, request.stepsize, dynamics, gradient, target, options.updates,
+        options.burn_in,
+    )  # fmt: skip
     data = request.data or read_columns(request.dataset, options)
     draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
     parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws.size)

@@ -16,8 +16,9 @@ DESCRIPTIONS = {
     "stepsize": """
         ε, in units of squared parameter: a number, a schedule (:func:`sgmcmc.polynomial_decay`, or
         a function of the iteration, from 1), or an array with one for each coordinate; or a dict
-        with such an entry for each parameter. ``"auto"`` takes the largest at which the predicted
-        error of every posterior sd is at most 5 %.""",
+        with such an entry for each parameter; or any of these over the size of each parameter's
+        gradients, :func:`sgmcmc.gradient_scaled`. ``"auto"`` takes the largest at which the
+        predicted error of every posterior sd is at most 5 %.""",
     "opt_stepsize": """
         stepsize of the stochastic gradient ascent that finds the mode, given like
         ``stepsize``. ``"auto"`` finds it by Newton steps on the whole dataset instead.""",

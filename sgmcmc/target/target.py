@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -134,6 +134,34 @@ class Target:
         # What a geometry makes of gradients is linear in them: once, of their sum, will do.
         sums = {name: tf.tensordot(minibatch.weights, rows[name], 1) for name in points}
         return self.space.slope(points, sums)
+
+    def lookup_gradients(
+        self, position: tf.Tensor, columns: Tensors, lookups: Mapping[str, str]
+    ) -> tf.Tensor:
+        """Return the gradient of each observation's own term at the rows that it looks up, (n, k).
+
+        The user's ``log_lik`` is handed these rows as the parameters, one for each observation, and
+        columns that number them in order.
+
+        Args:
+            position: where, flat.
+            columns: the observations.
+            lookups: for each parameter the column that numbers its row.
+        """
+        params = self.space.constrain(position)
+        rows = {
+            name: tf.gather(value, tf.cast(columns[lookups[name]], tf.int32))
+            for name, value in params.items()
+        }
+        n = next(iter(rows.values())).shape[0]
+        in_order = {name: tf.cast(tf.range(n), columns[name].dtype) for name in lookups.values()}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(rows.values()))
+            value = tf.reduce_sum(self.log_lik(dict(rows), {**columns, **in_order}))
+        found = tape.gradient(
+            value, list(rows.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return tf.concat([tf.reshape(tf.convert_to_tensor(part), [n, -1]) for part in found], 1)
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
         """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""

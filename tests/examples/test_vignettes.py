@@ -90,6 +90,73 @@ def test_against_nuts_as_shown(
     assert max(float(divergence) for _, divergence in found[1:]) < 0.02
 
 
+def test_matrix_factorisation_as_shown(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [tmp_path / "chains.png", tmp_path / "zero.png"]
+    arguments = ["--short", "--output", str(outputs[0]), "--zero-variance", str(outputs[1])]
+    vignette("matrix_factorisation").main([*arguments, "--keep", str(tmp_path / "kept")])
+    printed = capsys.readouterr().out
+    for output in outputs:
+        assert output.read_bytes().startswith(b"\x89PNG")
+        assert str(output) in printed
+    assert len(list((tmp_path / "kept").glob("*.npz"))) == 4
+    rmse = {
+        name: float(value)
+        for name, value in re.findall(r"^(Gibbs|SGLD-CV, h of SGLD|SAGA) +(\d\.\d+)", printed, re.M)
+    }
+    assert len(rmse) == 3 and min(rmse, key=rmse.__getitem__) == "Gibbs"
+
+
+def test_gibbs_of_the_matrix_factorisation_vignette(
+    vignette: Callable[[str], ModuleType],
+) -> None:
+    """Its conditional laws, one by one, and its draws against those of HMC on all ratings."""
+    matrix = vignette("matrix_factorisation")
+    rng = np.random.default_rng(3)
+    i, j = rng.integers(4, size=24), rng.integers(3, size=24)
+    ratings = {"user": i, "item": j, "rating": 3 + rng.normal(size=24)}
+    model = sgmcmc.models.matrix_factorisation(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
+    sampler = matrix.Gibbs(model, seed=1)
+    sampler.precisions = np.array([[0.5, 2.0], [1.0, 3.0]])
+    sampler.rows = [rng.normal(size=(4, 3)), rng.normal(size=(3, 3))]
+    users, items = sampler.rows
+    for side, own, other in ((0, i, j), (1, j, i)):
+        mean, precision = sampler.conditional(side)
+        for number in range(len(sampler.rows[side])):
+            rows = own == number
+            others = sampler.rows[1 - side][other[rows]]
+            x = np.column_stack([np.ones(rows.sum()), others[:, 1:]])
+            left = ratings["rating"][rows] - ratings["rating"].mean() - others[:, 0]
+            prior = np.diag(sampler.precisions[side][[0, 1, 1]])
+            expected = prior + 3 * x.T @ x
+            np.testing.assert_allclose(precision[number], expected, rtol=1e-12)
+            at = np.linalg.solve(expected, 3 * x.T @ left)
+            np.testing.assert_allclose(mean[number], at, rtol=1e-9, atol=1e-12)
+    # The posterior, precisions integrated out there and drawn here.
+    swept = [(sampler.sweep(), sampler.precisions.copy()) for _ in range(6000)][500:]
+    mean = np.array([(p["U"] @ p["V"].T + p["a"][:, None] + p["b"]).ravel() for p, _ in swept])
+    lam = np.log([lam[[0, 1, 0, 1], [1, 1, 0, 0]] for _, lam in swept])
+    chain = sgmcmc.hmc(
+        model.log_lik, model.dataset, model.start(seed=1), 0.1, log_prior=model.log_prior,
+        n_leapfrog=15, n_iters=3000, burn_in=300, n_chains=2, seed=1, verbose=False,
+    )  # fmt: skip
+    theta = {name: chain[name].reshape(6000, *shape) for name, shape in model.shapes.items()}
+    means = np.einsum("sik,sjk->sij", theta["U"], theta["V"]) + theta["a"][:, :, None]
+    means = (means + theta["b"][:, None]).reshape(6000, -1)
+    s, t = model.shape, model.rate
+    d = np.array([np.prod(shape) for shape in model.shapes.values()])
+    squares = np.stack([(theta[n].reshape(6000, -1) ** 2).sum(1) for n in model.shapes], 1)
+    log_lam = np.log(rng.gamma(s + d / 2, size=squares.shape) / (t + squares / 2))
+    for ours, theirs in ((mean, means), (lam, log_lam)):
+        batches = [x.reshape(len(x) // 250, 250, -1).mean(1) for x in (ours, theirs)]
+        errors = [b.std(0, ddof=1) / np.sqrt(len(b)) for b in batches]
+        gap = batches[0].mean(0) - batches[1].mean(0)
+        # Standard errors of 22 and 24 batches are themselves known to a sixth.
+        assert (np.abs(gap) < 5 * np.hypot(*errors)).all()
+        np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.15)
+
+
 def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("topic_model")
     for method in ("scir", "hybrid"):
@@ -244,6 +311,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "keras_network",
         "logistic_regression",
         "manifolds",
+        "matrix_factorisation",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "parameterisations",

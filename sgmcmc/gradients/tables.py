@@ -1,0 +1,226 @@
+"""What a table of the gradients of single terms holds of each: some coordinates, or some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import csr_array
+
+from sgmcmc.checks import known_keys
+from sgmcmc.data.dataset import DenseColumn
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.gradients.whole_data import WholeData
+from sgmcmc.target.layout import Layout
+from sgmcmc.target.target import Target
+from sgmcmc.words import describe
+
+_ROUNDING, _ROWS = 1e-3, 500
+"""How far the sum of rows' gradients may be from that of their terms, as a part of it; and over how
+many terms it is taken."""
+
+
+class Held(Protocol):
+    """What is held of each term's gradient, k numbers.
+
+    Attributes:
+        width: k.
+    """
+
+    @property
+    def width(self) -> int:
+        """How many numbers, k."""
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return what is held of all terms at a position, (N, k)."""
+
+    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return what is held of the terms of a minibatch, (n, k)."""
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, added up in float64."""
+
+    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return weighted sums over a minibatch, (m, k) or (m, d), for weights (m, n)."""
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+
+
+@dataclass(frozen=True)
+class AtPlaces:
+    """The coordinates on which the log-likelihood depends.
+
+    Args:
+        places: their numbers, (k,).
+    """
+
+    places: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """How many coordinates."""
+        return len(self.places)
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return what is held of all terms at a position, (N, k)."""
+        return whole.term_gradients(position, self.places)
+
+    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return what is held of the terms of a minibatch, (n, k)."""
+        new = target.term_gradients(position, columns)
+        return new if self.width == target.size else tf.gather(new, self.places, axis=1)
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, added up in float64."""
+        return table.sum(0, dtype=np.float64).astype(table.dtype)
+
+    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return weighted sums over a minibatch, (m, k)."""
+        return tf.matmul(weights, values)
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+        if self.width == target.size:
+            return sum_of_terms
+        zeros = tf.zeros([target.size], sum_of_terms.dtype)
+        return tf.tensor_scatter_nd_update(zeros, self.places[:, np.newaxis], sum_of_terms)
+
+
+@dataclass(frozen=True)
+class AtRows:
+    """The rows of parameters that an observation looks up: with i and j its user and item, those
+    of U_i and V_j, and not the zeros for all others.
+
+    Args:
+        lookups: for each parameter the column of the dataset that holds the row's number.
+        numbers: these columns, int32 (N,) each.
+        layout: places of the parameters.
+    """
+
+    lookups: Mapping[str, str]
+    numbers: Mapping[str, np.ndarray] = field(repr=False)
+    layout: Layout = field(repr=False)
+
+    @classmethod
+    def of(cls, lookups: Any, whole: WholeData) -> AtRows:
+        """Return what is held for a user's lookups, which are checked here."""
+        space, data = whole.target.space, whole.data
+        if not isinstance(lookups, Mapping):
+            raise TypeError(
+                "`lookups` must be a dict that names a column of `dataset` for each parameter; it "
+                f"is {describe(lookups)}."
+            )
+        known_keys("lookups", lookups, space.layout.names, "the parameters are")
+        known_keys("lookups", lookups.values(), data.columns, "the columns of `dataset` are")
+        for name in space.layout.names:
+            if name not in lookups:
+                raise ValueError(f"`lookups` lacks the parameter {name!r}.")
+            if not space.layout.shapes[name] or not space.geometries[name].in_place:
+                raise ValueError(
+                    f"`lookups`: {name!r} must be an array without a bijector, whose first axis "
+                    "the column numbers."
+                )
+        numbers = {}
+        for name, column in lookups.items():
+            found, size = data.columns[column], space.layout.shapes[name][0]
+            values = found.slice(0, data.size) if isinstance(found, DenseColumn) else np.zeros(0)
+            if values.ndim != 1 or not len(values) or values.min() < 0 or values.max() >= size:
+                raise ValueError(
+                    f"`lookups`: the column {column!r} must be a vector of whole numbers from 0 to "
+                    f"{size - 1}, rows of {name!r}."
+                )
+            numbers[column] = values.astype(np.int32)
+        return cls(dict(lookups), numbers, space.layout)
+
+    @property
+    def width(self) -> int:
+        """Entries of the rows of all parameters together."""
+        return sum(self._widths.values())
+
+    def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
+        """Return what is held of all terms at a position, (N, k).
+
+        Raises:
+            ValueError: terms depend on more of the parameters than the rows that they look up.
+        """
+        self._check(whole, position)
+        return whole.term_gradients(position, np.arange(self.width), self.lookups)
+
+    def _check(self, whole: WholeData, position: np.ndarray) -> None:
+        """Raise an error where the gradients of the rows are not those of the terms.
+
+        They are compared on some rows, a little away from the start, where nothing is zero that
+        need not be.
+        """
+        target, columns = whole.target, whole.data.rows(np.arange(min(_ROWS, whole.size)))
+        away = np.random.default_rng(0).standard_normal(len(position)).astype(position.dtype)
+        point = tf.constant(position + 0.1 * away)
+        values = self.gradients(target, point, columns)
+        added = self.sums(tf.ones([1, values.shape[0]], values.dtype), values, columns)[0]
+        wanted = target.gradient(point, Minibatch(columns), with_prior=False).numpy()
+        found = self.flat(target, added).numpy()
+        if not np.linalg.norm(found - wanted) <= _ROUNDING * np.linalg.norm(wanted):
+            raise ValueError(
+                "`lookups`: a term of `log_lik` must depend on each parameter through the row "
+                "alone that its column numbers. The gradients of these rows do not add up to the "
+                "gradient of their terms."
+            )
+
+    def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return what is held of the terms of a minibatch, (n, k)."""
+        return target.lookup_gradients(position, columns, self.lookups)
+
+    def total(self, table: np.ndarray) -> np.ndarray:
+        """Return the sum over all terms, flat, added up in float64."""
+        N, parts = len(table), []
+        for name, values in self._split(table).items():
+            rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
+            added = csr_array(rows, shape=(self.layout.shapes[name][0], N)) @ values
+            parts.append(np.reshape(added, -1))
+        return np.concatenate(parts).astype(table.dtype)
+
+    def sums(self, weights: tf.Tensor, values: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return weighted sums over a minibatch, flat, (m, d).
+
+        Parameters with as many rows that are looked up by the same column are added up together:
+        time goes by the rows of the minibatch, not by the entries of a row.
+        """
+        parts = self._split(values)
+        together: dict[tuple[str, int], list[str]] = {}
+        for name, column in self.lookups.items():
+            together.setdefault((column, self.layout.shapes[name][0]), []).append(name)
+        found: Tensors = {}
+        for (column, size), names in together.items():
+            rows = tf.concat([parts[name] for name in names], 1)
+            many = tf.concat([tf.expand_dims(w, 1) * rows for w in tf.unstack(weights)], 1)
+            number = tf.cast(columns[column], tf.int32)
+            added = tf.math.unsorted_segment_sum(many, number, size)
+            widths = [self._widths[name] for name in names] * weights.shape[0]
+            for i, part in enumerate(tf.split(added, widths, 1)):
+                label = names[i % len(names)]
+                one = tf.reshape(part, [1, -1])
+                found[label] = tf.concat([found[label], one], 0) if label in found else one
+        return tf.concat([found[name] for name in self.layout.names], 1)
+
+    def flat(self, target: Target, sum_of_terms: tf.Tensor) -> tf.Tensor:
+        """Return a sum as a gradient in the coordinates of the chain, (d,)."""
+        preconditioner = target.space.preconditioner
+        return sum_of_terms if preconditioner is None else preconditioner.slope(sum_of_terms)
+
+    @property
+    def _widths(self) -> dict[str, int]:
+        """Entries of a row of each parameter, in the order of the layout."""
+        sizes, shapes = self.layout.sizes, self.layout.shapes
+        return {name: sizes[name] // shapes[name][0] for name in self.layout.names}
+
+    def _split(self, values: Any) -> dict[str, Any]:
+        """Return the rows of each parameter, (n, entries of a row)."""
+        ends, found = 0, {}
+        for name, width in self._widths.items():
+            found[name] = values[:, ends : ends + width]
+            ends += width
+        return found

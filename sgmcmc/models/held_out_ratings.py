@@ -1,0 +1,158 @@
+"""Held-out ratings: how well the draws of a chain predict them, followed inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import whole_number
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.engine.reductions import Reduction
+from sgmcmc.models.ratings import Ratings
+
+_BY_DRAW = ("rmse", "log_predictive", "rmse_averaged", "log_predictive_averaged")
+
+
+class HeldOutRatings:
+    """Ratings that a chain has not seen and is to predict.
+
+    Made by :meth:`MatrixFactorisation.held_out`.
+
+    Args:
+        ratings: T of them.
+        predict: means of ratings, of parameters and a dataset.
+        precision: τ, of a rating around its mean.
+
+    Attributes:
+        ratings: as given.
+        dataset: ``"user"`` and ``"item"``, as ``samples.predict`` takes them.
+
+    Example:
+        >>> from sgmcmc.models import matrix_factorisation
+        >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
+        >>> test = matrix_factorisation(ratings, rank=2).held_out(ratings)
+        >>> sorted(test.dataset)
+        ['item', 'user']
+    """
+
+    def __init__(
+        self, ratings: Ratings, predict: Callable[[Tensors, Tensors], tf.Tensor], precision: float
+    ) -> None:
+        self.ratings = ratings
+        self.dataset = {"user": ratings.user, "item": ratings.item}
+        self._predict = predict
+        self._precision = precision
+
+    def __len__(self) -> int:
+        return len(self.ratings.rating)
+
+    def score(self, draws: int, skip: int = 0) -> Reduction:
+        """Return the reduction that follows the prediction of these ratings along a chain.
+
+        With m_ks the mean of rating k at draw s, after S draws:
+
+        - ``"rmse"``: √(mean_k (r_k − m_kS)²), of each draw alone;
+        - ``"rmse_averaged"``: the same of the mean of m_ks over skip < s ≤ S;
+        - ``"log_predictive"``: mean_k log N(r_k; m_kS, 1/τ), of each draw alone;
+        - ``"log_predictive_averaged"``: mean_k log of the mean of N(r_k; m_ks, 1/τ) over the same
+          s.
+
+        Up to S = skip the last two are those of the draw alone.
+
+        It takes memory for a few numbers of each rating, however many parameters there are.
+
+        Args:
+            draws: how many draws the chain keeps, ``n_iters // thin``.
+            skip: how many of them come before those that are averaged, where scores are to be
+                seen from the start of a chain.
+
+        Returns:
+            A `sgmcmc.Reduction`; its result is a dict of these, (draws,) each, NaN where there was
+            no draw, and of ``"mean"`` and ``"sd"`` of the predictive distribution of each rating,
+            (T,), its own noise 1/τ included.
+
+        Raises:
+            TypeError: ``draws`` or ``skip`` is not a number.
+            ValueError: they are not whole numbers of at least 1 and 0.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import matrix_factorisation
+            >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
+            >>> model = matrix_factorisation(ratings, rank=2)
+            >>> score = model.held_out({"user": [0], "item": [0], "rating": [1]}).score(draws=1)
+            >>> params = {name: tf.zeros(shape) for name, shape in model.shapes.items()}
+            >>> state = score.update(score.start(params, tf.float32), params)
+            >>> float(score.result(state)["rmse"][0])
+            2.0
+        """
+        draws, skip = whole_number("draws", draws, 1), whole_number("skip", skip, 0)
+        slots = tf.range(draws)
+
+        def start(params: Tensors) -> Any:
+            dtype = params["U"].dtype
+            none = tf.zeros([len(self)], dtype)
+            return {
+                "count": tf.constant(0),
+                "mean": none,
+                "squares": none,
+                "log_sum": none - np.inf,
+                **{name: tf.fill([draws], tf.constant(np.nan, dtype)) for name in _BY_DRAW},
+            }
+
+        def update(state: Any, params: Tensors) -> Any:
+            found = self._prediction(params)
+            count = state["count"] + 1
+            first = count <= skip + 1  # of those that are averaged, or before it
+            many = tf.cast(tf.maximum(count - skip, 1), found.dtype)
+            before = found - state["mean"]
+            mean = state["mean"] + before / many
+            terms = self._log_density(found)
+            log_sum = tf.where(first, terms, _log_added(state["log_sum"], terms))
+            squares = state["squares"] + before * (found - mean)
+            squares = tf.where(first, tf.zeros_like(squares), squares)
+            now = {
+                "rmse": self._rmse(found),
+                "rmse_averaged": self._rmse(mean),
+                "log_predictive": tf.reduce_mean(terms),
+                "log_predictive_averaged": tf.reduce_mean(log_sum - tf.math.log(many)),
+            }
+            here = tf.equal(slots, state["count"])
+            return {
+                "count": count,
+                "mean": mean,
+                "squares": squares,
+                "log_sum": log_sum,
+                **{name: tf.where(here, value, state[name]) for name, value in now.items()},
+            }
+
+        def finish(state: Any) -> Any:
+            squares = state["squares"]
+            variance = squares / tf.cast(tf.maximum(state["count"] - skip, 1), squares.dtype)
+            return {
+                **{name: state[name] for name in _BY_DRAW},
+                "mean": state["mean"],
+                "sd": tf.sqrt(variance + 1.0 / self._precision),
+            }
+
+        return Reduction(start, update, finish)
+
+    def _prediction(self, params: Tensors) -> tf.Tensor:
+        return self._predict(params, {n: tf.constant(column) for n, column in self.dataset.items()})
+
+    def _log_density(self, mean: tf.Tensor) -> tf.Tensor:
+        error = tf.constant(self.ratings.rating, mean.dtype) - mean
+        constant = 0.5 * np.log(self._precision / (2 * np.pi))
+        return constant - 0.5 * self._precision * error * error
+
+    def _rmse(self, mean: tf.Tensor) -> tf.Tensor:
+        error = tf.constant(self.ratings.rating, mean.dtype) - mean
+        return tf.sqrt(tf.reduce_mean(error * error))
+
+
+def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Return log(eˣ + eʸ), where x may be −∞."""
+    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
