@@ -444,7 +444,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results[users]["Gibbs"] = [
             kept(options.keep, f"gibbs {users} {sweeps}", lambda t=task: gibbs(t, sweeps, 1))
         ]
-        for run in published(users)[2 if options.short else 0 :]:
+        for run in published(users)[slice(2, 3) if options.short else slice(None)]:
             results[users][run.label] = [
                 kept(
                     options.keep,
