@@ -390,7 +390,7 @@ def plot(results: Results, length: Length) -> Figure:
         panel.set(title=f"{users} users", xlabel="iteration, ascent included")
         panel.set_ylim(bottom=min(low) - 0.1)
     panels[0].set_ylabel("log predictive density of a held-out rating")
-    panels[-1].legend(fontsize="small")
+    drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return drawn
 
 

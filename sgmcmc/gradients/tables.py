@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 import tensorflow as tf
-from scipy.sparse import csr_array
 
 from sgmcmc.checks import known_keys
 from sgmcmc.data.dataset import DenseColumn
@@ -179,7 +179,7 @@ class AtRows:
         N, parts = len(table), []
         for name, values in self._split(table).items():
             rows = (np.ones(N), (self.numbers[self.lookups[name]], np.arange(N)))
-            added = csr_array(rows, shape=(self.layout.shapes[name][0], N)) @ values
+            added = scipy.sparse.csr_array(rows, shape=(self.layout.shapes[name][0], N)) @ values
             parts.append(np.reshape(added, -1))
         return np.concatenate(parts).astype(table.dtype)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import gammaln
 
 from sgmcmc.checks import is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
@@ -139,7 +139,9 @@ class MatrixFactorisation:
         value = tf.zeros([], params["U"].dtype)
         for name, shape in self.shapes.items():
             half = 0.5 * np.prod(shape)
-            value += s * np.log(t) + gammaln(s + half) - gammaln(s) - half * np.log(2 * np.pi)
+            value += (
+                s * np.log(t) + math.lgamma(s + half) - math.lgamma(s) - half * np.log(2 * np.pi)
+            )
             value -= (s + half) * tf.math.log(t + 0.5 * tf.reduce_sum(params[name] ** 2))
         return value
 
@@ -193,9 +195,6 @@ class MatrixFactorisation:
         Args:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
             dataset: ``"user"`` and ``"item"``, (n,) each.
-
-        Returns:
-            (n,).
         """
         mean = self.predict(params, dataset)
         return mean + tf.random.normal(tf.shape(mean), dtype=mean.dtype) / np.sqrt(self.precision)
