@@ -167,7 +167,7 @@ class MatrixFactorisation:
 
         Args:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
-            dataset: ``"user"`` and ``"item"``, (n,) each; no ratings are needed.
+            dataset: ``"user"`` and ``"item"``, (n,) each.
 
         Returns:
             (n,); NaN for a user or item that the model does not have.

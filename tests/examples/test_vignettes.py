@@ -439,7 +439,7 @@ def shortened(code: str, seen: list[str]) -> str:
         if name is None:
             continue
         seen.append(name)
-        few = {"n_iters": 120, "burn_in": 0, "verbose": False}
+        few = {"n_iters": 120, "burn_in": 10, "verbose": False}
         if name.endswith("cv"):
             few["n_iters_opt"] = 40
         node.keywords = [k for k in node.keywords if k.arg not in few]
