@@ -148,8 +148,7 @@ class MatrixFactorisation:
     def precisions(self, params: Tensors) -> tf.Tensor:
         """Return E[λ | θ] = (s + d/2) / (t + ‖θ‖²/2) of U, V, a and b, (4,).
 
-        A test function, for the precisions that the prior has integrated out. Given θ, λ is
-        gamma with the shape s + d/2 and this mean.
+        A test function. Given θ, λ is gamma with the shape s + d/2 and this mean.
 
         Args:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
