@@ -270,7 +270,7 @@ def _option_settings(options: Options) -> dict[str, Any]:
     stored = options.store_params
     manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
     return {
-        **({"manifolds": manifolds} if manifolds else {}),
+        "manifolds": manifolds,
         "n_chains": options.n_chains,
         "burn_in": options.burn_in,
         "thin": options.thin,
