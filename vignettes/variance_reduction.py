@@ -7,8 +7,8 @@
 # out is followed along chains with plain minibatch gradients, with control variates, and
 # with SAGA. In the first figure stepsizes are fixed, in the second those of SGLD decrease.
 #
-# Run it as `python vignettes/variance_reduction.py`, about three minutes; `--short` is the form that
-# the tests run, on a few thousand simulated rows.
+# Run it as `python vignettes/variance_reduction.py`, about three minutes; `--short` is the form
+# that the tests run, on a few thousand simulated rows.
 
 # %%
 from __future__ import annotations
