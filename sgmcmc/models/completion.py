@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import whole_number
 from sgmcmc.counts import Counts
+from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import held_out, unrolled
+from sgmcmc.models.scores import score_draws
 from sgmcmc.models.sweeps import nth_seed, sweep_topics, topic_counts
 
 
@@ -125,26 +125,19 @@ class Completion:
         Source:
             Patterson and Teh, NeurIPS 2013, section 4.1, equation 15.
         """
-        draws = whole_number("draws", draws, 1)
-        slots = tf.range(draws)
 
-        def update(state: Any, params: dict[str, tf.Tensor]) -> Any:
+        def update(state: Tensors, params: Tensors) -> tuple[Tensors, Tensors]:
             at = nth_seed(tf.constant([seed, 0]), state["count"])
             new = self.probabilities(params[parameter], at)
-            count = state["count"] + 1
             mean = state["probabilities"]
-            mean += (new - mean) / tf.cast(count, mean.dtype)
+            mean += (new - mean) / tf.cast(state["count"] + 1, mean.dtype)
             now = tf.exp(-tf.reduce_mean(tf.math.log(mean)))
-            here = tf.equal(slots, state["count"])
-            perplexity = tf.where(here, now, state["perplexity"])
-            return {"count": count, "perplexity": perplexity, "probabilities": mean}
+            return {"probabilities": mean}, {"perplexity": now}
 
-        def start(params: dict[str, tf.Tensor]) -> Any:
-            dtype = params[parameter].dtype
-            return {
-                "count": tf.constant(0),
-                "perplexity": tf.fill([draws], tf.constant(np.nan, dtype)),
-                "probabilities": tf.zeros(self.word.shape, dtype),
-            }
+        def start(params: Tensors) -> Tensors:
+            return {"probabilities": tf.zeros(self.word.shape, params[parameter].dtype)}
 
-        return Reduction(start, update, lambda state: {k: state[k] for k in state if k != "count"})
+        def finish(state: Tensors) -> Tensors:
+            return {name: state[name] for name in ("perplexity", "probabilities")}
+
+        return score_draws(draws, ["perplexity"], start, update, finish)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.proportions import mixed_lengths, sweep_proportions
+from sgmcmc.models.scores import score_draws
 from sgmcmc.models.sweeps import nth_seed
 from sgmcmc.models.von_mises_fisher import log_normaliser
 
@@ -164,30 +163,20 @@ class HeldOut:
         Source:
             Liu, Zhu & Song, NeurIPS 2016, section 5.3.
         """
-        draws = whole_number("draws", draws, 1)
-        slots = tf.range(draws)
 
-        def update(state: Any, params: dict[str, tf.Tensor]) -> Any:
+        def update(state: Tensors, params: Tensors) -> tuple[Tensors, Tensors]:
             new = self._relative(
                 params[parameter], nth_seed(tf.constant([seed, 0]), state["count"])
             )
-            count = state["count"] + 1
             total = tf.reduce_logsumexp(tf.stack([state["total"], new]), axis=0)
-            mean = total - tf.math.log(tf.cast(count, total.dtype))
-            here = tf.equal(slots, state["count"])
-            scores = tf.where(here, -tf.reduce_mean(mean), state["scores"])
-            return {"count": count, "total": total, "scores": scores}
+            mean = total - tf.math.log(tf.cast(state["count"] + 1, total.dtype))
+            return {"total": total}, {"scores": -tf.reduce_mean(mean)}
 
-        def start(params: dict[str, tf.Tensor]) -> Any:
-            dtype = params[parameter].dtype
+        def start(params: Tensors) -> Tensors:
             D = next(iter(self.documents.values())).shape[0]
-            return {
-                "count": tf.constant(0),
-                "total": tf.fill([D], tf.constant(-np.inf, dtype)),
-                "scores": tf.fill([draws], tf.constant(np.nan, dtype)),
-            }
+            return {"total": tf.fill([D], tf.constant(-np.inf, params[parameter].dtype))}
 
-        def finish(state: Any) -> Any:
+        def finish(state: Tensors) -> Tensors:
             constant = log_normaliser(self.kappa, self.n_words)
             seen = tf.cast(tf.maximum(state["count"], 1), tf.float64)
             mean = tf.cast(state["total"], tf.float64) - tf.math.log(seen)
@@ -196,4 +185,4 @@ class HeldOut:
                 "log_likelihood": mean + constant,
             }
 
-        return Reduction(start, update, finish)
+        return score_draws(draws, ["scores"], start, update, finish)

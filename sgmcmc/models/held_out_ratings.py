@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,7 @@ from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.ratings import Ratings
+from sgmcmc.models.scores import score_draws
 
 _BY_DRAW = ("rmse", "log_predictive", "rmse_averaged", "log_predictive_averaged")
 
@@ -89,21 +89,13 @@ class HeldOutRatings:
             >>> float(score.result(state)["rmse"][0])
             2.0
         """
-        draws, skip = whole_number("draws", draws, 1), whole_number("skip", skip, 0)
-        slots = tf.range(draws)
+        skip = whole_number("skip", skip, 0)
 
-        def start(params: Tensors) -> Any:
-            dtype = params["U"].dtype
-            none = tf.zeros([len(self)], dtype)
-            return {
-                "count": tf.constant(0),
-                "mean": none,
-                "squares": none,
-                "log_sum": none - np.inf,
-                **{name: tf.fill([draws], tf.constant(np.nan, dtype)) for name in _BY_DRAW},
-            }
+        def start(params: Tensors) -> Tensors:
+            none = tf.zeros([len(self)], params["U"].dtype)
+            return {"mean": none, "squares": none, "log_sum": none - np.inf}
 
-        def update(state: Any, params: Tensors) -> Any:
+        def update(state: Tensors, params: Tensors) -> tuple[Tensors, Tensors]:
             found = self._prediction(params)
             count = state["count"] + 1
             first = count <= skip + 1  # of those that are averaged, or before it
@@ -120,16 +112,9 @@ class HeldOutRatings:
                 "log_predictive": tf.reduce_mean(terms),
                 "log_predictive_averaged": tf.reduce_mean(log_sum - tf.math.log(many)),
             }
-            here = tf.equal(slots, state["count"])
-            return {
-                "count": count,
-                "mean": mean,
-                "squares": squares,
-                "log_sum": log_sum,
-                **{name: tf.where(here, value, state[name]) for name, value in now.items()},
-            }
+            return {"mean": mean, "squares": squares, "log_sum": log_sum}, now
 
-        def finish(state: Any) -> Any:
+        def finish(state: Tensors) -> Tensors:
             squares = state["squares"]
             variance = squares / tf.cast(tf.maximum(state["count"] - skip, 1), squares.dtype)
             return {
@@ -138,7 +123,7 @@ class HeldOutRatings:
                 "sd": tf.sqrt(variance + 1.0 / self._precision),
             }
 
-        return Reduction(start, update, finish)
+        return score_draws(draws, _BY_DRAW, start, update, finish)
 
     def _prediction(self, params: Tensors) -> tf.Tensor:
         return self._predict(params, {n: tf.constant(column) for n, column in self.dataset.items()})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.models.scores import score_draws
 from sgmcmc.models.slices import log_weights, word_table
 
 
@@ -99,36 +98,22 @@ class Prediction:
             >>> float(score.result(state)["perplexity"][0])
             2.0
         """
-        draws = whole_number("draws", draws, 1)
-        slots = tf.range(draws)
+        names = ("log_predictive", "of_draw", "perplexity")
         words_each = float(np.mean(self.lengths.numpy()))
 
-        def update(state: Any, params: Tensors) -> Any:
-            new, count = self.log_probabilities(params), state["count"]
-            seen = tf.cast(count, new.dtype)
+        def update(state: Tensors, params: Tensors) -> tuple[Tensors, Tensors]:
+            new = self.log_probabilities(params)
+            seen = tf.cast(state["count"], new.dtype)
             before = state["log_mean"] + tf.math.log(seen) - tf.math.log(seen + 1)
             log_mean = tf.reduce_logsumexp(tf.stack([before, new - tf.math.log(seen + 1)]), axis=0)
             now = tf.reduce_mean(log_mean)
-            of_now = {
-                "log_predictive": now,
-                "of_draw": tf.reduce_mean(new),
-                "perplexity": tf.exp(-now / words_each),
-            }
-            here = tf.equal(slots, count)
-            written = {name: tf.where(here, of_now[name], state[name]) for name in of_now}
-            return {"count": count + 1, "log_mean": log_mean, **written}
+            scores = now, tf.reduce_mean(new), tf.exp(-now / words_each)
+            return {"log_mean": log_mean}, dict(zip(names, scores, strict=True))
 
-        def start(params: Tensors) -> Any:
-            dtype = params["sticks"].dtype
-            nothing = tf.fill([draws], tf.constant(np.nan, dtype))
-            scores = dict.fromkeys(("log_predictive", "of_draw", "perplexity"), nothing)
-            return {
-                "count": tf.constant(0),
-                "log_mean": tf.zeros(self.lengths.shape, dtype),
-                **scores,
-            }
+        def start(params: Tensors) -> Tensors:
+            return {"log_mean": tf.zeros(self.lengths.shape, params["sticks"].dtype)}
 
-        def finish(state: Any) -> Any:
-            return {name: state[name] for name in ("log_predictive", "of_draw", "perplexity")}
+        def finish(state: Tensors) -> Tensors:
+            return {name: state[name] for name in names}
 
-        return Reduction(start, update, finish)
+        return score_draws(draws, names, start, update, finish)
