@@ -9,11 +9,9 @@ from sgmcmc.data.numbers import below
 _AT_A_TIME = 1 << 15
 """Row numbers that are drawn, sorted and mended before the next: they stay in the cache."""
 
-_LOOKED_THROUGH = 1 << 17
-"""How many row numbers are looked through at a time."""
-
 _COMPARED = 1 << 17
-"""Up to how many comparisons each repeat is compared with all of its minibatch."""
+"""Up to how many comparisons each repeat is compared with all of its minibatch; more are looked
+up."""
 
 
 def row_dtype(rows: int) -> np.dtype:
@@ -93,44 +91,26 @@ def _mend(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
     repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
     missing = np.flatnonzero(drawn[:, 0] < 0) * size  # of several, all but one are repeats
     again = np.sort(np.concatenate([missing, repeats])) if missing.size else repeats
-    # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
-    # known for good, and what is drawn again is known once it has taken its place.
-    first = drawn.copy() if again.size * size > _COMPARED else drawn
-    placed = np.empty(0, np.int64)
+    apart = np.int64(rows + 1)  # one more: there may be a -1
+    looked_up = again.size * size > _COMPARED
+    if looked_up:
+        # A repeat's value stays in its minibatch, as that of its twin: what was drawn at first is
+        # known for good, and what is drawn again is known once it has taken its place.
+        first = (drawn + apart * np.arange(len(drawn))[:, np.newaxis]).reshape(-1)
+        placed = np.empty(0, np.int64)
     while again.size:
         fresh = _below(rng, rows, again.shape)
         minibatch = again // size
-        keys = minibatch * (rows + 1) + fresh  # one more: there may be a -1
-        if again.size * size > _COMPARED:
-            known = _among(first, rows + 1, minibatch, fresh) | _one_of(placed, keys)
+        keys = minibatch * apart + fresh
+        if looked_up:
+            known = _one_of(first, keys) | _one_of(placed, keys)
         else:
             known = (drawn[minibatch] == fresh[:, np.newaxis]).any(axis=1)
         known |= (fresh < 0) | _seen_before(keys)
         flat[again[~known]] = fresh[~known]
-        if first is not drawn:
+        if looked_up:
             placed = np.sort(np.concatenate([placed, keys[~known]]))
         again = again[known]
-
-
-def _among(drawn: np.ndarray, rows: int, minibatch: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Tell of each value whether its minibatch has it.
-
-    Args:
-        drawn: minibatches, each in rising order.
-        rows: N; all values are smaller.
-        minibatch: the minibatch of each value, in rising order.
-        values: what is looked for.
-    """
-    found = np.empty(values.size, bool)
-    numbers, place = np.unique(minibatch, return_inverse=True)
-    step = max(1, _LOOKED_THROUGH // drawn.shape[1])
-    for start in range(0, len(numbers), step):
-        some = drawn[numbers[start : start + step]].astype(np.int64)
-        some += rows * np.arange(len(some))[:, np.newaxis]
-        own = slice(*np.searchsorted(place, [start, start + step]))
-        keys = rows * (place[own] - start) + values[own]
-        found[own] = _one_of(some.reshape(-1), keys)
-    return found
 
 
 def _one_of(known: np.ndarray, values: np.ndarray) -> np.ndarray:

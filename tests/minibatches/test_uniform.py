@@ -49,7 +49,6 @@ def test_repeats_are_told_by_either_way(
     drawn = []
     for compared in (0, 1 << 40):
         monkeypatch.setattr(rows_of, "_COMPARED", compared)
-        monkeypatch.setattr(rows_of, "_LOOKED_THROUGH", 4 * size)
         drawn.append(rows_of.draw_rows(np.random.default_rng(1), rows, size, 50, False))
     np.testing.assert_array_equal(*drawn)
     assert all(len(set(minibatch)) == size for minibatch in drawn[0].tolist())
