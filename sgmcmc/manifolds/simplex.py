@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.manifolds.base import Manifold
-from sgmcmc.manifolds.sphere import Sphere
+from sgmcmc.manifolds.sphere import UnitVectors
 
 _ROUNDING = 1e-4
 """How far the sum of a point of the simplex may be from one."""
 
 
 @dataclass(frozen=True)
-class Simplex(Manifold):
+class Simplex(UnitVectors):
     """Points ω of the simplex along the last axis, as ω = v² with v on the sphere.
 
     The chain moves v along great circles. Densities are with respect to Lebesgue's measure on the
@@ -41,16 +40,9 @@ class Simplex(Manifold):
         Shahbaba, ICML 2014.
     """
 
+    what = "points of the simplex"
     in_place = False
     coordinates = "square roots of points of the simplex"
-
-    def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
-        """Raise an error unless there are two or more components."""
-        if not shape or shape[-1] < 2:
-            raise ValueError(
-                f"`{label}` must have a last axis of two or more components, of points of the "
-                f"simplex; it has the shape {shape}."
-            )
 
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
         """Raise an error if a starting value is not inside the simplex."""
@@ -63,18 +55,6 @@ class Simplex(Manifold):
                 f"off by up to {gap:.2g}."
             )
 
-    def dimension(self, shape: tuple[int, ...]) -> int:
-        """Return K − 1 for each point."""
-        return _SPHERE.dimension(shape)
-
-    def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
-        """Return w − v (v·w)."""
-        return _SPHERE.tangent(u, vector)
-
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return place and velocity of v after some time on a great circle."""
-        return _SPHERE.flow(u, velocity, time)
-
     def held(self, u: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
         """Return g / √(1 + (εg/v)⁴), g the slope.
 
@@ -82,10 +62,6 @@ class Simplex(Manifold):
         v itself. It would throw v anywhere. Elsewhere what is taken away is of order ε⁴.
         """
         return slope / tf.sqrt(1.0 + tf.math.divide_no_nan(stepsize * slope, u) ** 4)
-
-    def retracted(self, u: tf.Tensor) -> tf.Tensor:
-        """Return v / ‖v‖."""
-        return _SPHERE.retracted(u)
 
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Return v = √ω."""
@@ -102,9 +78,6 @@ class Simplex(Manifold):
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:
         """Return Σ log |v_i|, up to a constant."""
         return 0.5 * tf.reduce_sum(tf.math.log(self.constrain(u)))
-
-
-_SPHERE = Sphere()
 
 
 def _least(dtype: tf.DType) -> tf.Tensor:

@@ -10,8 +10,46 @@ import tensorflow as tf
 from sgmcmc.manifolds.base import Manifold
 
 
+_AT_REST = 1e-30
+"""Added to the square of a speed, which a velocity of zero has to be divided by."""
+
+
+class UnitVectors(Manifold):
+    """What moves along great circles, as a unit vector along the last axis does."""
+
+    what = "unit vectors"
+    """What the last axis has the components of."""
+
+    def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
+        """Raise an error unless there are two or more components."""
+        if not shape or shape[-1] < 2:
+            raise ValueError(
+                f"`{label}` must have a last axis of two or more components, of {self.what}; it "
+                f"has the shape {shape}."
+            )
+
+    def dimension(self, shape: tuple[int, ...]) -> int:
+        """Return d − 1 for each unit vector."""
+        return math.prod(shape[:-1]) * (shape[-1] - 1)
+
+    def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+        """Return w − u (u·w)."""
+        return vector - u * tf.reduce_sum(u * vector, -1, keepdims=True)
+
+    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return place and velocity after some time on a great circle."""
+        # A vector at rest has no direction; what is added is far below any speed.
+        speed = tf.sqrt(tf.reduce_sum(velocity * velocity, -1, keepdims=True) + _AT_REST)
+        cosine, sine = tf.cos(time * speed), tf.sin(time * speed)
+        return u * cosine + velocity * (sine / speed), velocity * cosine - u * (speed * sine)
+
+    def retracted(self, u: tf.Tensor) -> tf.Tensor:
+        """Return u / ‖u‖."""
+        return u / tf.sqrt(tf.reduce_sum(u * u, -1, keepdims=True))
+
+
 @dataclass(frozen=True)
-class Sphere(Manifold):
+class Sphere(UnitVectors):
     """The unit vectors along the last axis, S^(d−1); leading axes are a product of spheres.
 
     Geodesics are great circles: with α = ‖ν‖, u(t) = u cos αt + (ν/α) sin αt and
@@ -38,33 +76,3 @@ class Sphere(Manifold):
     """
 
     remedy = "Divide it by its length along the last axis."
-
-    def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
-        """Raise an error unless there are two or more components."""
-        if not shape or shape[-1] < 2:
-            raise ValueError(
-                f"`{label}` must have a last axis of two or more components, of unit vectors; it "
-                f"has the shape {shape}."
-            )
-
-    def dimension(self, shape: tuple[int, ...]) -> int:
-        """Return d − 1 for each unit vector."""
-        return math.prod(shape[:-1]) * (shape[-1] - 1)
-
-    def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
-        """Return w − u (u·w)."""
-        return vector - u * tf.reduce_sum(u * vector, -1, keepdims=True)
-
-    def flow(self, u: tf.Tensor, velocity: tf.Tensor, time: float) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return place and velocity after some time on a great circle."""
-        # A vector at rest has no direction; what is added is far below any speed.
-        speed = tf.sqrt(tf.reduce_sum(velocity * velocity, -1, keepdims=True) + _AT_REST)
-        cosine, sine = tf.cos(time * speed), tf.sin(time * speed)
-        return u * cosine + velocity * (sine / speed), velocity * cosine - u * (speed * sine)
-
-    def retracted(self, u: tf.Tensor) -> tf.Tensor:
-        """Return u / ‖u‖."""
-        return u / tf.sqrt(tf.reduce_sum(u * u, -1, keepdims=True))
-
-
-_AT_REST = 1e-30
