@@ -164,6 +164,16 @@ class Scaled(Dynamics):
         """Whether XLA can compile what it does."""
         return self.inner.compilable
 
+    @property
+    def on_manifolds(self) -> bool:  # type: ignore[override]
+        """Whether it moves parameters on manifolds along them."""
+        return self.inner.on_manifolds
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether the inner dynamics learn the noise of the gradient."""
+        return self.inner.learns_noise
+
     def bind(self, space: Space) -> Scaled:
         """Return these dynamics, knowing where the parameters lie in the position."""
         return replace(self, inner=self.inner.bind(space), layout=space.layout)
@@ -200,6 +210,10 @@ class Scaled(Dynamics):
         """Return the state at the end of a step."""
         scaled = self._scale(stepsize, state.mean_square)
         return state._replace(inner=self.inner.finish_step(state.inner, gradient, scaled))
+
+    def learn(self, state: ScaledState, parts: tf.Tensor) -> ScaledState:
+        """Return the state with what a new gradient tells of its own noise."""
+        return state._replace(inner=self.inner.learn(state.inner, parts))
 
     def facts(self, state: ScaledState) -> dict[str, float]:
         """Return what there is to tell of the moves so far, the scales √S by parameter with it."""

@@ -166,3 +166,15 @@ def test_exact_dynamics_and_sessions_say_what_they_need() -> None:
         )  # fmt: skip
     with pytest.raises(ValueError, match="until="):
         sgmcmc.sgld_setup(log_lik, DATA, START, sgmcmc.gradient_scaled(0.1))
+
+
+def test_the_noise_of_gradients_is_learned_beneath() -> None:
+    given: dict[str, Any] = {"function": sgmcmc.sggmc, "noise_variance": "fisher", "burn_in": 5}
+    stepsize = sgmcmc.gradient_scaled(1e-2)
+    learned, unheeded = (
+        run(stepsize, **{**given, "minibatch_size": 5, "noise_variance": variance})
+        for variance in ("fisher", 0.0)
+    )
+    assert (learned["a"] != unheeded["a"]).any()
+    with pytest.raises(ValueError, match="`noise_variance` cannot be estimated"):
+        run(stepsize, **given, minibatch_size=1)
