@@ -65,6 +65,11 @@ class SimplexDynamics(Dynamics):
             scaled={name: g.theta0 is not None for name, g in points.items()},
         )
 
+    @property
+    def moves(self) -> str:
+        """What it moves, in words."""
+        return "gamma parameters" if self.alpha is None else "points of the simplex"
+
     def usable(self, counts: tf.Tensor) -> tf.Tensor:
         """Return expected counts, NaN where they are negative and must not be."""
         return counts if self.differences else usable_counts(counts)

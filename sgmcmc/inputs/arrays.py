@@ -15,7 +15,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.inputs.options import Options
 from sgmcmc.words import describe
 
-__all__ = ["as_numbers", "read_columns", "read_dataset", "read_params", "read_start"]
+__all__ = ["as_numbers", "broadcast", "read_columns", "read_dataset", "read_params", "read_start"]
 
 
 def read_columns(dataset: Any, options: Options) -> Data:
@@ -53,6 +53,20 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
                 f"{shapes[0]}, params[{number}] has {shape}."
             )
     return [{name: start[name] for name in starts[0]} for start in starts]
+
+
+def broadcast(label: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array in the shape of the parameter that it is about.
+
+    Raises:
+        ValueError: it does not fit; ``label`` is what the user calls it.
+    """
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(
+            f"`{label}` has shape {array.shape}, which does not fit the parameter's {shape}."
+        ) from None
 
 
 def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[str, np.ndarray]:

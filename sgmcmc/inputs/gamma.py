@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import is_number, known_keys
-from sgmcmc.inputs.arrays import as_numbers
+from sgmcmc.inputs.arrays import as_numbers, broadcast
 from sgmcmc.target.geometry.half_line import OnHalfLine
 from sgmcmc.words import describe
 
@@ -61,9 +61,4 @@ def _numbers(label: str, value: Any, start: np.ndarray) -> np.ndarray:
     array = as_numbers(label, value).astype(np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"`{label}` must be finite; it is {describe(value)}.")
-    try:
-        return np.broadcast_to(array, start.shape)
-    except ValueError:
-        raise ValueError(
-            f"`{label}` has shape {array.shape}, which does not fit the parameter's {start.shape}."
-        ) from None
+    return broadcast(label, array, start.shape)

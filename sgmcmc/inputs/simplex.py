@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import known_keys
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.inputs.arrays import as_numbers, read_start
+from sgmcmc.inputs.arrays import as_numbers, broadcast, read_start
 from sgmcmc.target.geometry.simplex import OnSimplex
 from sgmcmc.words import describe
 
@@ -74,12 +74,7 @@ def _read_one(label: str, alpha: Any, start: np.ndarray) -> np.ndarray:
             f"`{label}`: Dirichlet concentrations must be positive and finite; it is "
             f"{describe(alpha)}."
         )
-    try:
-        return np.broadcast_to(array, start.shape)
-    except ValueError:
-        raise ValueError(
-            f"`{label}` has shape {array.shape}, which does not fit the parameter's {start.shape}."
-        ) from None
+    return broadcast(label, array, start.shape)
 
 
 def _read_theta0(

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from sgmcmc.manifolds.base import Manifold
 
-
 _AT_REST = 1e-30
 """Added to the square of a speed, which a velocity of zero has to be divided by."""
 

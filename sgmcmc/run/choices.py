@@ -212,8 +212,7 @@ def _refuse(
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"
     elif isinstance(dynamics, SimplexDynamics):
-        kind = "gamma parameters" if dynamics.alpha is None else "points of the simplex"
-        reason = f"{type(dynamics).__name__} moves {kind}"
+        reason = f"{type(dynamics).__name__} moves {dynamics.moves}"
     elif options.manifolds:
         reason = f"{next(iter(options.manifolds))!r} is on a manifold"
     elif isinstance(dynamics, ExactDynamics):

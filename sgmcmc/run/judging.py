@@ -63,8 +63,7 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
     if sampler.latents is not None:
         return "latent variables are drawn by `gibbs`"
     if isinstance(dynamics, SimplexDynamics):
-        kind = "gamma parameters" if dynamics.alpha is None else "points of the simplex"
-        return f"there are {kind}"
+        return f"there are {dynamics.moves}"
     if sampler.options.manifolds:
         return "there are parameters on manifolds, where no curvature is taken"
     if sampler.target.size > DENSE_UP_TO:
