@@ -6,7 +6,7 @@ Each function takes the name of the argument, so that its message can name it.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -112,3 +112,21 @@ def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what:
 def is_number(value: Any) -> bool:
     """Tell whether ``value`` is a real number; ``True`` and ``False`` are not."""
     return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)
+
+
+def by_name(argument: str, value: Any, what: str) -> dict[str, Any]:
+    """Return a dict whose keys are strings; ``None`` is an empty one.
+
+    Args:
+        argument: the argument's name.
+        value: what the user gave.
+        what: says what it is a dict of.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"`{argument}` must be a dict {what}; it is {describe(value)}.")
+    for name in value:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}`: its keys must be strings; {name!r} is not.")
+    return dict(value)

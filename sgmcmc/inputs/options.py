@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import tensorflow as tf
 
-from sgmcmc import checks, libraries
-from sgmcmc.checks import flag, known_keys, whole_number
+from sgmcmc import checks
+from sgmcmc.checks import by_name, flag, known_keys, whole_number
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.inputs.spaces import read_bijectors, read_manifolds
 from sgmcmc.machines import Machines
 from sgmcmc.manifolds import Manifold
 from sgmcmc.words import describe, did_you_mean
@@ -160,8 +161,8 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         ),
         reductions=_read_reductions(given["reductions"]),
         store=_read_store(given["store"]),
-        bijectors=_read_bijectors(given["bijectors"]),
-        manifolds=_read_manifolds(given["manifolds"]),
+        bijectors=read_bijectors(given["bijectors"]),
+        manifolds=read_manifolds(given["manifolds"]),
         replace=flag("replace", given["replace"]),
         minibatches=given["minibatches"],
         preconditioner=given["preconditioner"],
@@ -170,7 +171,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
         integers=_read_integers(given["integers"]),
         jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
         gibbs=_read_gibbs(given["gibbs"], given["latents"]),
-        latents=_read_dict("latents", given["latents"], "of arrays"),
+        latents=by_name("latents", given["latents"], "of arrays"),
         machines=read_machines(given["executor"]),
     )
 
@@ -186,7 +187,7 @@ def _hint(method: str, name: str) -> str:
 
 
 def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
-    functions = _read_dict("test_functions", value, "of functions of `params`")
+    functions = by_name("test_functions", value, "of functions of `params`")
     for name, entry in functions.items():
         checks.function(f"test_functions[{name!r}]", entry, "of `params`")
     return functions
@@ -194,7 +195,7 @@ def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]
 
 def _read_reductions(value: Any) -> dict[str, Reduction]:
     reductions = {}
-    for name, entry in _read_dict("reductions", value, "of reductions").items():
+    for name, entry in by_name("reductions", value, "of reductions").items():
         label = f"reductions[{name!r}]"
         if not isinstance(entry, tuple) or not 2 <= len(entry) <= 3:
             raise TypeError(
@@ -256,17 +257,6 @@ def _read_integers(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _read_bijectors(value: Any) -> dict[str, Any]:
-    bijectors = _read_dict("bijectors", value, "of TFP bijectors")
-    for name, entry in bijectors.items():
-        if not isinstance(entry, libraries.tensorflow_probability().bijectors.Bijector):
-            raise TypeError(
-                f"`bijectors[{name!r}]` must be a tfp.bijectors.Bijector, such as "
-                f"tfp.bijectors.Exp(); it is {describe(entry)}."
-            )
-    return bijectors
-
-
 def _need_geodesics(method: str, manifolds: Any) -> None:
     """Raise an error where a function is given manifolds that moves in ℝᵈ alone."""
     if manifolds is not None and "manifolds" not in ARGUMENTS.get(method, OF_GEODESICS):
@@ -274,29 +264,6 @@ def _need_geodesics(method: str, manifolds: Any) -> None:
             f"`manifolds`: {method}() moves in ℝᵈ, not along manifolds. Use sggmc() or gsgnht(), "
             "or dynamics='sggmc' or 'gsgnht' in sample() or setup()."
         )
-
-
-def _read_manifolds(value: Any) -> dict[str, Manifold]:
-    manifolds = _read_dict("manifolds", value, "of manifolds")
-    for name, entry in manifolds.items():
-        if not isinstance(entry, Manifold):
-            hint = f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
-            raise TypeError(
-                f"`manifolds[{name!r}]` must be an object of sgmcmc.manifolds, such as "
-                f"sgmcmc.manifolds.Sphere(); it is {describe(entry)}.{hint}"
-            )
-    return manifolds
-
-
-def _read_dict(argument: str, value: Any, what: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise TypeError(f"`{argument}` must be a dict {what}; it is {describe(value)}.")
-    for name in value:
-        if not isinstance(name, str):
-            raise TypeError(f"`{argument}`: its keys must be strings; {name!r} is not.")
-    return dict(value)
 
 
 def read_length(n_iters: Any, thin: int) -> int:

@@ -7,18 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from sgmcmc import checks, libraries
-from sgmcmc._version import __version__
-from sgmcmc.data import native
+from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.engine import buffers
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.gradients.latents import Latents
-from sgmcmc.graphs import direct_calls
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.inputs import parts
@@ -32,6 +27,7 @@ from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.inputs.preconditioner import preconditioner_setting, read_preconditioner
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.run.phases import Phase, make_phases
+from sgmcmc.run.settings import of_options, paths, versions
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import LogLik, LogPrior, Target
 
@@ -174,9 +170,9 @@ def make_sampler(request: Request) -> Sampler:
         "minibatches": minibatches.to_json(),
         "preconditioner": preconditioner_setting(target.space.preconditioner),
         "own_coordinates": target.space.own_coordinates(),
-        **_option_settings(options),
-        "paths": _paths(),
-        "versions": _versions(),
+        **of_options(options),
+        "paths": paths(),
+        "versions": versions(),
     }
     return Sampler(
         request=request,
@@ -263,44 +259,3 @@ def _may_compile(
             "Poisson, which XLA cannot compile. Leave it at None."
         )
     return False
-
-
-def _option_settings(options: Options) -> dict[str, Any]:
-    """Return what a person would want to see of the keyword arguments."""
-    stored = options.store_params
-    manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
-    return {
-        "manifolds": manifolds,
-        "n_chains": options.n_chains,
-        "burn_in": options.burn_in,
-        "thin": options.thin,
-        "store_gradients": options.store_gradients,
-        "test_functions": list(options.test_functions),
-        "reductions": list(options.reductions),
-        "store_params": stored if isinstance(stored, bool) else list(stored),
-        "updates": options.updates,
-        "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
-        "dtype": options.dtype.name,
-        "integers": list(options.integers),
-        "jit_compile": options.jit_compile,
-        "gibbs": options.gibbs is not None,
-        "latents": list(options.latents),
-    }
-
-
-def _paths() -> dict[str, str]:
-    """Return which way the engine goes where there is a fast one that is not sure to be there."""
-    return {
-        "graph calls": "direct" if direct_calls.available() else "public",
-        "native code": "on" if native.available() else "off",
-        "blocks": "shared" if buffers.shared() else "copied",
-    }
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "sgmcmc": __version__,
-        "tensorflow": tf.__version__,
-        "tensorflow_probability": libraries.probability_version(),
-        "numpy": np.__version__,
-    }
