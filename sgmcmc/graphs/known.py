@@ -8,6 +8,7 @@ same, node by node, compute the same, so one of them is enough, whatever they ca
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -114,11 +115,32 @@ def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
         rename(function.node_def)
         for key in _ACCIDENTAL:
             function.attr.pop(key, None)
+    _rename_arguments(ordered, places)
     parts = [part.SerializeToString(deterministic=True) for part in (*definition.node, *ordered)]
-    found = b"|".join(parts)
-    for name in sorted(places, key=len, reverse=True):  # names of arguments are made of them, too
-        found = found.replace(name.encode(), places[name].encode())
-    return found
+    return b"|".join(parts)
+
+
+def _rename_arguments(functions: list[Any], places: dict[str, str]) -> None:
+    """Rename arguments that are named after a function, as those of a loop's condition are.
+
+    Names count upwards and so become longer, and a protocol buffer holds the length of each string
+    before it: replacing the names in its bytes would leave a difference at every power of ten.
+    """
+    if not places:
+        return
+    name = re.compile("|".join(sorted(map(re.escape, places), key=len, reverse=True)))
+
+    def renamed(text: str) -> str:
+        return name.sub(lambda found: places[found.group()], text)
+
+    for function in functions:
+        for argument in function.signature.input_arg:
+            argument.name = renamed(argument.name)
+        for node in function.node_def:
+            for place, given in enumerate(node.input):
+                node.input[place] = renamed(given)
+        for result, given in list(function.ret.items()):
+            function.ret[result] = renamed(given)
 
 
 def _calls(value: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import text_format
 
 import sgmcmc
 from sgmcmc.graphs import known
@@ -44,6 +46,22 @@ def test_gradients() -> None:
         return lambda x: tf.gradients(tf.reduce_sum(looped(2.0)(x)), x)[0]
 
     assert traced(made()) is traced(made())
+
+
+def test_longer_names() -> None:
+    """TensorFlow numbers its functions; a number of one more digit makes no other graph of it."""
+
+    def with_captured(x: tf.Tensor) -> tf.Tensor:
+        return looped(tf.reduce_sum(x))(x)
+
+    graph = tf.function(with_captured, autograph=False).get_concrete_function(X).graph
+    definition = graph.as_graph_def()
+    longer = text_format.Parse(
+        re.sub(r"(_cond_|_body_)(\d+)", r"\g<1>9\2", text_format.MessageToString(definition)),
+        tf.compat.v1.GraphDef(),
+    )
+    assert longer != definition
+    assert known._renamed(longer) == known._renamed(definition)
 
 
 def test_other_graphs() -> None:
