@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sgmcmc.data.dataset import Data
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.reporting import report_on_constants
+from sgmcmc.run.reports.reporting import report_on_constants
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import Target
 

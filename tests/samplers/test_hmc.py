@@ -14,8 +14,8 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.results.store import Store
-from sgmcmc.run.adaptation import spread_of
-from sgmcmc.run.exact_start import Ground, find_start
+from sgmcmc.run.exact.adaptation import spread_of
+from sgmcmc.run.exact.start import Ground, find_start
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Preconditioner, Space
@@ -324,7 +324,7 @@ def test_a_store_with_chosen_constants_goes_on(
         with pytest.raises(StopError):
             posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=seed)
     assert (tmp_path / "chain" / "warm-up.npz").exists()
-    monkeypatch.setattr("sgmcmc.run.exact.find_start", None)
+    monkeypatch.setattr("sgmcmc.run.exact.posterior.find_start", None)
     resumed = posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None)
     same(resumed, expected)
     opened = sgmcmc.Samples.open(tmp_path / "chain")
@@ -400,7 +400,7 @@ def test_a_hierarchical_model_from_its_funnel(
 
     By quadrature over t, with m and a integrated out: E t = 0.58, sd 0.13.
     """
-    monkeypatch.setattr("sgmcmc.run.exact_start._NARROW", narrow)
+    monkeypatch.setattr("sgmcmc.run.exact.start._NARROW", narrow)
     log_lik, data, params, log_prior = groups()
     samples = sgmcmc.nuts(
         log_lik, data, params, log_prior, bijectors={"t": tfb.Exp()}, seed=1, verbose=False

@@ -12,9 +12,9 @@ from sgmcmc.dynamics import NUTS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.judging import unconstrained
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.reporting import WIDE, of_rising
+from sgmcmc.run.reports.judging import unconstrained
+from sgmcmc.run.reports.reporting import WIDE, of_rising
 from sgmcmc.run.sampler import Request
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target

@@ -14,12 +14,12 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.progress import Progress
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.automatic.retries import with_smaller_steps
+from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
+from sgmcmc.run.automatic.watched import Watched
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes, need_draws
-from sgmcmc.run.retries import with_smaller_steps
 from sgmcmc.run.sampler import Request
-from sgmcmc.run.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.run.watched import Watched
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around

@@ -12,9 +12,9 @@ import numpy as np
 from sgmcmc.results.diagnostics import Diagnostics
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.adaptation import WarmedUp
-from sgmcmc.run.misgivings import too_coarse
-from sgmcmc.run.reporting import draws_facts, mode_facts
+from sgmcmc.run.exact.adaptation import WarmedUp
+from sgmcmc.run.reports.misgivings import too_coarse
+from sgmcmc.run.reports.reporting import draws_facts, mode_facts
 from sgmcmc.tuning.mode import Mode
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01

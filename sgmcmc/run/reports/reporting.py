@@ -11,9 +11,9 @@ from sgmcmc.results.chains import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.misgivings import is_right, misgivings, of_draws, of_rounding
+from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
+from sgmcmc.run.reports.misgivings import is_right, misgivings, of_draws, of_rounding
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey

@@ -24,11 +24,11 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.store import Store
-from sgmcmc.run.adaptation import WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.choices import is_open
 from sgmcmc.run.driver import run, run_lengths
-from sgmcmc.run.exact_reporting import Told, report_on
-from sgmcmc.run.exact_start import Ground, Start, find_start, start_at_params
+from sgmcmc.run.exact.adaptation import WarmedUp, WarmUp, first_stepsize
+from sgmcmc.run.exact.reporting import Told, report_on
+from sgmcmc.run.exact.start import Ground, Start, find_start, start_at_params
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of

@@ -11,15 +11,15 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
+from sgmcmc.run.automatic.large import run_large
+from sgmcmc.run.automatic.multimodal import run_in_modes
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
-from sgmcmc.run.large import run_large
 from sgmcmc.run.lengths import Wishes
-from sgmcmc.run.multimodal import run_in_modes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.reporting import report_on
+from sgmcmc.run.reports.reporting import report_on
 from sgmcmc.run.sampler import Request
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan

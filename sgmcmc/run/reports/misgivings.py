@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc.results.diagnostics import RHAT, Diagnostics
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.judging import Judgement
+from sgmcmc.run.reports.judging import Judgement
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 

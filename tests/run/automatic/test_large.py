@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.run import watched
+from sgmcmc.run.automatic import watched
 from tests.tuning.models import Array, Tensors
 
 GROUPS, ROWS = 2500, 10_000
