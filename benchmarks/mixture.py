@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +11,8 @@ import tensorflow as tf
 
 import sgmcmc
 from benchmarks.environments import HERE
-from benchmarks.report import number, publish, table
-from benchmarks.topics import graph, seconds
+from benchmarks.steps import Chain, graph, show, steps
+from benchmarks.steps import parts as measured
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR
 from sgmcmc.dynamics.simplex import SimplexState
@@ -58,19 +57,15 @@ def chain(model: DPMixture, method: str, h: float, n: int, n_iters: int, **given
     )
 
 
-def whole_steps(model: DPMixture, n: int, n_iters: int, rounds: int) -> dict[str, float]:
-    """Return milliseconds of a step: a long run less a short one, median of the rounds."""
-    runs = {label: (*run[:2], n, n_iters, run[2]) for label, run in WHOLE.items()}
-    runs[GIBBS] = ("scir", 50.0, len(model), max(1, n_iters // 20), {})
-    found: dict[str, list[float]] = {label: [] for label in runs}
-    for _ in range(rounds):
-        for label, (method, h, size, steps, given) in runs.items():
-            long, short = (
-                seconds(lambda: chain(model, method, h, size, length, **given))  # noqa: B023
-                for length in (steps + 10, 10)
-            )
-            found[label].append((long - short) / steps * 1e3)
-    return {label: statistics.median(values) for label, values in found.items()}
+def chains(model: DPMixture, n: int, n_iters: int) -> dict[str, tuple[Chain, int]]:
+    """Return what is timed, and for how many iterations."""
+
+    def of(method: str, h: float, size: int, given: dict[str, Any]) -> Chain:
+        return lambda length: chain(model, method, h, size, length, **given)
+
+    found = {k: (of(method, h, n, given), n_iters) for k, (method, h, given) in WHOLE.items()}
+    found[GIBBS] = (of("scir", 50.0, len(model), {}), max(1, n_iters // 20))
+    return found
 
 
 def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]]:
@@ -111,21 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
     model = dp_mixture(read(options.smoke))
     n = min(1000, len(model) // 4)
-    steps = whole_steps(model, n, n_iters, rounds)
-    of_parts = {}
-    for label, run in parts(model, n, n_iters).items():
-        run()
-        of_parts[label] = statistics.median(seconds(run) * 1e3 for _ in range(calls))
-    rows = [[f"a step of {k}", number(ms), number(1e3 / ms)] for k, ms in steps.items()]
-    rows += [[label, number(ms), ""] for label, ms in of_parts.items()]
-    publish(
+    show(
         "mixture",
-        [
-            f"{n} of {len(model)} users a step, {model.max_components} components held, "
-            f"{model.n_words} areas: milliseconds, median of {rounds} long runs less short ones, "
-            f"and of {calls} calls of each part by itself in a plain graph.",
-            table(["", "ms", "a second"], rows),
-        ],
+        f"{n} of {len(model)} users a step, {model.max_components} components held, "
+        f"{model.n_words} areas: CPU time of all threads, median of {rounds} long runs less short "
+        f"ones, and of {calls} calls of each part by itself in a plain graph.",
+        steps(chains(model, n, n_iters), rounds),
+        measured(parts(model, n, n_iters), calls),
         options.smoke,
         DOCUMENT,
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +11,8 @@ import tensorflow as tf
 
 import sgmcmc
 from benchmarks.environments import HERE
-from benchmarks.report import number, publish, table
+from benchmarks.steps import Chain, graph, show, steps
+from benchmarks.steps import parts as measured
 from sgmcmc.counts import Counts
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR, SGRLD
@@ -57,25 +56,6 @@ def chain(topic_model: TopicModel, method: str, n_iters: int, **given: Any) -> s
     )
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def whole_steps(topic_model: TopicModel, n_iters: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of a step, in so many rounds: a long run less a short one."""
-    found: dict[str, list[float]] = {label: [] for label in WHOLE}
-    for _ in range(rounds):
-        for label, (method, jit_compile) in WHOLE.items():
-            long, short = (
-                seconds(lambda: chain(topic_model, method, length, jit_compile=jit_compile))  # noqa: B023
-                for length in (n_iters + 10, 10)
-            )
-            found[label].append((long - short) / n_iters * 1e3)
-    return found
-
-
 def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step consists of, at the position after so many steps of SCIR."""
     shape = (topic_model.n_topics, topic_model.n_words)
@@ -110,19 +90,6 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     }
 
 
-def graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function as a plain graph that is waited for."""
-    compiled = tf.function(function, autograph=False)
-
-    def call(*arguments: Any) -> Any:
-        result = compiled(*arguments)
-        for part in tf.nest.flatten(result):
-            part.numpy()
-        return result
-
-    return call
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Steps a second of the topic model.")
     parser.add_argument("--rounds", type=int, default=5)
@@ -130,22 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     n_iters, rounds, calls = (5, 1, 3) if options.smoke else (200, options.rounds, 50)
     topic_model = lda(read(options.smoke), n_topics=50)
-    whole = whole_steps(topic_model, n_iters, rounds)
-    steps = {label: statistics.median(values) for label, values in whole.items()}
-    of_parts = {}
-    for label, run in parts(topic_model, n_iters).items():
-        run()
-        of_parts[label] = statistics.median(seconds(run) * 1e3 for _ in range(calls))
-    rows = [[f"a step of {k}", number(ms), number(1e3 / ms)] for k, ms in steps.items()]
-    rows += [[label, number(ms), ""] for label, ms in of_parts.items()]
-    publish(
+
+    def of(method: str, jit_compile: bool | None) -> Chain:
+        return lambda length: chain(topic_model, method, length, jit_compile=jit_compile)
+
+    show(
         "topics",
-        [
-            f"50 of {len(topic_model.dataset['lengths'])} documents a step, {topic_model.n_topics} "
-            f"topics, {topic_model.n_words} words: milliseconds, median of {rounds} long runs less "
-            f"short ones, and of {calls} calls of each part by itself in a plain graph.",
-            table(["", "ms", "a second"], rows),
-        ],
+        f"50 of {len(topic_model.dataset['lengths'])} documents a step, {topic_model.n_topics} "
+        f"topics, {topic_model.n_words} words: CPU time of all threads, median of {rounds} long "
+        f"runs less short ones, and of {calls} calls of each part by itself in a plain graph.",
+        steps({label: (of(*how), n_iters) for label, how in WHOLE.items()}, rounds),
+        measured(parts(topic_model, n_iters), calls),
         options.smoke,
         DOCUMENT,
     )

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from sgmcmc.models.allocation import TopicModel, lda
-from sgmcmc.models.completion import Completion
-from sgmcmc.models.dirichlet_process import DPMixture, dp_mixture
-from sgmcmc.models.factorisation import MatrixFactorisation, matrix_factorisation
-from sgmcmc.models.held_out import HeldOut
-from sgmcmc.models.held_out_ratings import HeldOutRatings
+from sgmcmc.models.factors import HeldOutRatings, MatrixFactorisation, matrix_factorisation
+from sgmcmc.models.mixtures import DPMixture, Prediction, dp_mixture
 from sgmcmc.models.networks import KerasModel, keras_model
-from sgmcmc.models.prediction import Prediction
-from sgmcmc.models.reading import top_words
-from sgmcmc.models.spherical import SphericalTopicModel, sam
+from sgmcmc.models.spherical import HeldOut, SphericalTopicModel, sam
+from sgmcmc.models.topics import Completion, TopicModel, lda, top_words
 
 __all__ = [
     "Completion",

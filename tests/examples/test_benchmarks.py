@@ -15,6 +15,8 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
         "cores",
         "long_chains",
         "parts",
+        pytest.param("factors", marks=pytest.mark.slow),
+        pytest.param("manifolds", marks=pytest.mark.slow),
         pytest.param("mixture", marks=pytest.mark.slow),
         pytest.param("topics", marks=pytest.mark.slow),
     ],

@@ -12,8 +12,9 @@ from scipy.special import gammaln
 
 import sgmcmc
 from sgmcmc.dynamics.variates import gamma_number
-from sgmcmc.models import DPMixture, dp_mixture, slices
-from tests.models.partitions import exact_posterior
+from sgmcmc.models import DPMixture, dp_mixture
+from sgmcmc.models.mixtures import slices
+from tests.models.mixtures.partitions import exact_posterior
 
 TABLE = np.array([[3, 0, 0], [2, 1, 0], [0, 3, 1], [0, 2, 0], [1, 0, 2], [0, 1, 4]])
 BASE, PRIOR = 0.5, (4.0, 8.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sgmcmc.models.sweeps import topic_counts
+from sgmcmc.models.topics.sweeps import topic_counts
 
 
 def log_likelihood(

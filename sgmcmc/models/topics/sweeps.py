@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from sgmcmc.models.seeds import nth_seed
+
 _LEAST_WIDTH = 8  # a step for fewer documents than these takes no less time
 
 
@@ -85,11 +87,6 @@ def sweep_topics(
         lambda sweep, *_: sweep < n_sweeps, one_sweep, start, parallel_iterations=1
     )
     return tf.gather(tf.transpose(kept.stack(), [2, 1, 0]), tf.argsort(order))
-
-
-def nth_seed(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Return the seed of the stream that has this number."""
-    return tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
 
 
 @tf.function(jit_compile=True, autograph=False)

@@ -12,7 +12,8 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.documents import held_out, unrolled
 from sgmcmc.models.scores import score_draws
-from sgmcmc.models.sweeps import nth_seed, sweep_topics, topic_counts
+from sgmcmc.models.seeds import nth_seed
+from sgmcmc.models.topics.sweeps import sweep_topics, topic_counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgmcmc.models import sweeps
+from sgmcmc.models.topics import sweeps
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.proportions import mixed_lengths, sweep_proportions
 from sgmcmc.models.scores import score_draws
-from sgmcmc.models.sweeps import nth_seed
-from sgmcmc.models.von_mises_fisher import log_normaliser
+from sgmcmc.models.seeds import nth_seed
+from sgmcmc.models.spherical.proportions import mixed_lengths, sweep_proportions
+from sgmcmc.models.spherical.von_mises_fisher import log_normaliser
 
 _POWER = 3.0
 """The t-th of T temperatures is (t/T) to this power: most are small, where weights vary most."""

@@ -11,10 +11,10 @@ import tensorflow as tf
 from sgmcmc.checks import positive_number, whole_number
 from sgmcmc.counts import Counts
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.models.completion import Completion
 from sgmcmc.models.documents import unrolled
-from sgmcmc.models.likelihood import log_likelihood
-from sgmcmc.models.sweeps import sweep_topics
+from sgmcmc.models.topics.completion import Completion
+from sgmcmc.models.topics.likelihood import log_likelihood
+from sgmcmc.models.topics.sweeps import sweep_topics
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import math
 
 import tensorflow as tf
 
-from sgmcmc.models.sweeps import nth_seed
+from sgmcmc.models.seeds import nth_seed
 
 _LEAST, _MOST = 1e-30, 1e26
 """Between these odds stay: no proportion becomes 0, for the others are divided by their sum."""

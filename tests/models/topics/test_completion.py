@@ -10,8 +10,9 @@ import tensorflow as tf
 from scipy import sparse
 
 from sgmcmc.counts import Counts
-from sgmcmc.models import documents, lda, sweeps, top_words
-from tests.models.enumeration import ALPHA, DOCUMENT, TOPICS, exact_posterior, one_hot_counts
+from sgmcmc.models import documents, lda, top_words
+from sgmcmc.models.topics import sweeps
+from tests.models.topics.enumeration import ALPHA, DOCUMENT, TOPICS, exact_posterior, one_hot_counts
 
 
 def test_held_out_words() -> None:

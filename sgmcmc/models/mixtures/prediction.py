@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
+from sgmcmc.models.mixtures.slices import log_weights, word_table
 from sgmcmc.models.scores import score_draws
-from sgmcmc.models.slices import log_weights, word_table
 
 
 def joint(params: Tensors, rows: Tensors, base: float) -> tf.Tensor:

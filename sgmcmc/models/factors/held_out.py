@@ -10,7 +10,7 @@ import tensorflow as tf
 from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.ratings import Ratings
+from sgmcmc.models.factors.ratings import Ratings
 from sgmcmc.models.scores import score_draws
 
 _BY_DRAW = ("rmse", "log_predictive", "rmse_averaged", "log_predictive_averaged")
