@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,46 +54,12 @@ def dry_run(
         TypeError, ValueError: what a function of the user's does wrong, in words.
     """
     columns = data.rows(np.arange(rows))
-    weight = data.size / rows
-    functions = "`log_lik` or `log_prior`"
-    if latents is not None:
-        functions = "`gibbs`, " + functions
-
-    def run(position: tf.Tensor, columns: Tensors) -> dict[str, tf.Tensor]:
-        params = target.space.constrain(position)
-        if latents is not None:
-            columns = _try_gibbs(target, latents, params, columns)
-        values = _try_values(target, params, columns)
-        missing = list(target.space.layout.names)
-        if any(tf.is_tensor(value) for value in values.values()):
-            missing = target.missing_gradients(position, columns)
-        _need_free_prior(target, position)
-        if missing:
-            raise ValueError(
-                f"`log_lik` does not depend on the parameter {missing[0]!r}, and neither does "
-                "`log_prior` (the gradient is None). Use it, or take it out of `params`."
-            )
-        minibatch = Minibatch(columns, weight)
-        found = {
-            **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
-            "log_post": target.log_post(position, minibatch),
-            "gradient": target.shared.gradient(position, minibatch),
-        }
-        if target.space.limits(target.space.differentiated(position)[1]) is not None:
-            found["nearer"] = target.nearer().gradient(position, minibatch)
-        if with_terms:
-            found["terms"] = _try_terms(target, params, columns)
-        return found
-
-    graph = trace(run, tf.constant(starts[0]), columns)
+    evaluated = partial(_evaluated, target, latents, data.size / rows, with_terms)
+    graph = trace(evaluated, tf.constant(starts[0]), columns)
     found: list[dict[str, np.ndarray]] = []
     for number, start in enumerate(starts):
         label = "params" if len(starts) == 1 else f"params[{number}]"
-        try:
-            values = graph(tf.constant(start), columns)
-        except tf.errors.OpError as error:
-            raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
-        found.append({name: value.numpy() for name, value in values.items()})
+        found.append(_run(graph, start, columns, latents is not None))
         _need_finite(label, target.space.layout, found[-1])
         _need_suitable_slopes(target, found[-1]["gradient"], found[-1].pop("nearer", None))
     in_parts = rows < data.size if in_parts is None else in_parts
@@ -106,6 +73,55 @@ def dry_run(
     gradient = found[0].pop("gradient")
     numbers = {name: float(value) for name, value in found[0].items()}
     return {**numbers, "the length of the gradient": float(np.linalg.norm(gradient))}
+
+
+def _evaluated(
+    target: Target,
+    latents: Latents | None,
+    weight: float,
+    with_terms: bool,
+    position: tf.Tensor,
+    columns: Tensors,
+) -> dict[str, tf.Tensor]:
+    """Return what the model gives at a position: its values and its gradient, in a graph."""
+    params = target.space.constrain(position)
+    if latents is not None:
+        columns = _try_gibbs(target, latents, params, columns)
+    values = _try_values(target, params, columns)
+    missing = list(target.space.layout.names)
+    if any(tf.is_tensor(value) for value in values.values()):
+        missing = target.missing_gradients(position, columns)
+    _need_free_prior(target, position)
+    if missing:
+        raise ValueError(
+            f"`log_lik` does not depend on the parameter {missing[0]!r}, and neither does "
+            "`log_prior` (the gradient is None). Use it, or take it out of `params`."
+        )
+    minibatch = Minibatch(columns, weight)
+    found = {
+        **{name: tf.convert_to_tensor(value, target.dtype) for name, value in values.items()},
+        "log_post": target.log_post(position, minibatch),
+        "gradient": target.shared.gradient(position, minibatch),
+    }
+    if target.space.limits(target.space.differentiated(position)[1]) is not None:
+        found["nearer"] = target.nearer().gradient(position, minibatch)
+    if with_terms:
+        found["terms"] = _try_terms(target, params, columns)
+    return found
+
+
+def _run(
+    graph: Any, start: np.ndarray, columns: Tensors, with_gibbs: bool
+) -> dict[str, np.ndarray]:
+    """Return what the model gives at a start."""
+    try:
+        values = graph(tf.constant(start), columns)
+    except tf.errors.OpError as error:
+        functions = (
+            "`gibbs`, `log_lik` or `log_prior`" if with_gibbs else "`log_lik` or `log_prior`"
+        )
+        raise ValueError(f"{functions} failed when it was run. {first_lines(error)}") from error
+    return {name: value.numpy() for name, value in values.items()}
 
 
 def _completer(target: Target, latents: Latents | None) -> Complete | None:

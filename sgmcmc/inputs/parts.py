@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from sgmcmc.checks import is_number, minibatch_rows
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
+from sgmcmc.inputs.options import Options
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
 from sgmcmc.words import describe, did_you_mean, or_list
 
@@ -61,6 +62,50 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
     return chosen()
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a sampler, known to go together.
+
+    Attributes:
+        dynamics: how the state moves, told of what the gradient estimator hands it.
+        gradient: how the gradient is estimated.
+        minibatches: how rows are drawn.
+    """
+
+    dynamics: Dynamics
+    gradient: Gradient
+    minibatches: Minibatches
+
+    def need_terms(self, draws: RowDraws) -> bool:
+        """Tell whether the terms of single observations are needed."""
+        weighted = draws.weights is not None
+        return weighted or self.gradient.needs_rows or self.dynamics.learns_noise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return names and constants, for the settings."""
+        return {
+            "dynamics": described(self.dynamics),
+            "gradient": described(self.gradient),
+            "minibatches": self.minibatches.to_json(),
+        }
+
+
+def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
+    """Return the parts that a user means, known to go together.
+
+    Args:
+        dynamics: the user's: a name or an object.
+        gradient: the user's: a name or an object.
+        options: the keyword arguments.
+    """
+    moves = read_dynamics(dynamics)
+    estimator = read_gradient(gradient, moves)
+    need_no_latents(moves, options.gibbs)
+    need_geodesics(moves, options.manifolds)
+    minibatches = read_minibatches(options.minibatches, options.replace)
+    return Parts(_fitted(moves, estimator), estimator, minibatches)
+
+
 def read_dynamics(value: Any) -> Dynamics:
     """Return the dynamics that a user means."""
     return _part("dynamics", value, _DYNAMICS, Dynamics)  # type: ignore[type-abstract]
@@ -85,7 +130,7 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
     return gradient
 
 
-def fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
+def _fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
     """Return the dynamics, told of what the gradient estimator hands them."""
     if isinstance(dynamics, SimplexDynamics) and (gradient.centred or isinstance(gradient, SAGA)):
         return replace(dynamics, differences=True)

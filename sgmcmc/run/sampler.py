@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,12 +128,8 @@ def read_model(request: Request) -> tuple[Options, list[dict[str, np.ndarray]]]:
 def make_sampler(request: Request) -> Sampler:
     """Check everything that the user handed over and put the sampler together."""
     options, params = read_model(request)
-    dynamics = parts.read_dynamics(request.dynamics)
-    gradient = parts.read_gradient(request.gradient, dynamics)
-    parts.need_no_latents(dynamics, options.gibbs)
-    parts.need_geodesics(dynamics, options.manifolds)
-    dynamics = parts.fitted(dynamics, gradient)
-    minibatches = parts.read_minibatches(options.minibatches, options.replace)
+    used = parts.read_parts(request.dynamics, request.gradient, options)
+    dynamics, gradient = used.dynamics, used.gradient
     seed = checks.seed_number("seed", request.seed)
     target, starts = make_target(request, options, dynamics, params)
     phases = make_phases(
@@ -141,54 +137,51 @@ def make_sampler(request: Request) -> Sampler:
         options.burn_in,
     )  # fmt: skip
     data = request.data or read_columns(request.dataset, options)
-    draws = parts.bind_minibatches(minibatches, gradient, request.minibatch_size, data.size)
+    draws = parts.bind_minibatches(used.minibatches, gradient, request.minibatch_size, data.size)
     parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
-    with_terms = draws.weights is not None or gradient.needs_rows or dynamics.learns_noise
-    values = dry_run(target, data, draws.size, starts, latents, with_terms)
+    values = dry_run(target, data, draws.size, starts, latents, used.need_terms(draws))
     if isinstance(dynamics, ExactDynamics):
         need_sum_of_pieces(target, data, starts[0])
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)
     recorder = _make_recorder(request, options, target, starts[0], dynamics)
-    phases = tuple(phase.bound(whole, recorder) for phase in phases)
-    compiler = Compiler(_may_compile(request, dynamics, data, options.jit_compile))
-    own = {"dynamics": parts.described(dynamics), "gradient": parts.described(gradient)}
-    tuning = {
-        **parts.constants(gradient),
-        **parts.constants(dynamics),
-        "stepsize": request.stepsize,
-    }
-    about = {
-        **{name: parts.json_value(value) for name, value in tuning.items()},
-        "method": request.method,
-        "N": data.size,
-        "n": draws.size,
-        "seed": seed,
-        **own,
-        "minibatches": minibatches.to_json(),
-        "preconditioner": preconditioner_setting(target.space.preconditioner),
-        "own_coordinates": target.space.own_coordinates(),
-        **of_options(options),
-        "paths": paths(),
-        "versions": versions(),
-    }
-    return Sampler(
+    constants = {**parts.constants(gradient), **parts.constants(dynamics)}
+    sampler = Sampler(
         request=request,
         target=target,
         data=data,
         draws=draws,
         latents=latents,
-        phases=phases,
+        phases=tuple(phase.bound(whole, recorder) for phase in phases),
         starts=starts,
         seed=seed,
         dry_run=values,
-        tuning=tuning,
+        tuning={**constants, "stepsize": request.stepsize},
         options=options,
-        compiler=compiler,
-        settings=about,
+        compiler=Compiler(_may_compile(request, dynamics, data, options.jit_compile)),
+        settings={},
     )
+    return replace(sampler, settings=_settings(sampler, used))
+
+
+def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
+    """Return what a person would want to see of a sampler with its draws."""
+    space = sampler.target.space
+    return {
+        **{name: parts.json_value(value) for name, value in sampler.tuning.items()},
+        "method": sampler.request.method,
+        "N": sampler.data.size,
+        "n": sampler.draws.size,
+        "seed": sampler.seed,
+        **used.to_json(),
+        "preconditioner": preconditioner_setting(space.preconditioner),
+        "own_coordinates": space.own_coordinates(),
+        **of_options(sampler.options),
+        "paths": paths(),
+        "versions": versions(),
+    }
 
 
 def whole_data(

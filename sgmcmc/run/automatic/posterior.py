@@ -61,6 +61,16 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     chosen = choose(reading, wishes.tolerance, verbose)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
+    return _run_around_mode(request, chosen, wishes, thin, verbose, began)
+
+
+def _run_around_mode(
+    request: Request, chosen: Chosen, wishes: Wishes, thin: int, verbose: bool, began: float
+) -> Samples:
+    """Return draws of a posterior with one mode, from chains that start anew where they have to.
+
+    Those of little data, far from normal, go on by NUTS.
+    """
     plan, apart = chosen.plan, _SPREAD
     exact = may_be_exact(request, plan, chosen.data.size)
     if exact and not plan.mode.converged:
