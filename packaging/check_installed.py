@@ -1,6 +1,7 @@
 """Runs a chain on the sgmcmc that is installed: ``python check_installed.py native|numpy``.
 
-The word says how minibatches are to be copied: by native code, or by NumPy where none was built.
+The word says who is to copy minibatches and to make random numbers: native code, or NumPy where
+none was built.
 """
 
 import sys
@@ -19,8 +20,14 @@ def log_lik(params, dataset):
 
 
 wanted = sys.argv[1] == "native"
-if native.available() != wanted:
-    sys.exit(f"native code: {native.available()}, and not {wanted}")
+found = {
+    "copies rows": native.available(),
+    "makes numbers": native.standard_normals(
+        np.random.Generator(np.random.SFC64(1)), np.empty(8, np.float32)
+    ),
+}
+if set(found.values()) != {wanted}:
+    sys.exit(f"native code: {found}, and not {wanted}")
 x = np.random.default_rng(1).normal(2.0, 1.0, (10_000, 2)).astype(np.float32)
 chain = sgmcmc.sgldcv(
     log_lik, {"x": x}, {"theta": [0.0, 0.0]}, 1e-5, 1e-5, minibatch_size=100, seed=1, verbose=False

@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.graphs.direct_calls import flat_call, side_by_side
 from sgmcmc.graphs.quiet import without_chatter
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
 
 
 class FlatGraph:
@@ -95,6 +96,7 @@ class Compiler:
         except tf.errors.ResourceExhaustedError as error:
             raise _no_memory(error) from error
         except (tf.errors.OpError, ValueError, NotImplementedError) as error:
+            pass_on(error)
             self._fall_back(error)
             return None
 
@@ -108,7 +110,8 @@ class Compiler:
             return None
         try:
             return _by_xla(function, *arguments)
-        except Exception:  # TensorFlow and what a user wrote raise of all kinds
+        except Exception as error:  # TensorFlow and what a user wrote raise of all kinds
+            pass_on(error)
             return None
 
     def _fall_back(self, error: Exception) -> None:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.inputs.trial import ROUNDING, Complete, Sums, Trial, row_by_row
+from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
 _MOST_ROWS = 512
@@ -49,7 +50,8 @@ def refuse_silent_mistakes(
     columns = data.rows(np.arange(size))
     try:
         trial = Trial(target, complete, start, columns)
-    except Exception:  # it may be written for minibatches of n rows and no others
+    except Exception as error:  # it may be written for minibatches of n rows and no others
+        pass_on(error)
         return
     for found in trial.found:
         for name, pair in found.items():
@@ -109,7 +111,8 @@ def _refuse_broadcasting(
     for name, changed in _reshaped(columns):
         try:
             sums = Trial(target, complete, start, changed).sums()
-        except Exception:  # in that shape the model makes no sense
+        except Exception as error:  # in that shape the model makes no sense
+            pass_on(error)
             continue
         if sums is None or not sums.is_sum:
             continue

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
 _MOVES = (0.1, 0.01, 1e-3)
@@ -137,7 +138,8 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
                     total(params, parts.part(start, length))
                     for start, length in ((0, half), (half, rows - half))
                 ]
-        except Exception:  # it may be written for minibatches of n rows and no others
+        except Exception as error:  # it may be written for minibatches of n rows and no others
+            pass_on(error)
             found.pop("halves", None)
         return found
 
@@ -178,6 +180,7 @@ def row_by_row(
     try:
         graph = trace(each, tf.constant(trial.positions[0]), columns)
         first, second = (graph(tf.constant(p), columns).numpy() for p in trial.positions)
-    except Exception:  # single rows may be too few for it
+    except Exception as error:  # single rows may be too few for it
+        pass_on(error)
         return None
     return second - first

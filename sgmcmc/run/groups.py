@@ -21,6 +21,7 @@ from sgmcmc.engine.group_kernel import GroupKernel, begin_together
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
+from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import Crew, chosen_stream
 from sgmcmc.run.phases import Phase
@@ -118,7 +119,8 @@ def begun_in_groups(
         return None
     try:
         return begin_together(kernel, stream, starts)
-    except Exception:  # of any kind; what is wrong with a single chain, too, shows there
+    except Exception as error:  # of any kind; what is wrong with a single chain shows there, too
+        pass_on(error)
         return None
 
 

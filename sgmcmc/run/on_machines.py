@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sgmcmc.data.travel import read_machines
+from sgmcmc.interrupts import passed_on
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -20,24 +21,10 @@ def on_machines(function: Function) -> Function:
     def wrapped(request: Any, *arguments: Any, **named: Any) -> Any:
         with read_machines(request.keywords.get("executor")) as machines:
             keywords = {**request.keywords, "executor": machines}
-            try:
+            with passed_on():
                 return function(replace(request, keywords=keywords), *arguments, **named)
-            except Exception as error:
-                if _is_interrupt(error):
-                    raise KeyboardInterrupt from error
-                raise
 
     return wrapped  # type: ignore[return-value]
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Tell whether an error stands for Ctrl-C.
-
-    Where that comes while TensorFlow's C++ calls Python, it arrives as the cause of a SystemError.
-    """
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__
-    return error is not None
 
 
 def outside() -> int:

@@ -14,6 +14,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.shards import Shard, map_over, pieces, shards
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
 _PIECE_NUMBERS = 2**23
@@ -51,7 +52,8 @@ class Objective:
         try:
             point = tf.zeros([target.size], tf.float64)
             trace(lambda u, row: double.log_post(u, Minibatch(_cast(row, double))), point, first)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return target
         return double
 

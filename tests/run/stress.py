@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("calls", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--beside", type=int, default=0, help="processes that keep the cores busy")
+    parser.add_argument("--nice", type=int, default=0, help="of these processes")
     parser.add_argument("--share", type=float, default=0.2, help="of calls that Ctrl-C is aimed at")
     given = parser.parse_args()
     faulthandler.enable()
@@ -142,9 +143,8 @@ def main() -> None:
     seconds: list[float] = []
     whole: list[float] = []
     interrupted = 0
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.beside)
-    ]
+    endless = f"import os; os.nice({given.nice})\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", endless]) for _ in range(given.beside)]
     try:
         for call in range(given.calls):
             faulthandler.dump_traceback_later(SILENT, exit=True)

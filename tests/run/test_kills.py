@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ladder import BY_NAME, DISTINCT, Case, every
+from tests.ladder import BY_NAME, DISTINCT, EXACT, GEODESIC, Case, every
 from tests.run.stopping import kill_again_and_again, same
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
@@ -29,7 +29,9 @@ def check_after_kills(
     caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
     given = {**({"n_iters_opt": n_iters // 2} if case.centred else {}), **given}
     store = folder / "chain"
-    killed = kill_again_and_again(case, caller, store, kills, n_iters, given, longest, executor)
+    killed = kill_again_and_again(
+        case, caller, store, kills, n_iters, given, longest, executor, SEED
+    )
     print(f"{case.name}: killed at work {killed} times of {kills}")
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", 2**8)
     if kills:
@@ -66,22 +68,31 @@ def test_killed_while_the_store_grows(tmp_path: Path, monkeypatch: pytest.Monkey
     check_after_kills(BY_NAME["sgldcv"], tmp_path, 0, 30_000, monkeypatch, n_iters_opt=50)
 
 
+ALL = (*DISTINCT, *EXACT, *GEODESIC)
+ITERATIONS = {"hmc": 20_000, "nuts": 5_000}
+"""Of samplers whose iterations take longer; of the others 60 000."""
+KILLS, SEED = (int(os.environ.get(name, usual)) for name, usual in (("KILLS", 1000), ("SEED", 0)))
+"""How many kills there are over all samplers, and the seed of their instants:
+``KILLS=250 SEED=1 make test-faults PYTEST_ARGS="tests/run/test_kills.py"``."""
+
+
 @pytest.mark.faults
-@every(DISTINCT)
+@every(ALL)
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_a_thousand_kills(
     case: Case, n_chains: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over all samplers together; one chain, and three side by side."""
-    kills = -(-1000 // (2 * len(DISTINCT)))
-    n_iters = 60_000 // case.constants.get("L", 1)
-    given: dict[str, Any] = {} if n_chains is None else {"n_chains": n_chains}
+    """Over all samplers together; one chain, and three side by side with burn-in and thinning."""
+    kills = -(-KILLS // (2 * len(ALL)))
+    n_iters = ITERATIONS.get(case.name, 60_000) // case.constants.get("L", 1)
+    given: dict[str, Any] = {} if n_chains is None else {"n_chains": 3, "thin": 3, "burn_in": 500}
     check_after_kills(case, tmp_path, kills, n_iters, monkeypatch, longest=1.2, **given)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize(
-    ("executor", "kills", "longest"), [("threads", 60, 1.2), ("processes", 15, 20.0)]
+    ("executor", "kills", "longest"),
+    [("threads", -(-KILLS * 60 // 1000), 1.2), ("processes", -(-KILLS * 15 // 1000), 20.0)],
 )
 @every(tuple(BY_NAME[name] for name in ("sgld", "sgldcv")))
 def test_killed_with_an_executor(

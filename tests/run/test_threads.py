@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from tests.conftest import EACH_ESTIMATOR, log_lik
+from tests.conftest import EACH_ESTIMATOR, log_lik, short_setup
 
 Run = Callable[..., sgmcmc.Samples]
 ROOT = Path(__file__).parents[2]
@@ -73,14 +73,52 @@ def test_ctrl_c_returns_what_has_been_drawn() -> None:
     assert "Traceback" not in err
 
 
-def test_ctrl_c_inside_tensorflow_is_ctrl_c(run: Run) -> None:
-    """There it comes as an error of the interpreter's own, and `log_lik` was at it."""
+class Pressed:
+    """A log-likelihood in one of whose calls Ctrl-C comes, inside TensorFlow.
 
-    def interrupted(*_: Any) -> Any:
-        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    There it comes as an error of the interpreter's own, and `log_lik` was at it.
+    """
 
-    with pytest.raises(KeyboardInterrupt):
-        run(log_lik=interrupted)
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.calls = 0
+
+    def __call__(self, *given: Any) -> tf.Tensor:
+        self.calls += 1
+        if self.calls == self.at:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        return log_lik(*given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "sgldcv", "params": {"theta": 0.5}},
+        pytest.param({"method": "sgld", "jit_compile": None}, marks=pytest.mark.slow),
+        pytest.param({"method": "sgldcv", "opt_stepsize": "auto"}, marks=pytest.mark.slow),
+        pytest.param({"method": "sgld", "stepsize": "auto"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"method": "sghmccv", "jit_compile": None, "n_chains": 40}, marks=pytest.mark.slow
+        ),
+    ],
+)
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_ctrl_c_inside_tensorflow_is_ctrl_c(
+    given: dict[str, Any], stepwise: bool, run: Run
+) -> None:
+    """Whichever of the calls of `log_lik` it is: nothing takes it for a model that fails."""
+
+    def call(function: Pressed) -> None:
+        if stepwise:
+            sgmcmc.init_sess(short_setup(log_lik=function, **given))
+        else:
+            run(log_lik=function, **given)
+
+    call(counted := Pressed(0))
+    assert counted.calls > 5
+    for at in range(1, counted.calls + 1):
+        with pytest.raises(KeyboardInterrupt):
+            call(Pressed(at))
 
 
 def test_two_threads(run: Run) -> None:

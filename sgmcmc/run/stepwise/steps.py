@@ -10,6 +10,7 @@ import numpy as np
 
 from sgmcmc.checks import flag, whole_number
 from sgmcmc.engine.diverged import Diverged
+from sgmcmc.interrupts import passed_on
 from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.sampler import Request, make_sampler
@@ -26,7 +27,8 @@ def set_up(request: Request, verbose: Any) -> StepwiseSampler:
         verbose: show the progress of what ``init_sess`` runs first.
     """
     verbose = flag("verbose", verbose)
-    return StepwiseSampler(make_sampler(complete(request, verbose)), verbose)
+    with passed_on():
+        return StepwiseSampler(make_sampler(complete(request, verbose)), verbose)
 
 
 def init_sess(
@@ -67,12 +69,13 @@ def init_sess(
     """
     _need_sampler(sampler)
     verbose = flag("verbose", verbose)
-    if restore is not None:
-        return restored(sampler, Path(restore))
-    inner = sampler._sampler
-    session = Session(inner, search(inner, verbose and sampler._verbose))
-    sampler._show_modes(session._modes())
-    sampler._show(sampler._split(inner, session._positions()))
+    with passed_on():
+        if restore is not None:
+            return restored(sampler, Path(restore))
+        inner = sampler._sampler
+        session = Session(inner, search(inner, verbose and sampler._verbose))
+        sampler._show_modes(session._modes())
+        sampler._show(sampler._split(inner, session._positions()))
     return session
 
 
