@@ -10,7 +10,7 @@ VENV ?= .venv
 PYTHON ?=
 PYTEST_ARGS ?=
 # How many processes the tests run in; each takes about 2 GB.
-PYTEST_WORKERS ?= -n auto --maxprocesses 4
+PYTEST_WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 # The Python that R's tests use. Not inside r/, which R CMD build copies as a whole.
@@ -45,8 +45,9 @@ install: $(STAMP) ## set up .venv, if it is not up to date
 demo: $(STAMP) ## sample a logistic regression on covertype; writes demo.png
 	$(BIN)/python vignettes/demo.py $(DEMO_ARGS)
 
-# pytest comes last, so that its closing line is the last one printed.
-test: lint types doctest ## lint, types, doctests, then the test suite
+# pytest comes last, so that its closing line is the last one printed. The examples in the
+# docstrings and the site are among its tests, so that both cores are at work to the end.
+test: lint types ## lint, types, then all tests, with the docstrings' examples and the site
 	$(RUN) pytest $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## only the long statistical tests
@@ -78,13 +79,8 @@ test-r: ## the R package: R CMD check and its tests; installs R, on Debian, if i
 docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 	Rscript -e 'roxygen2::roxygenise("r", load_code = roxygen2::load_source)'
 
-# Sphinx and its friends are installed when they are first wanted: the tests do not need them.
-docs: $(VENV)/.docs ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignettes unexecuted
+docs: $(STAMP) ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignettes unexecuted
 	SGMCMC_NOTEBOOKS=$(NOTEBOOKS) $(RUN) sphinx -W --keep-going -b html docs docs/_build/html
-
-$(VENV)/.docs: $(STAMP)
-	$(RUN) pip install --quiet --editable '.[docs]'
-	touch $@
 
 vignettes: $(STAMP) ## all vignettes in full, one after another; two hours
 	set -e; cd vignettes; for script in [a-z]*.py; do ../$(BIN)/python $$script; done
@@ -98,7 +94,7 @@ types: $(STAMP) ## mypy
 	$(RUN) mypy
 
 doctest: $(STAMP) ## the examples in the docstrings
-	$(RUN) pytest --doctest-modules $(PYTEST_WORKERS) sgmcmc
+	$(RUN) pytest $(PYTEST_WORKERS) sgmcmc
 
 bench: $(STAMP) ## compare with other packages, which takes long; writes docs/benchmarks.md
 	$(RUN) benchmarks.run $(BENCH_ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,19 @@ METHODS = tuple(case.name for case in DISTINCT if not case.of_points)
 PLAIN = tuple(method for method in METHODS if not BY_NAME[method].centred)
 CENTRED = tuple(method for method in METHODS if BY_NAME[method].centred)
 EACH_ESTIMATOR = (PLAIN[0], CENTRED[0])
+
+
+def pytest_configure() -> None:
+    """Let the collector of garbage skip what is imported for good, and the collection of tests."""
+    gc.freeze()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let it run again, among what the tests make; graphs are traced in garbage."""
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(10_000, 20, 10)
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from tests.conftest import METHODS, short_call
+from tests.conftest import EACH_ESTIMATOR, METHODS, short_call
 
 REDUCTIONS = {
     "mean": sgmcmc.running_mean(lambda params: params["theta"]),
@@ -45,8 +45,10 @@ def check(reductions: Any, draws: np.ndarray, dtype: Any = np.float32) -> None:
     np.testing.assert_array_equal(reductions["last two"]["before"], draws[-2])
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("jit_compile", [False, True], ids=["plain", "XLA"])
+@pytest.mark.parametrize(
+    ("method", "jit_compile"),
+    [*[(method, False) for method in METHODS], *[(method, True) for method in EACH_ESTIMATOR]],
+)
 def test_folds_are_those_of_the_kept_draws(method: str, jit_compile: bool) -> None:
     samples = run(method=method, jit_compile=jit_compile, thin=3, burn_in=7)
     assert len(samples["theta"]) == 20

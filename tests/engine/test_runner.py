@@ -12,7 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.runner import Runner
-from tests.conftest import METHODS, short_setup
+from tests.conftest import EACH_ESTIMATOR, METHODS, short_setup
 from tests.ladder import BY_NAME
 
 
@@ -42,8 +42,10 @@ def schedule(after: float) -> Callable[[int], float]:
     return lambda iteration: 1e-3 if iteration <= 10 else after
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("factor", [0.25, 3.0])
+@pytest.mark.parametrize(
+    ("method", "factor"),
+    [*[(method, 0.25) for method in METHODS], *[(method, 3.0) for method in EACH_ESTIMATOR]],
+)
 def test_scaled_stepsizes_are_those_of_a_schedule(method: str, factor: float) -> None:
     """In float64, to rounding: a chain whose stepsizes are multiplied between two blocks."""
     scaled = walk(method, 1e-3, lambda runner: runner.scale_stepsizes(factor))

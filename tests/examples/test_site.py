@@ -1,9 +1,15 @@
-"""The site's pages: everything public is in the reference, every page in the menu."""
+"""The site: everything public is in the reference, every page in the menu, and no warning."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import sgmcmc
 
@@ -26,3 +32,23 @@ def test_every_page_is_in_the_menu() -> None:
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("*.md")}
     pages |= {f"reference/{path.stem}" for path in (DOCS / "reference").glob("*.md")}
     assert listed == pages - {"index"}
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """As ``make docs`` builds it, but for the vignettes, which ``test_vignettes.py`` runs."""
+    needed = ("sphinx", "furo", "myst_nb", "jupytext", "sphinx_copybutton")
+    if not all(map(importlib.util.find_spec, needed)):
+        pytest.skip("the site needs what sgmcmc[docs] installs")
+    options = ["-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "SGMCMC_NOTEBOOKS": "off"},
+    )
+    assert built.returncode == 0, built.stderr[-5000:]
+    pages = {path.stem for path in DOCS.glob("*.md")}
+    assert pages <= {path.stem for path in (tmp_path / "site").glob("*.html")}
+    script = DOCS.parent / "vignettes" / "demo.py"
+    assert (tmp_path / "site" / "vignettes" / f"{script.stem}.html").exists()

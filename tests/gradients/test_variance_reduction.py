@@ -206,8 +206,14 @@ def by_hand(
     return np.array(found), np.array(gradients)
 
 
-@pytest.mark.parametrize("jit_compile", [True, False])
-@pytest.mark.parametrize("draws", list(DRAWS))
+@pytest.mark.parametrize(
+    ("draws", "jit_compile"),
+    [
+        *[(draws, True) for draws in DRAWS],
+        ("without", False),
+        *[pytest.param(draws, False, marks=pytest.mark.slow) for draws in ("with", "weighted")],
+    ],
+)
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc"])
 @pytest.mark.parametrize("method", ["svrg", "saga"])
 def test_step_by_step(
@@ -417,7 +423,9 @@ def check(found: Found) -> None:
     assert found.accepts, found
 
 
-@pytest.mark.parametrize("draws", list(DRAWS))
+@pytest.mark.parametrize(
+    "draws", ["without", pytest.param("with", marks=pytest.mark.slow), "weighted"]
+)
 def test_stationary_law_of_svrg(draws: str) -> None:
     """The variance of SGLD with SVRG is that of its own second moment equation, and not that of
     plain minibatches or of exact gradients."""
@@ -441,6 +449,7 @@ def test_stationary_law_of_saga(draws: str) -> None:
     assert not compare_line(found, frozen).accepts
 
 
+@pytest.mark.slow
 def test_stationary_law_of_sghmc_with_svrg() -> None:
     """The variance of SGHMC with SVRG is that of its own second moment equation."""
     problem, n, m, stepsize, alpha = line(6), 2, 10, 0.05, 0.4
@@ -791,8 +800,15 @@ def autoregressive(params: Any, minibatch: Any, seed: tf.Tensor) -> Any:
     return {**minibatch, "z": kept + np.sqrt(0.5 * 0.75) * noise}
 
 
-@pytest.mark.parametrize("kept", [False, True])
-@BOTH
+@pytest.mark.parametrize(
+    ("gradient", "kept"),
+    [
+        pytest.param(SVRG(50), False, id="svrg-fresh"),
+        pytest.param(SVRG(50), True, id="svrg-kept", marks=pytest.mark.slow),
+        pytest.param(SAGA(), False, id="saga-fresh"),
+        pytest.param(SAGA(), True, id="saga-kept"),
+    ],
+)
 def test_latent_variables(gradient: Gradient, kept: bool) -> None:
     """With latent variables drawn by Gibbs steps the mean of the chain is that of the posterior
     without them, and the same seed gives the same bits."""
@@ -805,7 +821,7 @@ def test_latent_variables(gradient: Gradient, kept: bool) -> None:
             {"theta": 0.0},
             lambda params: -0.5 * params["theta"] ** 2,
             dynamics="sgld",
-            gradient=SVRG(50) if isinstance(gradient, SVRG) else gradient,
+            gradient=gradient,
             minibatches="uniform",
             minibatch_size=3,
             preconditioner="none",

@@ -22,6 +22,11 @@ WALK = every(
     (*LADDER, *IN_TURN, *EXACT), slow=lambda case: case not in {*QUICK, IN_TURN[1], EXACT[0]}
 )
 """Each dynamics and each estimator by default, every combination among the slow."""
+FEW = every(
+    (*LADDER, *IN_TURN, *EXACT),
+    slow=lambda case: case.name not in ("sgld", "sghmccv", IN_TURN[1].name),
+)
+"""What is the same code for all: one row of each estimator, and one in turn."""
 
 
 def run(case: Case, **keywords: Any) -> Samples:
@@ -66,7 +71,7 @@ def test_what_is_stored_does_not_change_the_draws(case: Case) -> None:
     np.testing.assert_allclose(rich.test_functions["sum"], beta.sum(1) + bias, rtol=1e-5, atol=1e-5)
 
 
-@WALK
+@FEW
 def test_what_is_left_out_does_not_change_the_draws(case: Case) -> None:
     functions = {"bias": lambda params: params["bias"]}
     some = run(case, store_params=["beta"], test_functions=functions, thin=2)
@@ -77,7 +82,7 @@ def test_what_is_left_out_does_not_change_the_draws(case: Case) -> None:
     np.testing.assert_allclose(values, expected["bias"][1::2], rtol=1e-5, atol=1e-5)
 
 
-@WALK
+@FEW
 def test_same_seed_same_bits_shown_or_not(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     shown = run(case, verbose=True)
     capsys.readouterr()
@@ -85,7 +90,7 @@ def test_same_seed_same_bits_shown_or_not(case: Case, capsys: pytest.CaptureFixt
         np.testing.assert_array_equal(shown[name], values)
 
 
-@WALK
+@FEW
 def test_another_seed_gives_another_chain(case: Case) -> None:
     other = run(case, seed=2)
     for name, values in plain(case).items():
@@ -101,7 +106,7 @@ def test_a_chain_does_not_depend_on_how_many_there_are(case: Case) -> None:
         assert (three[name][2] != three[name][1]).all()
 
 
-@WALK
+@FEW
 def test_starts_given_one_by_one(case: Case) -> None:
     """Equal starts in a list are the same as one start for all."""
     start = PROBLEM.split(PROBLEM.start)

@@ -81,7 +81,7 @@ def compare_with_law(
     check(compare(draws, *law.moments("θg")), PRECISION)
 
 
-@walk(lambda case, d: d == 3 or (case in QUICK and not case.centred), SIZES)
+@walk(lambda case, d: d == 3 or (d == 10 and case.name == "sgld"), SIZES)
 def test_gaussian_model(case: Case, value: int) -> None:
     N, n = SIZES[value]
     problem = gaussian(value, N)
@@ -115,8 +115,10 @@ def test_whole_dataset(case: Case) -> None:
 @every(tuple(case for case in LINEAR if case.friction and not case.centred))
 @pytest.mark.parametrize(
     ("friction", "steps"),
-    [({"beta": 0.9, "bias": 0.2}, 1), ({"beta": 0.05, "bias": 0.7}, 5)],
-    ids=["L=1", "L=5"],
+    [
+        pytest.param({"beta": 0.9, "bias": 0.2}, 1, id="L=1", marks=pytest.mark.slow),
+        pytest.param({"beta": 0.05, "bias": 0.7}, 5, id="L=5"),
+    ],
 )
 def test_friction_for_each_parameter(case: Case, friction: dict[str, float], steps: int) -> None:
     """With as many steps as are said, where an iteration has several."""

@@ -164,7 +164,14 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
     assert np.abs(correlation * np.sqrt(rows)).max() < bound(15)
 
 
-@pytest.mark.parametrize(("n", "replace"), [(2, False), (5, True), (20, True)])
+@pytest.mark.parametrize(
+    ("n", "replace"),
+    [
+        pytest.param(2, False, marks=pytest.mark.slow),
+        (5, True),
+        pytest.param(20, True, marks=pytest.mark.slow),
+    ],
+)
 def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
     """Mean a and variance a + tanh(h/2) Var ĉ, from the public function, start to end."""
     h, chains = 1.0, 24

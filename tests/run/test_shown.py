@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -21,27 +19,10 @@ Run = Callable[..., sgmcmc.Samples]
 
 
 def test_silence(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """In a process of its own, from the import on: ``test_threads.py``."""
     run("sghmccv", n_chains=2)
     out, err = capfd.readouterr()
     assert out == "" and err == ""
-
-
-QUIET_SCRIPT = """
-import numpy as np
-import sgmcmc
-import tensorflow as tf
-def log_lik(params, dataset):
-    return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
-sgmcmc.sgldcv(log_lik, {"x": np.zeros(20)}, {"theta": 0.0}, 1e-3, 1e-3, minibatch_size=5,
-              n_iters=20, n_iters_opt=20, verbose=False, seed=1)
-"""
-
-
-def test_silence_of_a_fresh_process() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", QUIET_SCRIPT], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("method", METHODS)

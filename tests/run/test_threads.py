@@ -179,7 +179,8 @@ for method in METHODS:
 OF_OTHERS = "ignore:distutils Version classes are deprecated:DeprecationWarning"
 
 
-def test_no_warnings_in_a_fresh_process() -> None:
+def test_no_word_and_no_warning_in_a_fresh_process() -> None:
+    """From the import of TensorFlow to the last call, on either output."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", OF_OTHERS, "-c", WARNINGS, str(ROOT)],
         capture_output=True,

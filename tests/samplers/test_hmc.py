@@ -49,18 +49,31 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
 # Exact laws.
 
 
-@pytest.mark.parametrize("d", [1, 3, 10])
-@pytest.mark.parametrize(
-    ("dynamics", "stepsize"),
-    [
-        (HMC(n_leapfrog=3), 0.9),
-        (HMC(n_leapfrog=1, jitter=0.0), 1.3),
-        (HMC(length=1.5), 0.5),
-        (NUTS(), 0.6),
-        (NUTS(max_tree_depth=2), 1.2),
-    ],
-    ids=str,
-)
+def in_dimensions(*dimensions: int) -> pytest.MarkDecorator:
+    """Return the mark for dynamics with large steps: in three dimensions by default, in others of
+    these if the constants are the usual ones, and all else among the slow."""
+    rows = (
+        (HMC(n_leapfrog=3), 0.9, True),
+        (HMC(n_leapfrog=1, jitter=0.0), 1.3, False),
+        (HMC(length=1.5), 0.5, False),
+        (NUTS(), 0.6, True),
+        (NUTS(max_tree_depth=2), 1.2, False),
+    )
+    found = [
+        pytest.param(
+            dynamics,
+            stepsize,
+            d,
+            id=f"{dynamics}-{d}",
+            marks=() if d == 3 or (d == 10 and usual) else pytest.mark.slow,
+        )
+        for dynamics, stepsize, usual in rows
+        for d in dimensions
+    ]
+    return pytest.mark.parametrize(("dynamics", "stepsize", "d"), found)
+
+
+@in_dimensions(1, 3, 10)
 def test_stationary_mean_and_covariance_are_those_of_the_posterior(
     dynamics: Any, stepsize: float, d: int
 ) -> None:
@@ -333,22 +346,34 @@ def test_a_store_with_chosen_constants_goes_on(
         posterior_of(sgmcmc.hmc, n_iters=100, store=tmp_path / "chain", seed=None, n_leapfrog=4)
 
 
-@BOTH
+# What is not given is chosen by the same code for both, so most are tried with one of them.
+GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"preconditioner": "diagonal"}, "hmc"),
+    ({"preconditioner": "none", "stepsize": 0.2}, "nuts"),
+    ({"preconditioner": "none"}, ""),
+    ({"stepsize": 0.5}, "hmc"),
+    ({"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"}, "nuts"),
+    ({"preconditioner": [0.1, 0.1, 0.1]}, ""),
+    ({"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]}, "hmc"),
+)
+
+
 @pytest.mark.parametrize(
-    "given",
+    ("function", "given"),
     [
-        {"preconditioner": "diagonal"},
-        {"preconditioner": "none", "stepsize": 0.2},
-        pytest.param({"preconditioner": "none"}, marks=pytest.mark.slow),
-        {"stepsize": 0.5},
-        {"stepsize": np.array([0.2, 0.3, 0.25]), "preconditioner": "none"},
-        pytest.param({"preconditioner": [0.1, 0.1, 0.1]}, marks=pytest.mark.slow),
-        {"params": [{"beta": [0.0, 0.0], "bias": b} for b in (0.0, 0.5, -0.5, 1.0)]},
+        pytest.param(
+            function,
+            given,
+            id=f"{function.__name__}-{given}",
+            marks=() if function.__name__ == usual else pytest.mark.slow,
+        )
+        for given, usual in GIVEN
+        for function in (sgmcmc.hmc, sgmcmc.nuts)
     ],
-    ids=str,
 )
 def test_some_constants_may_be_given(function: Any, given: dict[str, Any]) -> None:
     problem = logistic(3, 100)
+    given = dict(given)
     start = given.pop("params", problem.split(problem.start))
     samples = function(
         problem.log_lik, problem.dataset, start, problem.log_prior, n_iters=300, ess=100, seed=1,

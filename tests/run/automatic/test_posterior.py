@@ -340,7 +340,7 @@ def with_one_row(log_density: Callable[..., tf.Tensor], params: dict[str, Any]) 
         lambda params, dataset: log_density(params) * dataset["one"],
         {"one": np.ones(1)},
         params,
-        max_seconds=6,
+        max_seconds=3,
         seed=1,
         verbose=False,
     )
@@ -405,7 +405,7 @@ class TestNotTrusted:
             log_lik,
             {"X": X, "y": (X > 0).astype(float)},
             {"b": 0.0},
-            max_seconds=6,
+            max_seconds=3,
             seed=1,
             verbose=False,
         )
