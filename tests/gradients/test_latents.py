@@ -130,7 +130,7 @@ def test_seeds_are_fresh(case: Case) -> None:
         assert abs(correlation) < bound(3) / np.sqrt(len(one))
 
 
-@every(DISTINCT)
+@every(DISTINCT, slow=lambda case: case.name not in ("sgld", "sghmccv", "scir"))
 def test_a_gibbs_that_draws_nothing_changes_nothing(case: Case) -> None:
     """Up to rounding, for the full gradient is the mean of equal passes."""
     model: dict[str, Any] = {

@@ -93,7 +93,13 @@ def transcribed(
 
 @every(LADDER)
 @pytest.mark.parametrize("d", [3, pytest.param(10, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("n", [ROWS, SMALL], ids=["whole dataset", "minibatches"])
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(ROWS, id="whole dataset", marks=pytest.mark.slow),
+        pytest.param(SMALL, id="minibatches"),
+    ],
+)
 def test_a_public_call(case: Case, d: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of three iterations: a pass begins with the minibatch the one before ended with."""
     length, iterations = 3, 8

@@ -137,7 +137,7 @@ def test_compiled_or_not(case: Case) -> None:
 
 
 @WALK
-@pytest.mark.parametrize(("burn_in", "thin"), [(9, 1), (9, 4)])
+@pytest.mark.parametrize(("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)])
 def test_gradients_are_those_at_their_own_draws(case: Case, burn_in: int, thin: int) -> None:
     """With n = N the stored gradient is the exact one at that very draw, in float64."""
     samples = case.run(

@@ -219,8 +219,21 @@ def test_a_public_call_on_the_whole_dataset(case: Case, d: int) -> None:
     np.testing.assert_allclose(flat(samples, 1), expected, rtol=1e-11, atol=1e-12)
 
 
-@every(LADDER)
-@pytest.mark.parametrize("several", [True, False], ids=["several parameters", "one parameter"])
+@pytest.mark.parametrize(
+    ("case", "several"),
+    [
+        *[pytest.param(case, True, id=f"{case.name}-several parameters") for case in LADDER],
+        *[
+            pytest.param(
+                case,
+                False,
+                id=f"{case.name}-one parameter",
+                marks=() if case.name in ("sgld", "sghmccv") else pytest.mark.slow,
+            )
+            for case in LADDER
+        ],
+    ],
+)
 def test_an_array_of_stepsizes(case: Case, several: bool) -> None:
     """One for each coordinate: a dict of arrays, or a bare array for a single parameter."""
     problem, iterations, seed = logistic(10, 12), 8, 6

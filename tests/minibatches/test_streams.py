@@ -14,7 +14,7 @@ from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.stream import Stream
 from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Whole, make_stream
-from tests.conftest import METHODS, short_call
+from tests.conftest import EACH_ESTIMATOR, short_call
 
 
 def log_lik(params: dict, dataset: dict) -> tf.Tensor:
@@ -83,7 +83,7 @@ def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     np.testing.assert_allclose(draw(dataset), on_host, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", (*METHODS, "sgrld"))
+@pytest.mark.parametrize("method", (*EACH_ESTIMATOR, "sgrld"))
 def test_rows_gathered_in_place_are_those_gathered_before(
     method: str, request: pytest.FixtureRequest
 ) -> None:

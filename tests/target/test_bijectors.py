@@ -188,7 +188,17 @@ MIXED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("method", "n_chains"), [(PLAIN[0], None), *((method, 2) for method in METHODS[1:])]
+    ("method", "n_chains"),
+    [
+        (PLAIN[0], None),
+        ("sgnht", 2),
+        (CENTRED[0], 2),
+        *(
+            pytest.param(method, 2, marks=pytest.mark.slow)
+            for method in METHODS[1:]
+            if method not in ("sgnht", CENTRED[0])
+        ),
+    ],
 )
 def test_shapes_beside_free_parameters(method: str, n_chains: int | None, run: Run) -> None:
     functions = {"total": lambda params: tf.reduce_sum(params["scale"])}

@@ -85,6 +85,7 @@ def test_fewer_chains_than_modes() -> None:
     assert len(orders) == 4
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits() -> None:
     first, again = (mixture(-4, 4, 400, n_iters=200) for _ in range(2))
     assert all(np.array_equal(first[name], again[name]) for name in first)

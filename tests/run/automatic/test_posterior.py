@@ -393,6 +393,7 @@ class TestNotTrusted:
         assert not any("rounding" in w for w in exact.report.warnings)
         assert exact["theta"].std() == pytest.approx(0.01 / np.sqrt(500), rel=0.1)
 
+    @pytest.mark.slow
     def test_labels_that_a_feature_separates(self) -> None:
         """Without a prior there is no posterior; the chains wander off, and do not agree."""
         X = np.linspace(-1, 1, 40).astype(np.float32)
