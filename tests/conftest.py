@@ -31,7 +31,7 @@ def pytest_collection_finish() -> None:
     """Let it run again, among what the tests make; graphs are traced in garbage."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(10_000, 20, 10)
+    gc.set_threshold(5_000, 10, 10)
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -129,7 +129,7 @@ def by_hand() -> Iterator[Any]:
                 yield pytest.param(case, tuning, id=f"{case.name} {name} {steps or ''}".strip())
 
 
-@pytest.mark.parametrize(("case", "tuning"), by_hand())
+@pytest.mark.parametrize(("case", "tuning"), list(by_hand()))
 @pytest.mark.parametrize("stepsize", STEPSIZES.values(), ids=STEPSIZES)
 def test_the_dynamics_alone(case: Case, tuning: dict[str, Any], stepsize: float | Array) -> None:
     check_dynamics(case, tuning, stepsize)
