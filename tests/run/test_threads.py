@@ -185,6 +185,6 @@ def test_no_word_and_no_warning_in_a_fresh_process() -> None:
         [sys.executable, "-W", "error", "-W", OF_OTHERS, "-c", WARNINGS, str(ROOT)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert (done.returncode, done.stdout, done.stderr[-1000:]) == (0, "", "")
