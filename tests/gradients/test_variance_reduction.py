@@ -492,7 +492,7 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("dynamics", ["sgld", "sghmc"])
+@pytest.mark.parametrize("dynamics", [pytest.param("sgld", marks=pytest.mark.slow), "sghmc"])
 def test_step_by_step_in_uneven_portions(
     gradient: Gradient, dynamics: str, short_blocks: None
 ) -> None:
@@ -509,7 +509,9 @@ def test_step_by_step_in_uneven_portions(
 
 
 @BOTH
-@pytest.mark.parametrize("at", [6, 7, 20])
+@pytest.mark.parametrize(
+    "at", [pytest.param(6, marks=pytest.mark.slow), 7, pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_a_session_that_was_saved_goes_on_with_the_same_bits(
     gradient: Gradient, at: int, tmp_path: Path, short_blocks: None
 ) -> None:
@@ -536,7 +538,15 @@ class StopError(Exception):
 
 
 @BOTH
-@pytest.mark.parametrize(("blocks", "large"), [(0, 2**20), (2, 2**20), (1, 128), (9, 128)])
+@pytest.mark.parametrize(
+    ("blocks", "large"),
+    [
+        pytest.param(0, 2**20, marks=pytest.mark.slow),
+        (2, 2**20),
+        pytest.param(1, 128, marks=pytest.mark.slow),
+        (9, 128),
+    ],
+)
 def test_a_stopped_run_goes_on_with_the_same_bits(
     gradient: Gradient,
     blocks: int,

@@ -49,31 +49,20 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
 # Exact laws.
 
 
-def in_dimensions(*dimensions: int) -> pytest.MarkDecorator:
-    """Return the mark for dynamics with large steps: in three dimensions by default, in others of
-    these if the constants are the usual ones, and all else among the slow."""
-    rows = (
-        (HMC(n_leapfrog=3), 0.9, True),
-        (HMC(n_leapfrog=1, jitter=0.0), 1.3, False),
-        (HMC(length=1.5), 0.5, False),
-        (NUTS(), 0.6, True),
-        (NUTS(max_tree_depth=2), 1.2, False),
-    )
-    found = [
-        pytest.param(
-            dynamics,
-            stepsize,
-            d,
-            id=f"{dynamics}-{d}",
-            marks=() if d == 3 or (d == 10 and usual) else pytest.mark.slow,
-        )
-        for dynamics, stepsize, usual in rows
-        for d in dimensions
-    ]
-    return pytest.mark.parametrize(("dynamics", "stepsize", "d"), found)
-
-
-@in_dimensions(1, 3, 10)
+@pytest.mark.parametrize(
+    "d", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(10, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    ("dynamics", "stepsize"),
+    [
+        (HMC(n_leapfrog=3), 0.9),
+        (HMC(n_leapfrog=1, jitter=0.0), 1.3),
+        (HMC(length=1.5), 0.5),
+        (NUTS(), 0.6),
+        (NUTS(max_tree_depth=2), 1.2),
+    ],
+    ids=str,
+)
 def test_stationary_mean_and_covariance_are_those_of_the_posterior(
     dynamics: Any, stepsize: float, d: int
 ) -> None:
@@ -91,7 +80,9 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
-@pytest.mark.parametrize("dynamics", [HMC(n_leapfrog=4), NUTS()], ids=str)
+@pytest.mark.parametrize(
+    "dynamics", [HMC(n_leapfrog=4), pytest.param(NUTS(), marks=pytest.mark.slow)], ids=str
+)
 def test_float32_has_the_same_law(dynamics: Any) -> None:
     problem = gaussian(3, 50)
     samples = by_parts(
@@ -107,7 +98,9 @@ def test_float32_has_the_same_law(dynamics: Any) -> None:
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "function", [sgmcmc.hmc, pytest.param(sgmcmc.nuts, marks=pytest.mark.slow)]
+)
 def test_a_bijected_parameter_has_its_law(function: Any) -> None:
     """x_i ~ Exponential(rate) with a Gamma(2, 1) prior: rate | x ~ Gamma(2 + N, 1 + Σx)."""
     x = np.random.default_rng(1).exponential(0.5, 6)
@@ -218,7 +211,7 @@ def test_step_by_step_is_one_call(case: Case) -> None:
                 np.testing.assert_array_equal(value, whole[name][:, i - 1])
 
 
-@every(EXACT)
+@every(EXACT, slow=lambda case: case.name == "nuts")
 def test_a_stopped_run_goes_on_to_the_bit(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,10 @@ def test_same_seed_same_bits() -> None:
 
 
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", sgmcmc.dynamics.Underdamped(1.0)])
-@pytest.mark.parametrize("name", ["regression, all rows", "regression, minibatches"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("regression, all rows", marks=pytest.mark.slow), "regression, minibatches"],
+)
 def test_dynamics_that_are_given(dynamics: Any, name: str) -> None:
     samples = POSTERIORS[name].sample(dynamics=dynamics)
     check_moments(samples, POSTERIORS[name], TOLERANCE)
@@ -360,6 +363,7 @@ class TestNotTrusted:
         right = abs(samples["t"].std() / np.sqrt(4.5) - 1) < 0.05
         assert right or any("do not cross" in w or "rarely" in w for w in samples.report.warnings)
 
+    @pytest.mark.slow
     def test_bent(self) -> None:
         def density(params: Tensors) -> tf.Tensor:
             a, b = params["a"], params["b"]
