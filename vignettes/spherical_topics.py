@@ -44,7 +44,7 @@ from sgmcmc.models.spherical.von_mises_fisher import log_normaliser
 # mixture that next to none of such draws say anything, and the logarithm of the mean comes out too
 # low. So the same mean is taken by annealed importance sampling (`n_particles`, `n_temperatures` of
 # `model.held_out`), and the paper's estimate, from 10 000 draws, is printed beside it at the end.
-# Time is that of the method alone, without compiling and scoring.
+# Time is the CPU time of the method alone, without compiling and scoring.
 
 
 # %%
@@ -140,10 +140,10 @@ def sample(run: Run, model: SphericalTopicModel, score: Score, steps: list[int])
     sgmcmc.sgmcmc_step(sampler, session)  # compiles
     seconds, times, logs, scores = 0.0, [], [], []
     for before, now in zip([0, *steps], steps, strict=False):
-        started = time.perf_counter()
+        started = time.process_time()
         sgmcmc.sgmcmc_step(sampler, session, n_steps=now - before)
         topics = sgmcmc.get_params(sampler, session)["topics"]
-        seconds += time.perf_counter() - started
+        seconds += time.process_time() - started
         times.append(seconds)
         logs.append(score.log_likelihood(topics))
         scores.append(score.of_draws(logs[len(logs) // 2 :]))
@@ -207,12 +207,12 @@ class VariationalInference:
         seconds, times, scores = 0.0, [], []
         self._step(topics, log_xi, *self._batch(logits, np.arange(self.n)), tf.constant(0.0))
         for t in range(steps[-1]):
-            started = time.perf_counter()
+            started = time.process_time()
             rows = rng.choice(N, self.n, replace=False) if self.n < N else np.arange(N)
             rate = tf.constant(self.rate * (1 + t / 10) ** -self.decay, tf.float32)
             topics, log_xi, new = self._step(topics, log_xi, *self._batch(logits, rows), rate)
             logits[rows] = new.numpy()
-            seconds += time.perf_counter() - started
+            seconds += time.process_time() - started
             if t + 1 in steps:
                 times.append(seconds)
                 scores.append(score.of_draws([score.log_likelihood(topics.numpy())]))
@@ -303,7 +303,7 @@ def _mean_and_entropy(log_xi: tf.Tensor, n_words: int) -> tuple[tf.Tensor, tf.Te
 
 # %%
 def where_time_goes(model: SphericalTopicModel, curve: Curve) -> str:
-    """Return steps per second of a sampler, and the milliseconds of its parts by themselves."""
+    """Return steps per second and core of a sampler, and the CPU time of its parts alone."""
     n = batch_size(model)
     params = {"topics": tf.constant(curve.topics, tf.float32)}
     kept = {**model.dataset, **model.latents}
@@ -325,13 +325,13 @@ def where_time_goes(model: SphericalTopicModel, curve: Curve) -> str:
         "log_prior and its gradient": gradient(model.log_prior),
     }
     whole = 1e3 * curve.seconds[-1] / curve.steps
-    lines = [f"a step {whole:.2f} ms, {1e3 / whole:.0f} a second; by themselves"]
+    lines = [f"a step {whole:.2f} ms of CPU, {1e3 / whole:.0f} a second and core; by themselves"]
     for name, function in parts.items():
         compiled, spent = tf.function(function, jit_compile=True), []
         for _ in range(31):
-            started = time.perf_counter()
+            started = time.process_time()
             compiled()
-            spent.append(time.perf_counter() - started)
+            spent.append(time.process_time() - started)
         lines.append(f"  {name} {1e3 * float(np.median(spent)):.2f} ms")
     return "\n".join(lines)
 
@@ -352,7 +352,7 @@ def plot(results: dict[str, dict[str, Curve]]) -> Figure:
     for panel, (name, curves) in zip(panels, results.items(), strict=True):
         for method, curve in curves.items():
             panel.plot(curve.seconds, curve.log_perplexity, **LOOKS[method], label=method)
-        panel.set(title=name, xlabel="seconds", xscale="log")
+        panel.set(title=name, xlabel="seconds of CPU time", xscale="log")
         panel.set_ylabel("log-perplexity less that of the uniform distribution")
         panel.legend()
     return picture
@@ -409,7 +409,7 @@ def compare(
         first = max(1, length.first * n_steps // 4000)
         curves[name] = inference.run(score, checkpoints(n_steps, first))
     plain = Score(model, model.held_out(corpus.test, n_particles=10_000, n_temperatures=1))
-    print("method            steps   seconds   score at the end   by draws from the prior")
+    print("method            steps     CPU s   score at the end   by draws from the prior")
     for name, curve in curves.items():
         by_prior = plain.of_draws([plain.log_likelihood(curve.topics)])
         print(f"{name:16}{curve.steps:7}{curve.seconds[-1]:10.1f}{curve.log_perplexity[-1]:19.1f}"

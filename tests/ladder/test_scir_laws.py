@@ -231,6 +231,38 @@ def test_a_fresh_scale_has_its_law_and_leaves_the_point_alone() -> None:
         )
 
 
+def test_a_fresh_scale_wants_all_data() -> None:
+    """A point that 4 of 100 rows tell of, minibatches of 10, stationary mean of ω₁.
+
+    Given ω and â, ω' is Dirichlet(â + P), where P has the mean Mω, and its sum M, negative binomial
+    with size Σâ and probability 1 − e^(−h), does not depend on ω. So the mean of ω₁ is
+    E[â₁/(Σâ + M)] / E[Σâ/(Σâ + M)], far from the posterior's a₁/Σa at every h.
+    """
+    h, seen, replicates, rng = 1.5, np.arange(5), 8000, np.random.default_rng(1)
+    law, above, below, M = stats.hypergeom(100, 4, 10), 0.0, 0.0, np.arange(3000)
+    for k, probability in zip(seen, law.pmf(seen), strict=True):
+        total = 2.0 + 10 * k
+        inverse = np.sum(stats.nbinom(total, -np.expm1(-h)).pmf(M) / (total + M))
+        above += probability * (1.0 + 10 * k) * inverse
+        below += probability * total * inverse
+    space = space_of({"omega": np.full((replicates, 2), 1.0)})
+    dynamics = SCIR(1.0, fresh_scale=True).bind(space)
+    state, step = None, tf.constant(h, tf.float64)
+    for move in range(12):
+        counts = np.zeros((replicates, 2))
+        counts[:, 0] = 10 * law.rvs(replicates, random_state=rng)
+        slopes = tf.constant(counts.ravel())
+        if state is None:
+            state = dynamics.init(tf.math.log(tf.fill([2 * replicates], step)), slopes, step, None)
+        seeds = tf.constant([[move, k] for k in range(dynamics.seeds)])
+        state = dynamics.step(state, slopes, step, seeds)
+    theta = np.exp(state.position.numpy()).reshape(-1, 2)
+    omega = theta[:, 0] / theta.sum(axis=1)
+    error = omega.std() / np.sqrt(replicates)
+    assert abs(omega.mean() - above / below) < bound(1) * error
+    assert abs(above / below - 5 / 6) > 0.15
+
+
 def two_topics(
     points: Array,
 ) -> tuple[Array, Array, Array]:
