@@ -13,8 +13,8 @@
 # log p(visits), p on average over all draws so far. The stepsize of SGRLD is the
 # best of four with one seed on one half of the 5000 users of the test file; the scores are those of
 # the other half. Full Gibbs sampling needs no
-# code of its own: SCIR on all users with a large stepsize draws sticks and components from their
-# conditional laws.
+# code of its own: SCIR on all users with a large stepsize and a fresh scale draws sticks and
+# components from their conditional laws.
 #
 # Run it as `python vignettes/dirichlet_process.py`. `--tune` tries the stepsizes first. `--short`
 # is the form that the tests run, on simulated users.
@@ -65,13 +65,15 @@ class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
         return right + flat * simplices.totals(counts)
 
 
-def dynamics(method: str, alpha: dict[str, Any], start: dict[str, Any]) -> sgmcmc.dynamics.Dynamics:
+def dynamics(
+    method: str, alpha: dict[str, Any], start: dict[str, Any], fresh_scale: bool = False
+) -> sgmcmc.dynamics.Dynamics:
     """Return the dynamics; θ of SGRLD starts where its own law has it, at Σθ = Σalpha.
 
-    That fixes where it starts, in all chains alike.
+    That fixes where it starts, in all chains alike. A fresh scale is for SCIR on all data.
     """
     if method == "scir":
-        return sgmcmc.dynamics.SCIR(alpha, fresh_scale=True)
+        return sgmcmc.dynamics.SCIR(alpha, fresh_scale=fresh_scale)
     theta0 = {
         name: point * np.broadcast_to(alpha[name], point.shape).sum(axis=-1, keepdims=True)
         for name, point in start.items()
@@ -193,7 +195,7 @@ def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: i
         model.log_lik,
         model.dataset,
         starts,
-        dynamics=dynamics(run.method, model.alpha, starts[0]),
+        dynamics=dynamics(run.method, model.alpha, starts[0], fresh_scale=run.all_users),
         gradient="minibatch",
         minibatches="uniform",
         minibatch_size=len(train) if run.all_users else min(1000, len(train) // 4),

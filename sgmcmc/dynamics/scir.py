@@ -45,7 +45,8 @@ class SCIR(SimplexDynamics):
     Σθ of the last step depends on the counts of the last step. Where latent variables are drawn
     and the totals Σĉ of several points differ from draw to draw, it is not independent of ω, and
     the law of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step; then
-    ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was.
+    ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each step:
+    ω moves towards â/Σâ, of which a minibatch's mean is not that of all data where totals differ.
 
     A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same law over a time t:
     λ' = (1 − e^(−b̂t))/(2b̂) · W, W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), with â = shape + ĉ and
@@ -61,7 +62,7 @@ class SCIR(SimplexDynamics):
             ``gamma`` names, or a dict that names those which are points of the simplex.
         theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
         store_unnormalised: keep θ with each draw.
-        fresh_scale: draw Σθ ~ Gamma(Σâ) afresh before each step.
+        fresh_scale: draw Σθ ~ Gamma(Σâ) afresh before each step; not with minibatches.
         gamma: dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
             parameter is λ raised to that power, so that (shape, rate, -1) is a variance.
         half_lines: where gamma parameters lie in what is no simplex; set by ``bind``.

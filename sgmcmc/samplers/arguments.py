@@ -135,7 +135,8 @@ OF_POINTS = {
         keep θ with each draw, in ``samples.unnormalised``.""",
     "fresh_scale": """
         draw Σθ ~ Gamma(Σâ) afresh before each step, for models with latent variables in which the
-        totals Σĉ are not always the same: topics, components of a mixture.""",
+        totals Σĉ are not always the same (topics, components of a mixture), on all data: with
+        minibatches it makes points that few rows tell of wrong at every stepsize.""",
 }
 """What is said of the arguments of methods for the simplex."""
 
