@@ -41,7 +41,7 @@ def read(smoke: bool) -> tuple[MatrixFactorisation, HeldOutRatings]:
 
 def chain(model: MatrixFactorisation, gradient: Callable[[], Any], n: int) -> Chain:
     """Return a chain with the published stepsizes, that keeps its last draw alone."""
-    return lambda length: sgmcmc.sample(
+    return lambda: sgmcmc.setup(
         model.log_lik,
         model.dataset,
         model.start(seed=1),
@@ -53,9 +53,6 @@ def chain(model: MatrixFactorisation, gradient: Callable[[], Any], n: int) -> Ch
         minibatch_size=n,
         stepsize=sgmcmc.gradient_scaled(5e-3, until=None),
         n_chains=1,
-        n_iters=length,
-        burn_in=0,
-        thin=length,
         seed=1,
         verbose=False,
     )
@@ -107,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "factors",
         f"{n} of {len(model.dataset['rating'])} ratings a step, "
         f"{sum(int(np.prod(shape)) for shape in model.shapes.values())} numbers: CPU time of all "
-        f"threads, median of {rounds} long runs less short ones, and of {calls} calls of each part "
+        f"threads, median of {rounds} runs of {n_iters} steps, and of {calls} calls of each part "
         "by itself, compiled.",
         steps({k: (chain(model, make, n), n_iters) for k, make in gradients.items()}, rounds),
         measured(parts(model, test, n), calls),

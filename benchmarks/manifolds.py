@@ -41,17 +41,14 @@ def directions(smoke: bool) -> dict[str, tuple[Chain, int]]:
     def chain(method: str, start: np.ndarray, manifold: Manifold | None) -> Chain:
         given = {"manifolds": {"v": manifold}} if manifold else {}
         prior = None if manifold else (lambda params: -tf.reduce_sum(params["v"] ** 2))
-        return lambda length: getattr(sgmcmc, method)(
+        return lambda: getattr(sgmcmc, f"{method}_setup")(
             projections,
             {"x": x},
             {"v": start},
             1e-5,
             prior,
             minibatch_size=100,
-            n_iters=length,
-            thin=length,
             seed=1,
-            verbose=False,
             **given,
         )
 
@@ -68,7 +65,7 @@ def directions(smoke: bool) -> dict[str, tuple[Chain, int]]:
 
 def topics_on_the_sphere(model: SphericalTopicModel, method: str) -> Chain:
     """Return a chain of the spherical admixture model."""
-    return lambda length: getattr(sgmcmc, method)(
+    return lambda: getattr(sgmcmc, f"{method}_setup")(
         model.log_lik,
         model.dataset,
         model.start(seed=1),
@@ -78,10 +75,7 @@ def topics_on_the_sphere(model: SphericalTopicModel, method: str) -> Chain:
         gibbs=model.gibbs,
         latents=model.latents,
         minibatch_size=50,
-        n_iters=length,
-        thin=length,
         seed=1,
-        verbose=False,
     )
 
 
@@ -130,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show(
         "manifolds",
         "100 of 10 000 rows a step, one chain: CPU time of all threads, median of "
-        f"{rounds} long runs less short ones.",
+        f"{rounds} runs of 20 000 steps.",
         steps(directions(options.smoke), rounds),
         {},
         options.smoke,
@@ -144,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show(
         "spherical",
         f"50 of {model.latents['proportions'].shape[0]} documents a step, {model.n_topics} topics, "
-        f"{model.n_words} words: CPU time of all threads, median of {rounds} long runs less short "
-        f"ones, and of {calls} calls of each part by itself, compiled.",
+        f"{model.n_words} words: CPU time of all threads, median of {rounds} runs of 500 "
+        f"steps, and of {calls} calls of each part by itself, compiled.",
         steps(of_topics, rounds),
         measured(parts(model), calls),
         options.smoke,

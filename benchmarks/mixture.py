@@ -23,7 +23,7 @@ from sgmcmc.target.target import Target
 
 DOCUMENT = HERE.parent / "docs" / "dirichlet-process.md"
 WHOLE: dict[str, tuple[str, float, dict[str, Any]]] = {
-    "SCIR": ("scir", 0.1, {"fresh_scale": True}),
+    "SCIR": ("scir", 0.1, {}),
     "SGRLD": ("sgrld", 0.01, {}),
     "SGRLD in a plain graph": ("sgrld", 0.01, {"jit_compile": False}),
 }
@@ -38,8 +38,8 @@ def read(smoke: bool) -> np.ndarray:
     return visits[visits.any(axis=1)]
 
 
-def chain(model: DPMixture, method: str, h: float, n: int, n_iters: int, **given: Any) -> Any:
-    """Run a chain that keeps its last draw alone."""
+def chain(model: DPMixture, method: str, h: float, n: int, **given: Any) -> Any:
+    """Run a chain, or set one up."""
     return getattr(sgmcmc, method)(
         model.log_lik,
         model.dataset,
@@ -49,9 +49,6 @@ def chain(model: DPMixture, method: str, h: float, n: int, n_iters: int, **given
         gibbs=model.gibbs,
         latents=model.latents,
         minibatch_size=n,
-        n_iters=n_iters,
-        thin=n_iters,
-        verbose=False,
         seed=1,
         **given,
     )
@@ -61,16 +58,18 @@ def chains(model: DPMixture, n: int, n_iters: int) -> dict[str, tuple[Chain, int
     """Return what is timed, and for how many iterations."""
 
     def of(method: str, h: float, size: int, given: dict[str, Any]) -> Chain:
-        return lambda length: chain(model, method, h, size, length, **given)
+        return lambda: chain(model, f"{method}_setup", h, size, **given)
 
     found = {k: (of(method, h, n, given), n_iters) for k, (method, h, given) in WHOLE.items()}
-    found[GIBBS] = (of("scir", 50.0, len(model), {}), max(1, n_iters // 20))
+    found[GIBBS] = (of("scir", 50.0, len(model), {"fresh_scale": True}), max(1, n_iters // 20))
     return found
 
 
 def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step of SCIR consists of, at the position after so many steps."""
-    last = chain(model, "scir", 0.1, n, n_iters, store_unnormalised=True).unnormalised
+    last = chain(
+        model, "scir", 0.1, n, n_iters=n_iters, thin=n_iters, store_unnormalised=True, verbose=False
+    ).unnormalised
     theta = {name: last[name][-1] for name in ("sticks", "components")}
     geometries = {
         name: OnSimplex(np.broadcast_to(model.alpha[name], value.shape), value)
@@ -109,8 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     show(
         "mixture",
         f"{n} of {len(model)} users a step, {model.max_components} components held, "
-        f"{model.n_words} areas: CPU time of all threads, median of {rounds} long runs less short "
-        f"ones, and of {calls} calls of each part by itself in a plain graph.",
+        f"{model.n_words} areas: CPU time of all threads, median of {rounds} runs of {n_iters} "
+        f"steps, and of {calls} calls of each part by itself in a plain graph.",
         steps(chains(model, n, n_iters), rounds),
         measured(parts(model, n, n_iters), calls),
         options.smoke,

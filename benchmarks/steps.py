@@ -13,10 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+import sgmcmc
 from benchmarks.report import number, publish, table
 
-Chain = Callable[[int], Any]
-"""Runs a chain of so many iterations."""
+Chain = Callable[[], sgmcmc.StepwiseSampler]
+"""Sets a chain up, to run step by step."""
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -27,19 +28,30 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def steps(chains: Mapping[str, tuple[Chain, int]], rounds: int) -> dict[str, float]:
-    """Return milliseconds of a step: a long run less a short one, median of the rounds.
+    """Return milliseconds of a step, after as many that compile, median of the rounds.
 
     Args:
-        chains: by label a chain, and how many iterations longer the long one is.
-        rounds: how often each is run, all in turn.
+        chains: by label a chain, and how many steps are timed together.
+        rounds: how often they are, all chains in turn.
     """
+    runs = {label: _moves(chain(), n_steps) for label, (chain, n_steps) in chains.items()}
     found: dict[str, list[float]] = {label: [] for label in chains}
     for _ in range(rounds):
-        for label, (chain, more) in chains.items():
-            short = seconds(lambda: chain(10))  # noqa: B023
-            long = seconds(lambda: chain(more + 10))  # noqa: B023
-            found[label].append((long - short) / more * 1e3)
+        for label, (_, n_steps) in chains.items():
+            found[label].append(seconds(runs[label]) / n_steps * 1e3)
     return {label: statistics.median(values) for label, values in found.items()}
+
+
+def _moves(sampler: sgmcmc.StepwiseSampler, n_steps: int) -> Callable[[], Any]:
+    """Return what takes so many steps, once they are compiled."""
+    session = sgmcmc.init_sess(sampler, verbose=False)
+
+    def move() -> Any:
+        sgmcmc.sgmcmc_step(sampler, session, n_steps=n_steps)
+        return sgmcmc.get_params(sampler, session)
+
+    move()
+    return move
 
 
 def parts(runs: Mapping[str, Callable[[], Any]], calls: int) -> dict[str, float]:

@@ -38,8 +38,8 @@ def read(smoke: bool) -> Counts:
     return sgmcmc.get_dataset("kos")["counts"]
 
 
-def chain(topic_model: TopicModel, method: str, n_iters: int, **given: Any) -> sgmcmc.Samples:
-    """Run a chain that keeps its last draw alone."""
+def chain(topic_model: TopicModel, method: str, **given: Any) -> Any:
+    """Run a chain, or set one up."""
     return getattr(sgmcmc, method)(
         topic_model.log_lik,
         topic_model.dataset,
@@ -48,9 +48,6 @@ def chain(topic_model: TopicModel, method: str, n_iters: int, **given: Any) -> s
         alpha=ALPHA,
         gibbs=topic_model.gibbs,
         minibatch_size=50,
-        n_iters=n_iters,
-        thin=n_iters,
-        verbose=False,
         seed=1,
         **given,
     )
@@ -59,7 +56,10 @@ def chain(topic_model: TopicModel, method: str, n_iters: int, **given: Any) -> s
 def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step consists of, at the position after so many steps of SCIR."""
     shape = (topic_model.n_topics, topic_model.n_words)
-    last = chain(topic_model, "scir", n_iters, store_unnormalised=True).unnormalised["topics"][-1]
+    whole = chain(
+        topic_model, "scir", n_iters=n_iters, thin=n_iters, store_unnormalised=True, verbose=False
+    )
+    last = whole.unnormalised["topics"][-1]
     space = Space({"topics": shape}, {"topics": OnSimplex(np.full(shape, ALPHA), last)})
     target = Target(topic_model.log_lik, None, space, tf.float32)
     position = tf.constant(space.start({"topics": last}, tf.float32))
@@ -99,13 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     topic_model = lda(read(options.smoke), n_topics=50)
 
     def of(method: str, jit_compile: bool | None) -> Chain:
-        return lambda length: chain(topic_model, method, length, jit_compile=jit_compile)
+        return lambda: chain(topic_model, f"{method}_setup", jit_compile=jit_compile)
 
     show(
         "topics",
         f"50 of {len(topic_model.dataset['lengths'])} documents a step, {topic_model.n_topics} "
-        f"topics, {topic_model.n_words} words: CPU time of all threads, median of {rounds} long "
-        f"runs less short ones, and of {calls} calls of each part by itself in a plain graph.",
+        f"topics, {topic_model.n_words} words: CPU time of all threads, median of {rounds} runs "
+        f"of {n_iters} steps, and of {calls} calls of each part by itself in a plain graph.",
         steps({label: (of(*how), n_iters) for label, how in WHOLE.items()}, rounds),
         measured(parts(topic_model, n_iters), calls),
         options.smoke,
