@@ -231,9 +231,9 @@ def tune(grid: Sequence[Run], users: Users) -> None:
 # %% [markdown]
 # ## What comes out
 #
-# After 600 iterations, mean over five seeds: −11.559 by SCIR, −11.586 by SGRLD with a = 0.5,
-# −11.601 by SGRLD at its published settings, which has 35 components where the others have 24, and
-# −11.530 after 60 sweeps of Gibbs sampling.
+# After 600 iterations, mean over five seeds: −11.559 by SCIR, −11.582 by SGRLD with a = 0.5,
+# −11.591 by SGRLD at its published settings, which has 39 components where the others have 21 to
+# 24, and −11.530 after 60 sweeps of Gibbs sampling.
 
 
 # %%
