@@ -89,6 +89,20 @@ executors = {{
     "processes": lambda: dict(executor=lambda: ProcessPoolExecutor(2, get_context("spawn"))),
 }}
 rng, killed = random.Random({seed}), 0
+
+def wait(child, instant):
+    # Until a process has worked for so many seconds, or is done: a busy machine changes nothing
+    # about where it is then. Where others work for it, or elsewhere: until they are over.
+    if {executor!r} == "processes" or not sys.platform.startswith("linux"):
+        time.sleep(instant)
+        return
+    state, worked = "R", 0.0
+    while worked < instant and state != "Z":
+        time.sleep(0.002)
+        with open(f"/proc/{{child}}/stat") as file:
+            state, *fields = file.read().rpartition(")")[2].split()
+        worked = sum(map(int, fields[10:12])) / os.sysconf("SC_CLK_TCK")
+
 for _ in range({kills}):
     child = os.fork()
     if child == 0:
@@ -101,7 +115,7 @@ for _ in range({kills}):
             os._exit(1)
         os._exit(0)
     os.setpgid(child, child)  # its workers die with it
-    time.sleep(rng.uniform(0.05, {longest}))
+    wait(child, rng.uniform(0.05, {longest}))
     os.killpg(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, status
@@ -133,7 +147,7 @@ def kill_again_and_again(
         kills: how often.
         n_iters: its iterations.
         given: further arguments.
-        longest: seconds after which a run is killed at the latest.
+        longest: seconds of its own work, on Linux, after which a run is killed at the latest.
         executor: ``"threads"`` or ``"processes"``, two of them; ``None`` for none.
         seed: of the instants, which are others for each sampler and each number of kills.
     """

@@ -19,6 +19,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ import tensorflow as tf
 import sgmcmc
 
 STEPSIZES = {"sgld": 1e-4, "sgldcv": 1e-4, "sghmc": 1e-5, "sgnht": 1e-5, "sghmccv": 1e-5}
-SILENT = 600.0
-"""Seconds after which a call stands still: all stacks are written, and the process ends."""
+SLOW, SILENT = 60, 600
+"""Seconds after which all stacks are written, again and again, and after which the process ends."""
 
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -126,6 +127,12 @@ def resident() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def waited() -> float:
+    """Return the seconds for which the threads there are now waited for a core."""
+    files = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+
+
 def main() -> None:
     """Make the calls; say every hundred how long they took and what memory is held."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -143,19 +150,26 @@ def main() -> None:
     seconds: list[float] = []
     whole: list[float] = []
     interrupted = 0
-    endless = f"import os; os.nice({given.nice})\nwhile True: pass"
+    endless = f"import os; os.nice({given.nice})\nwhile os.getppid() == {os.getpid()}: pass"
     busy = [subprocess.Popen([sys.executable, "-c", endless]) for _ in range(given.beside)]
     try:
         for call in range(given.calls):
-            faulthandler.dump_traceback_later(SILENT, exit=True)
+            faulthandler.dump_traceback_later(SLOW, repeat=True)
+            signal.alarm(SILENT)  # which nobody handles: it ends the process
             usual = statistics.median(whole[-50:]) if whole else 1.0
             instant = rng.random() * usual if rng.random() < given.share else None
-            start = time.monotonic()
+            start, worked, queued = time.monotonic(), time.process_time(), waited()
             stopped = one_call(rng, data, call, instant)
             interrupted += stopped
             seconds.append(time.monotonic() - start)
             if not stopped:
                 whole.append(seconds[-1])
+            if seconds[-1] > SLOW:
+                print(
+                    f"call {call}: {seconds[-1]:.0f} s, {time.process_time() - worked:.1f} s of "
+                    f"work, {waited() - queued:.0f} s in wait of a core",
+                    flush=True,
+                )
             if (call + 1) % 100 == 0:
                 print(
                     f"{call + 1} calls, {interrupted} interrupted, "
