@@ -128,9 +128,8 @@ def resident() -> float:
 
 
 def waited() -> float:
-    """Return the seconds for which the threads there are now waited for a core."""
-    files = Path("/proc/self/task").glob("*/schedstat")
-    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+    """Return the seconds for which the main thread has waited for a core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def main() -> None:
@@ -167,7 +166,7 @@ def main() -> None:
             if seconds[-1] > SLOW:
                 print(
                     f"call {call}: {seconds[-1]:.0f} s, {time.process_time() - worked:.1f} s of "
-                    f"work, {waited() - queued:.0f} s in wait of a core",
+                    f"work, {waited() - queued:.0f} s in the queue for a core",
                     flush=True,
                 )
             if (call + 1) % 100 == 0:
