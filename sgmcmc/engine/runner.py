@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -19,6 +18,9 @@ from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.results.schema import DRAWS, LOG_POST
+
+ESTIMATES = 100
+"""Log posterior estimates of a chain at least, if it has as many iterations."""
 
 Snapshot = dict[str, np.ndarray]
 
@@ -39,9 +41,11 @@ class Runner:
         whole: the target with the whole dataset, for the gradient estimator.
         carry: what the chain starts from; of one that is restored next, the structure is enough.
         total: iterations to run in all.
-        kept: where the kept draws are written to, by record, and the log posterior estimate at
-            the end of each block.
+        kept: where the kept draws are written to, by record, and the log posterior estimates,
+            which are taken wherever the kernel stops.
         checkpoint: called after each block, to save where the chain is.
+        estimates: log posterior estimates of the whole chain at least; 0 leaves it at one for each
+            block, as where chains share a kernel, and stopping it takes as long as many iterations.
 
     Attributes:
         iteration: iterations run so far.
@@ -60,12 +64,14 @@ class Runner:
         total: int,
         kept: Mapping[str, Rows],
         checkpoint: Callable[[Runner], None] | None = None,
+        estimates: int = ESTIMATES,
     ) -> None:
         self._kernel = kernel
         self._prefetcher = prefetcher
         self._whole = whole
         self._kept = kept
         self._checkpoint = checkpoint
+        self._estimates = estimates if LOG_POST in kept else 0
         self.total = total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
@@ -177,27 +183,48 @@ class Runner:
             self._checkpoint(self)
 
     def stops_at(self, iteration: int) -> bool:
-        """Tell whether a run stops after this iteration, however long it is."""
-        return any(iteration % length == 0 for length in self._lengths)
+        """Tell whether a run of this length stops after this iteration."""
+        return iteration == self.total or any(iteration % each == 0 for each in self._lengths)
 
-    def go_on(self) -> bool:
-        """Drop the log posterior estimate that was taken only because the chain was to end.
+    def stays(self, estimates: np.ndarray) -> np.ndarray:
+        """Tell which log posterior estimates a run of this length would have taken.
+
+        Not that at the end of a shorter one; nor all between, which were closer together there.
+
+        Args:
+            estimates: a row for each, which begins with its iteration.
+        """
+        return np.array([self.stops_at(int(row[0])) for row in estimates], bool)
+
+    def go_on(self, estimates: np.ndarray) -> bool:
+        """Drop the log posterior estimates that a run of this length would not have taken.
+
+        Args:
+            estimates: those that were kept so far.
 
         Returns:
-            Whether there was one.
+            Whether there were any.
         """
-        before = self.blocks
-        if not self.finished:
-            ends = sum(self.iteration // length for length in self._lengths)
-            both = self.iteration // math.lcm(*self._lengths) if len(self._lengths) > 1 else 0
-            self.blocks = min(before, ends - both)
-        return self.blocks < before
+        kept = self.stays(estimates)
+        if not kept.all():
+            self.blocks = int(kept.sum())
+            self._kept[LOG_POST][0 : self.blocks] = estimates[kept]
+        return not kept.all()
 
     @property
     def _lengths(self) -> tuple[int, ...]:
-        """The numbers of iterations after each of which a run stops."""
-        every = self._refresh_every
-        return (self._kernel.length,) if every is None else (self._kernel.length, every)
+        """The numbers of iterations after each of which a run stops.
+
+        Estimates are a power of two apart, so that a longer run takes some of those of a shorter.
+        """
+        lengths = [self._kernel.length]
+        if self._refresh_every is not None:
+            lengths.append(self._refresh_every)
+        if self._estimates:
+            apart = 2 ** (max(1, self.total // self._estimates).bit_length() - 1)
+            if apart < self._kernel.length:
+                lengths.append(apart)
+        return tuple(lengths)
 
     def compile(self, compiler: Compiler) -> bool:
         """Compile the kernel, in this thread, and prepare the present block for that.
@@ -216,8 +243,8 @@ class Runner:
     def advance(self, most: int | None = None) -> int:
         """Run the rest of the present block and return how many iterations that were.
 
-        The gradient estimator may want to be refreshed before the block is through; then they
-        are fewer.
+        The gradient estimator may want to be refreshed before the block is through, or an estimate
+        of the log posterior be due; then they are fewer.
 
         Args:
             most: run no more iterations than that.
@@ -234,7 +261,7 @@ class Runner:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
                 carry = self._refreshed(visit)
-            stop = min(stop, offset + self._refresh_every - past)
+        stop = min(stop, *(offset + each - self.iteration % each for each in self._lengths))
         inputs = self._inputs(block, offset)
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())

@@ -14,7 +14,7 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.progress import Progress
-from sgmcmc.engine.runner import Rows, Runner
+from sgmcmc.engine.runner import ESTIMATES, Rows, Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.stream import Stream
 from sgmcmc.minibatches.streams import make_stream
@@ -26,6 +26,10 @@ from sgmcmc.run.sampler import Sampler
 
 class Crew(Protocol):
     """Who runs the chains of a phase."""
+
+    @property
+    def together(self) -> bool:
+        """Whether chains share a kernel; known once they have begun."""
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
@@ -92,7 +96,7 @@ def make_runners(
         runners = [
             Runner(
                 kernel, prefetcher, whole[number], carries[number], total, rows[number],
-                _bind(save, number),
+                _bind(save, number), 0 if crew.together else ESTIMATES,
             )
             for number, prefetcher in enumerate(prefetchers)
         ]  # fmt: skip
@@ -161,11 +165,12 @@ def record_specs(
         sampler: the sampler.
         draws: that each chain keeps.
         total: iterations of each chain.
-        stops: how often the chains may be stopped within a block.
+        stops: how often the chains may be stopped on the way, and then be made longer.
     """
     kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
-    blocks = -(-total // kernel.length) + total // every + stops
+    # Between two stops there are fewer than twice as many estimates as there are to be.
+    blocks = -(-total // kernel.length) + total // every + (stops + 1) * min(total, 2 * ESTIMATES)
     return {
         **{
             name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))

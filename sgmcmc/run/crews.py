@@ -62,6 +62,11 @@ class Threads:
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
 
+    @property
+    def together(self) -> bool:
+        """Whether chains share a kernel: they do not."""
+        return False
+
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
         return [kernel.init(start) for start in starts]
@@ -94,6 +99,11 @@ class Workers:
         self._machines, self._sampler, self._phase, self._total = machines, sampler, phase, total
         self._wanted = self._size = size
         self._chains: Chains | None = None
+
+    @property
+    def together(self) -> bool:
+        """Whether chains share a kernel; known once they have begun."""
+        return self._size > 1
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""

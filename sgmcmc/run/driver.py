@@ -18,7 +18,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
-from sgmcmc.results.schema import Schema
+from sgmcmc.results.schema import LOG_POST, Schema
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
@@ -162,7 +162,8 @@ class _Run:
             if self.ending is not None:
                 self.ending.resume(runners, self.arrays)
             checkpoints.resume(runners)
-            if any([runner.go_on() for runner in runners]):
+            both = zip(runners, self.rows, strict=True)
+            if any([runner.go_on(rows[LOG_POST][: runner.blocks]) for runner, rows in both]):
                 checkpoints.save_now(runners)
 
         runners = make_runners(

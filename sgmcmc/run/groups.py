@@ -140,6 +140,11 @@ class Groups:
         self._kernel: GroupKernel | None = None
         self._pool: Pool[GroupBuffers] | None = None
 
+    @property
+    def together(self) -> bool:
+        """Whether chains share a kernel; known once they have begun."""
+        return self._kernel is not None
+
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
         """Return what the chains start from."""
         self._kernel = self._pool = None

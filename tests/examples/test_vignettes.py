@@ -63,6 +63,43 @@ def test_step_by_step_as_published(
     assert found is not None and float(found.group(1)) < 1e-4
 
 
+def test_quickstart_as_shown(shown: Callable[[str], str]) -> None:
+    """No warnings, and the truth within four sds of each median."""
+    printed = shown("quickstart")
+    assert re.search(r"^Warnings\n  none$", printed, re.M)
+    number = r" +(-?\d\.\d+)"
+    rows = re.findall(rf"^.{{16}}{3 * number} +(\d\.\d)$", printed, re.M)
+    assert len(rows) == 3
+    for row in rows:
+        low, median, high, truth = map(float, row)
+        # An interval of 90 % is 3.29 sds wide; numbers have three digits.
+        assert abs(median - truth) < 4 * (high - low) / 3.29 + 1e-3
+
+
+@pytest.mark.slow
+def test_comparing_models_as_shown(shown: Callable[[str], str]) -> None:
+    """The true model is best, and that without age worst."""
+    printed = shown("comparing_models")
+    found = re.findall(r"^(no age|linear|square) .* -?\d+\.\d +\d+\.\d$", printed, re.M)
+    assert found == ["square", "linear", "no age"]
+
+
+@pytest.mark.slow
+def test_hand_chosen_stepsizes_as_shown(shown: Callable[[str], str]) -> None:
+    printed = shown("hand_chosen_stepsizes")
+    rows = re.findall(r"^(sgld|sgldcv|sample), .* 0\.\d{4}$", printed, re.M)
+    assert rows == ["sgld", "sgldcv", "sample"]
+    assert printed.count("  ! ") >= 2
+
+
+@pytest.mark.slow
+def test_topic_variance_as_shown(shown: Callable[[str], str]) -> None:
+    """Perplexities of thirty words are between one and thirty, or a little worse than that."""
+    rows = re.findall(r"^1 +(sgld|sgldcv) ((?: +\d+\.\d){3})$", shown("topic_variance"), re.M)
+    assert [name for name, _ in rows] == ["sgld", "sgldcv"]
+    assert all(1.0 < float(value) < 60.0 for _, row in rows for value in row.split())
+
+
 def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("zero_variance")
     assert "median" in printed and "r_hat" in printed
@@ -316,10 +353,12 @@ def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("[a-z]*.py")}
     assert names == {
         "as_n_grows",
+        "comparing_models",
         "demo",
         "gamma_parameters",
         "dirichlet_process",
         "gaussian_mixture",
+        "hand_chosen_stepsizes",
         "keras_network",
         "logistic_regression",
         "manifolds",
@@ -327,11 +366,13 @@ def test_every_vignette_is_run_somewhere() -> None:
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "parameterisations",
+        "quickstart",
         "simplex",
         "sparse_text",
         "spherical_topics",
         "step_by_step",
         "topic_model",
+        "topic_variance",
         "variance_reduction",
         "zero_variance",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +55,40 @@ def test_log_post(n_chains: int | None, run: Run) -> None:
     assert (np.diff(iterations) > 0).all() and iterations[0] >= 1
     leading = () if n_chains is None else (n_chains,)
     assert values.shape == (*leading, len(iterations))
+
+
+@pytest.mark.parametrize(
+    ("n_iters", "apart"), [(30, 1), (99, 1), (100, 1), (199, 1), (200, 2), (1000, 8)]
+)
+def test_log_post_has_a_hundred_points(n_iters: int, apart: int, run: Run) -> None:
+    """Or as many as there are iterations; and taking them leaves the draws as they are."""
+    samples = run(n_iters=n_iters, n_chains=2, seed=1)
+    expected = sorted({*range(apart, n_iters + 1, apart), n_iters})
+    assert samples.log_post.iterations.tolist() == expected
+    assert len(expected) >= min(n_iters, 100)
+    longer = run(n_iters=1000, n_chains=2, seed=1)
+    np.testing.assert_array_equal(samples["theta"], longer["theta"][:, :n_iters])
+
+
+def test_log_post_of_a_chain_that_is_made_longer(run: Run, tmp_path: Path) -> None:
+    """In memory and on disk it is that of a chain which was that long from the beginning."""
+    expected = run(n_iters=450, n_chains=2, seed=1).log_post
+    store = tmp_path / "chain"
+    run(n_iters=150, n_chains=2, seed=1, store=store)
+    for longer in (
+        run(n_iters=150, n_chains=2, seed=1).extend(300, verbose=False),
+        run(n_iters=450, n_chains=2, seed=1, store=store),
+        sgmcmc.Samples.open(store),
+    ):
+        np.testing.assert_array_equal(longer.log_post.iterations, expected.iterations)
+        np.testing.assert_array_equal(longer.log_post.values, expected.values)
+
+
+def test_log_post_of_chains_that_share_a_kernel(run: Run) -> None:
+    """They have one for each block."""
+    samples = run(n_iters=300, n_chains=64, seed=1)
+    assert "in groups" in samples.settings["paths"]["chains"]
+    assert samples.log_post.iterations.tolist() == [300]
 
 
 def test_values_of_log_post(run: Run, x: np.ndarray) -> None:

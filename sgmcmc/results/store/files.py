@@ -43,7 +43,7 @@ class FileRows:
     """
 
     def __init__(self, path: Path, chain: int) -> None:
-        self._path = path
+        self._path, self._chain = path, chain
         mapped = mapped_array(path)
         self._dtype = mapped.dtype
         self._row_bytes = mapped.dtype.itemsize * int(np.prod(mapped.shape[2:]))
@@ -63,6 +63,9 @@ class FileRows:
             while left:
                 left = left[self._file.write(left) :]
         self._known = rows.stop, checksum
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.array(mapped_array(self._path)[self._chain, rows])
 
     def checksum(self, rows: int) -> int:
         """Return the checksum of the first rows; those just written are not read again."""

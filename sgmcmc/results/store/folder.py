@@ -132,8 +132,12 @@ class Store:
                 states = _states(self.path, arrays)
                 verify(arrays, self.path, self.about, states)
             with explained(self.path):
-                if fingerprint["n_iters"] > before["n_iters"]:
-                    n_iters = fingerprint["n_iters"]
+                n_iters = fingerprint["n_iters"]
+                # A store of an earlier version may have room for fewer estimates.
+                short = any(
+                    shape[1] > arrays[name].shape[1] for name, (shape, _) in records.items()
+                )
+                if n_iters > before["n_iters"] or short:
                     self.about = grow(self.path, self.about, n_iters, records, states)
                 remove_others(self.path, self.about["arrays"].values())
             return
