@@ -17,10 +17,7 @@ from sgmcmc.engine.prefetcher import Prefetcher
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.graphs.compiler import Compiler
-from sgmcmc.results.schema import DRAWS, LOG_POST
-
-ESTIMATES = 100
-"""Log posterior estimates of a chain at least, if it has as many iterations."""
+from sgmcmc.results.schema import DRAWS, LOG_POST, estimates_apart
 
 Snapshot = dict[str, np.ndarray]
 
@@ -44,8 +41,8 @@ class Runner:
         kept: where the kept draws are written to, by record, and the log posterior estimates,
             which are taken wherever the kernel stops.
         checkpoint: called after each block, to save where the chain is.
-        estimates: log posterior estimates of the whole chain at least; 0 leaves it at one for each
-            block, as where chains share a kernel, and stopping it takes as long as many iterations.
+        stops: whether the chain stops within blocks, for a hundred log posterior estimates.
+            Where chains share a kernel, stopping it takes as long as many iterations.
 
     Attributes:
         iteration: iterations run so far.
@@ -64,14 +61,14 @@ class Runner:
         total: int,
         kept: Mapping[str, Rows],
         checkpoint: Callable[[Runner], None] | None = None,
-        estimates: int = ESTIMATES,
+        stops: bool = True,
     ) -> None:
         self._kernel = kernel
         self._prefetcher = prefetcher
         self._whole = whole
         self._kept = kept
         self._checkpoint = checkpoint
-        self._estimates = estimates if LOG_POST in kept else 0
+        self._stops = stops and LOG_POST in kept
         self.total = total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
@@ -186,44 +183,27 @@ class Runner:
         """Tell whether a run of this length stops after this iteration."""
         return iteration == self.total or any(iteration % each == 0 for each in self._lengths)
 
-    def stays(self, estimates: np.ndarray) -> np.ndarray:
-        """Tell which log posterior estimates a run of this length would have taken.
-
-        Not that at the end of a shorter one; nor all between, which were closer together there.
-
-        Args:
-            estimates: a row for each, which begins with its iteration.
-        """
-        return np.array([self.stops_at(int(row[0])) for row in estimates], bool)
-
     def go_on(self, estimates: np.ndarray) -> bool:
-        """Drop the log posterior estimates that a run of this length would not have taken.
+        """Drop the last log posterior estimate if it was taken only because the chain was to end.
 
         Args:
-            estimates: those that were kept so far.
+            estimates: those that were kept so far, a row for each, which begins with its iteration.
 
         Returns:
-            Whether there were any.
+            Whether it was.
         """
-        kept = self.stays(estimates)
-        if not kept.all():
-            self.blocks = int(kept.sum())
-            self._kept[LOG_POST][0 : self.blocks] = estimates[kept]
-        return not kept.all()
+        dropped = self.blocks > 0 and not self.stops_at(int(estimates[-1, 0]))
+        self.blocks -= dropped
+        return dropped
 
     @property
     def _lengths(self) -> tuple[int, ...]:
-        """The numbers of iterations after each of which a run stops.
-
-        Estimates are a power of two apart, so that a longer run takes some of those of a shorter.
-        """
+        """The numbers of iterations after each of which a run stops."""
         lengths = [self._kernel.length]
         if self._refresh_every is not None:
             lengths.append(self._refresh_every)
-        if self._estimates:
-            apart = 2 ** (max(1, self.total // self._estimates).bit_length() - 1)
-            if apart < self._kernel.length:
-                lengths.append(apart)
+        if self._stops and (apart := estimates_apart(self.total)) < self._kernel.length:
+            lengths.append(apart)
         return tuple(lengths)
 
     def compile(self, compiler: Compiler) -> bool:

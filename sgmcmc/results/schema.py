@@ -15,6 +15,9 @@ DRAWS, GRADIENTS, LOG_POST, UNNORMALISED = "draws", "gradients", "log_post", "un
 """Names of the arrays that a run writes; those of test functions begin with ``TEST``."""
 TEST = "test/"
 
+ESTIMATES = 100
+"""Log posterior estimates of a chain at least, if it has as many iterations."""
+
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -31,6 +34,8 @@ class Schema:
         with_gradients: names of the parameters whose gradients are kept.
         test_functions: names of the test functions.
         unnormalised: names of the parameters whose unnormalised θ is kept.
+        blocks: numbers of iterations after each of which every run takes an estimate of the log
+            posterior, however long it is; that of a block is first.
     """
 
     settings: dict[str, Any]
@@ -41,6 +46,7 @@ class Schema:
     with_gradients: tuple[str, ...]
     test_functions: tuple[str, ...]
     unnormalised: tuple[str, ...]
+    blocks: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts in a form that JSON can hold."""
@@ -53,7 +59,7 @@ class Schema:
             key: {name: tuple(shape) for name, shape in facts[key].items()}
             for key in ("params", "coordinates")
         }
-        lists = ("stored", "with_gradients", "test_functions", "unnormalised")
+        lists = ("stored", "with_gradients", "test_functions", "unnormalised", "blocks")
         return cls(**{**facts, **shapes, **{key: tuple(facts[key]) for key in lists}})
 
     def fields(
@@ -75,6 +81,7 @@ class Schema:
         """
         kept = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
         log_post = arrays[LOG_POST][:, :blocks]
+        log_post = log_post[:, self._as_of_one_run(log_post[0, :, 0])]
         about_mode = {}
         if modes is not None:
             about_mode = {
@@ -95,6 +102,19 @@ class Schema:
             **about_mode,
         }
 
+    def _as_of_one_run(self, iterations: np.ndarray) -> np.ndarray:
+        """Tell which estimates of the log posterior a run of the present length takes.
+
+        Of shorter runs, that went on, there are others between them.
+        """
+        if not iterations.size:
+            return np.ones(0, bool)
+        total = int(iterations[-1])
+        kept, apart = iterations == total, estimates_apart(total)
+        for each in self.blocks if apart >= self.blocks[0] else (*self.blocks, apart):
+            kept |= iterations % each == 0
+        return kept
+
     def _chains_or_one(self, array: np.ndarray) -> np.ndarray:
         return array if self.chains else array[0]
 
@@ -109,3 +129,23 @@ class Schema:
         if record not in kept:
             return None
         return Layout(shapes).subset(names).split(kept[record])
+
+
+def estimates_apart(total: int) -> int:
+    """Return how many iterations the log posterior estimates of a run are apart at most.
+
+    A power of two, so that a longer run takes some of those of a shorter one.
+
+    Args:
+        total: iterations of the run.
+    """
+    return 2 ** (max(1, total // ESTIMATES).bit_length() - 1)
+
+
+def most_estimates(total: int) -> int:
+    """Return how many of them there are at most, whatever shorter runs a run goes on from.
+
+    Those first ``ESTIMATES`` of which none is skipped, and as many each time that a run gets twice
+    as long.
+    """
+    return min(total, ESTIMATES * (1 + (total // ESTIMATES).bit_length()))

@@ -14,12 +14,12 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel, Start
 from sgmcmc.engine.prefetcher import Prefetcher, Source
 from sgmcmc.engine.progress import Progress
-from sgmcmc.engine.runner import ESTIMATES, Rows, Runner
+from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.stream import Stream
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
-from sgmcmc.results.schema import LOG_POST
+from sgmcmc.results.schema import LOG_POST, most_estimates
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
 
@@ -96,7 +96,7 @@ def make_runners(
         runners = [
             Runner(
                 kernel, prefetcher, whole[number], carries[number], total, rows[number],
-                _bind(save, number), 0 if crew.together else ESTIMATES,
+                _bind(save, number), not crew.together,
             )
             for number, prefetcher in enumerate(prefetchers)
         ]  # fmt: skip
@@ -169,8 +169,7 @@ def record_specs(
     """
     kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
-    # Between two stops there are fewer than twice as many estimates as there are to be.
-    blocks = -(-total // kernel.length) + total // every + (stops + 1) * min(total, 2 * ESTIMATES)
+    blocks = -(-total // kernel.length) + total // every + most_estimates(total) + stops
     return {
         **{
             name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import flag
+from sgmcmc.engine.block import block_length
 from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.scheduler import advance_all
@@ -72,6 +73,8 @@ def schema_of(sampler: Sampler) -> Schema:
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
     stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)
+    length = block_length(stream, sampler.chain.dynamics, sampler.target)
+    every = sampler.chain.gradient.refresh_every(sampler.whole())
     chains = "one by one" if size == 1 else f"in groups of {size}"
     paths = {**sampler.settings["paths"], "minibatches": stream.path, "chains": chains}
     return Schema(
@@ -83,6 +86,7 @@ def schema_of(sampler: Sampler) -> Schema:
         recorder.with_gradients,
         tuple(recorder.test_functions),
         recorder.unnormalised,
+        (length,) if every is None else (length, every),
     )
 
 

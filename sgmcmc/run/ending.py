@@ -66,8 +66,9 @@ class Ending:
             runners, self.states, self.arrays[LOG_POST], arrays[LOG_POST], strict=True
         ):
             runner.restore(state)
-            kept = old[: runner.blocks][runner.stays(old[: runner.blocks])]
-            new[: len(kept)] = kept
+            # Estimates at ends that a longer run would not have had.
+            kept = [row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))]
+            new[: len(kept)] = np.reshape(kept, (-1, 2))
             runner.blocks = len(kept)
 
 

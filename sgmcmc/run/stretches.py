@@ -23,7 +23,7 @@ from sgmcmc.engine.group import GroupBuffers, group_pool
 from sgmcmc.engine.group_kernel import GroupKernel
 from sgmcmc.engine.kernel import Kernel
 from sgmcmc.engine.prefetcher import Prefetcher, Source
-from sgmcmc.engine.runner import ESTIMATES, Runner, Snapshot
+from sgmcmc.engine.runner import Runner, Snapshot
 from sgmcmc.machines import HERE
 from sgmcmc.run.builder import make_kernel, prepares_ahead
 from sgmcmc.run.groups import group_of, shared_stream
@@ -168,7 +168,7 @@ class Chains:
                 runner = Runner(
                     self._kernel, Prefetcher(self._kernel, self._pool, source),
                     self._whole.of_chain(number), self._structure, total, rows,
-                    estimates=ESTIMATES if self._size == 1 else 0,
+                    stops=self._size == 1,
                 )  # fmt: skip
                 self._runners[number] = runner, rows
         runner, rows = self._runners[number]
