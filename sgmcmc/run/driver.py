@@ -21,6 +21,7 @@ from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST, Schema
 from sgmcmc.results.store import Store, read_store
+from sgmcmc.run.brief import brief
 from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.choices import complete
@@ -38,6 +39,7 @@ _MOST_GOALS = 64
 """How often a chain whose length is decided on the way may stop to be looked at."""
 
 
+@brief
 @on_machines
 def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
     """Make the sampler that a user asks for, run it, and return its draws.

@@ -47,6 +47,24 @@ def test_no_mode_finding_no_bar(run: Run, capfd: pytest.CaptureFixture[str]) -> 
     assert samples.mode["theta"] == 0.25
 
 
+@pytest.mark.parametrize(
+    "call",
+    ["sgld(**given, stepsize=1e-3)", "sgld_setup(**given, stepsize=1e-3)", "sample(**given)"],
+)
+def test_tracebacks_of_wrong_arguments_are_short(call: str, x: np.ndarray) -> None:
+    """This line, the function that was called, and where the error is raised anew."""
+
+    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -0.5 * (dataset["x"] - params["theta"]) ** 2
+
+    given = {"log_lik": log_lik, "dataset": {"x": x}, "params": {"theta": 0.0}}
+    given |= {"minibatch_size": "many"}
+    with pytest.raises(TypeError, match="^`minibatch_size`") as caught:
+        eval(f"sgmcmc.{call}", {"sgmcmc": sgmcmc, "given": given})
+    home = Path(sgmcmc.__file__).parent
+    assert sum(home in Path(entry.path).parents for entry in caught.traceback) <= 2
+
+
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_log_post(n_chains: int | None, run: Run) -> None:
     samples = run(n_chains=n_chains, minibatch_size=20, burn_in=10, n_iters=30)

@@ -14,6 +14,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
 from sgmcmc.run.automatic.multimodal import run_in_modes
+from sgmcmc.run.brief import brief
 from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes
@@ -34,6 +35,7 @@ _SLOWEST = 1e5
 """Iterations for an independent draw beyond which it is of no use to start anew."""
 
 
+@brief
 @on_machines
 def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.

@@ -24,6 +24,7 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.store import Store
+from sgmcmc.run.brief import brief
 from sgmcmc.run.choices import is_open
 from sgmcmc.run.driver import run, run_lengths
 from sgmcmc.run.exact.adaptation import WarmedUp, WarmUp, first_stepsize
@@ -73,6 +74,7 @@ def _whole(request: Request) -> Request:
     )
 
 
+@brief
 @on_machines
 def run_exactly(
     request: Request, wishes: Wishes, verbose: Any, reason: str = "", doubts: Sequence[str] = ()

@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc.checks import flag, whole_number
 from sgmcmc.engine.diverged import Diverged
 from sgmcmc.interrupts import passed_on
+from sgmcmc.run.brief import brief
 from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.sampler import Request, make_sampler
@@ -19,6 +20,7 @@ from sgmcmc.run.stepwise.session import Session, restored
 from sgmcmc.words import describe
 
 
+@brief
 def set_up(request: Request, verbose: Any) -> StepwiseSampler:
     """Return the sampler that a user asks for, to be run step by step.
 
