@@ -27,7 +27,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build"]
@@ -39,7 +38,8 @@ html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_sphinx = False
 
-myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
+# Formulas are text: they need no script, and a dollar is a dollar.
+myst_enable_extensions = ["colon_fence", "fieldlist"]
 myst_heading_anchors = 4
 
 # `make docs NOTEBOOKS=off` leaves the vignettes unexecuted.

@@ -31,7 +31,8 @@ def test_every_page_is_in_the_menu() -> None:
     )
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.glob("*.md")}
     pages |= {f"reference/{path.stem}" for path in (DOCS / "reference").glob("*.md")}
-    assert listed == pages - {"index"}
+    vignettes = (DOCS.parent / "vignettes").glob("[a-z]*.py")
+    assert listed == pages - {"index"} | {f"vignettes/{path.stem}" for path in vignettes}
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
