@@ -132,6 +132,7 @@ class Chain:
             burn_in=0,
             thin=EVERY,
             test_functions={"perplexity": self.perplexity},
+            jit_compile=None if n_iters > 100 else False,  # compiling a short chain does not pay
             seed=self.seed,
             verbose=False,
             **parts,

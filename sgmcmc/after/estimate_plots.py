@@ -13,7 +13,8 @@ from sgmcmc.results.samples import Samples
 def plot_log_post(samples: Samples, ax: Any = None) -> Any:
     """Plot the log posterior estimates along the chain, a line for each chain.
 
-    Each is the estimate from one minibatch, so it scatters with the choice of the minibatch. A trend means that the chain has not converged yet.
+    Each is the estimate from one minibatch, so it scatters with the choice of the minibatch. A
+    trend means that the chain has not converged yet.
 
     Args:
         samples: the draws.

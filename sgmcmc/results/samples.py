@@ -31,8 +31,8 @@ class Samples(Conversions):
 
     Args:
         draws: the kept draws, by parameter.
-        log_post: estimates of the log posterior along the chain, each from the last minibatch at its
-            iteration, burn-in included: at least a hundred, or one for each iteration of a chain
+        log_post: estimates of the log posterior along the chain, burn-in included, each from the
+            minibatch of its iteration: at least a hundred, or one for each iteration of a chain
             with fewer; where 64 chains and more share a kernel, one for each of its blocks.
         settings: method, tuning constants, N, n, seed and versions; only what JSON can hold.
         gradients: the gradient estimate at each kept draw, by parameter, in the space the chain
