@@ -129,7 +129,7 @@ def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
     picture = figure(8, 4)
     panel = picture.subplots()
     order = np.argsort(sds(next(iter(chains.values()))) / reference)
-    for (label, samples), marker in zip(chains.items(), "osv^x", strict=False):
+    for (label, samples), marker in zip(chains.items(), "osv^", strict=False):
         colour = look(label.split(",")[0])["color"]
         filled = {} if marker in "ov" else {"markerfacecolor": "none"}
         ratio = (sds(samples) / reference)[order]
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"  ! {warning}")
     chains["sample, no constants"] = best
     print("\n" + format_table(chains, sds(best), test))
-    plot(chains, sds(best)).savefig(options.output)
+    plot({run.label: chains[run.label] for run in runs}, sds(best)).savefig(options.output)
     print(f"\nSds of the coefficients: {options.output}")
 
 

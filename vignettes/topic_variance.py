@@ -206,8 +206,8 @@ def plot(found: Mapping[float, Mapping[str, np.ndarray]], length: Length) -> Fig
     for panel, (fraction, paths) in zip(panels, found.items(), strict=True):
         for name, values in paths.items():
             iterations = EVERY * np.arange(1, values.shape[1] + 1)
-            for row in values:
-                label = name if row is values[0] else None
+            for number, row in enumerate(values):
+                label = name if number == 0 else None
                 panel.plot(iterations, row, linewidth=0.8, label=label, **look(name))
         panel.axvline(length.search, color="C6", linewidth=0.6)
         panel.set(xlabel="iteration", title=f"{fraction:.0%} of the documents", yscale="log")

@@ -102,13 +102,6 @@ def test_log_post_of_a_chain_that_is_made_longer(run: Run, tmp_path: Path) -> No
         np.testing.assert_array_equal(longer.log_post.values, expected.values)
 
 
-def test_log_post_of_chains_that_share_a_kernel(run: Run) -> None:
-    """They have one for each block."""
-    samples = run(n_iters=300, n_chains=64, seed=1)
-    assert "in groups" in samples.settings["paths"]["chains"]
-    assert samples.log_post.iterations.tolist() == [300]
-
-
 def test_values_of_log_post(run: Run, x: np.ndarray) -> None:
     """With n = N the estimate is exact, prior included."""
 
