@@ -22,7 +22,8 @@ def brief(function: Function) -> Function:
             return function(*arguments, **named)
         except (TypeError, ValueError) as error:
             if str(error).startswith("`"):
-                raise error.with_traceback(None) from error.__cause__
+                error.with_traceback(None)
+                raise error
             raise
 
     return wrapped  # type: ignore[return-value]
