@@ -19,13 +19,13 @@ from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import PROBES, leverage
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.plan import whitening_at
+from sgmcmc.tuning.plan import mode_from, whitening_at
 
 _BYTES, _ROWS = 2**23, 2**15
 """What is read, and multiplied, in one go."""
 
-_MOST_FOR_LEVERAGE = 10**7
-"""Rows up to which leverage is measured: it takes a minute or two for each 10⁷."""
+_LONG = 10.0
+"""Seconds of a pass in which the time for tracing is lost."""
 
 
 def measure(folder: Path, data: Arrays) -> dict[str, float]:
@@ -40,6 +40,7 @@ def measure(folder: Path, data: Arrays) -> dict[str, float]:
     target = Target(logistic_log_lik, logistic_log_prior, space, tf.float32)
     dataset = read_dataset(data, tf.float32)
     objective, whole = Objective(target, dataset), WholeData(target, dataset, 500)
+    whitening = whitening_at(np.full(d + 1, 0.05), np.eye(d + 1) / N)
     position, single = np.full(d + 1, 0.05), np.ones((d, 1), np.float32)
     several = np.ones((d, 2 * PROBES + 1), np.float32)
 
@@ -51,6 +52,8 @@ def measure(folder: Path, data: Arrays) -> dict[str, float]:
         f"NumPy, X times {several.shape[1]} vectors": _seconds(
             lambda: _product(data["X"], several)
         ),
+        "NumPy, the gradient by hand, float64": _seconds(lambda: _by_hand(data, position)),
+        "NumPy, the Hessian by hand, float64": _seconds(lambda: _by_hand(data, position, 2)),
         "reading and checking": _seconds(lambda: read_dataset(data, tf.float32)),
         "gradient, float64 (mode)": _second_time(lambda: objective.value_and_gradient(position)),
         "Hessian, float64 (information)": _second_time(
@@ -59,12 +62,11 @@ def measure(folder: Path, data: Arrays) -> dict[str, float]:
         "gradient, float32 (control variates)": _second_time(
             lambda: whole.gradient(position.astype(np.float32))
         ),
-    }
-    if N <= _MOST_FOR_LEVERAGE:
-        whitening = whitening_at(position, np.eye(d + 1) / N)
-        found[f"leverage, {several.shape[1]} positions"] = _second_time(
+        "mode, all its passes": _seconds(lambda: mode_from(target, dataset, np.zeros(d + 1), 1)),
+        f"leverage, {several.shape[1]} positions": _second_time(
             lambda: leverage(target, dataset, whitening, 1)
-        )
+        ),
+    }
     return found
 
 
@@ -77,9 +79,9 @@ def _seconds(
 
 
 def _second_time(function: Callable[[], object]) -> float:
-    """Return the seconds of a second pass, for which nothing is traced."""
-    function()
-    return _seconds(function)
+    """Return the seconds of a second pass, for which nothing is traced, or of a long first one."""
+    first = _seconds(function)
+    return first if first > _LONG else _seconds(function)
 
 
 def _forget(files: list[Path], data: Arrays) -> None:
@@ -108,3 +110,17 @@ def _product(X: np.ndarray, vectors: np.ndarray) -> float:
     for start in range(0, len(plain), _ROWS):
         last = float((plain[start : start + _ROWS] @ vectors)[0, 0])
     return last
+
+
+def _by_hand(data: Arrays, position: np.ndarray, order: int = 1) -> np.ndarray:
+    """Return the log-likelihood's gradient, or its Hessian without the bias, in such pieces."""
+    X, y, total = np.asarray(data["X"]), np.asarray(data["y"]), 0.0
+    for start in range(0, len(X), _ROWS):
+        x = X[start : start + _ROWS].astype(np.float64)
+        p = 1 / (1 + np.exp(-(x @ position[1:] + position[0])))
+        total = total + (
+            x.T @ (y[start : start + _ROWS] - p)
+            if order == 1
+            else -(x * (p * (1 - p))[:, np.newaxis]).T @ x
+        )
+    return np.asarray(total)
