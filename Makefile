@@ -35,7 +35,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-manifolds bench-factors bench-posteriors bench-accuracy bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-manifolds bench-factors bench-posteriors bench-accuracy bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -101,6 +101,10 @@ bench: $(STAMP) ## compare with other packages, which takes long; writes docs/be
 
 bench-scaling: $(STAMP) ## cost and memory up to a hundred million rows; 6.5 GB of temporary disk
 	$(RUN) benchmarks.scaling
+	$(RUN) benchmarks.alternating
+
+bench-passes: $(STAMP) ## passes over a hundred million rows; 4 GB of temporary disk
+	$(RUN) benchmarks.passes
 
 bench-formats: $(STAMP) ## seconds and memory of data in each form; 5 GB of temporary disk
 	$(RUN) benchmarks.formats

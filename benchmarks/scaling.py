@@ -32,7 +32,6 @@ class Case:
     N: int
     mapped: bool
     features: int = FEATURES
-    passes: bool = False  # measure the passes over all rows, too
 
 
 CASES = (
@@ -42,8 +41,8 @@ CASES = (
     Case(10**5, True),
     Case(10**7, True),
     Case(10**5, True, 8),
-    Case(10**7, True, 8, passes=True),
-    Case(10**8, True, 8, passes=True),
+    Case(10**7, True, 8),
+    Case(10**8, True, 8),
 )
 
 
@@ -74,7 +73,6 @@ def measure(case: Case, folder: Path, rounds: int, seconds: float) -> dict[str, 
     command = [sys.executable, "-m", "benchmarks.scaling_case", str(rows)]
     command += ["--rounds", str(rounds), "--seconds", str(seconds)]
     command += ["--mapped"] if case.mapped else []
-    command += ["--passes"] if case.passes else []
     done = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
     return asdict(case) | json.loads(done.stdout.splitlines()[-1])
 
@@ -111,28 +109,8 @@ def render(raw: dict[str, Any]) -> str:
             "system takes back when it needs them.",
             table(head, rows),
             f"![Time and memory against N]({PICTURE.name})",
-            *_render_passes(raw["cases"]),
         ]
     )
-
-
-def _render_passes(cases: list[dict[str, Any]]) -> list[str]:
-    """What a pass over all rows costs."""
-    found = [case for case in cases if case["passes"]]
-    if not found:
-        return []
-    rows = []
-    for name in found[0]["passes"]:
-        rows.append([name])
-        for case in found:
-            seconds = case["passes"].get(name)
-            rows[-1].append("" if seconds is None else f"{1e9 * seconds / case['N']:.1f}")
-    return [
-        "Passes over all rows, in nanoseconds a row, on all cores: CPU time, without the first "
-        "pass, which is traced; reading is time on the clock. The file was dropped from the "
-        "system's cache before it is read cold.",
-        table(["pass", *(f"N = 10^{len(str(case['N'])) - 1}" for case in found)], rows),
-    ]
 
 
 def plot(cases: list[dict[str, Any]], path: Path) -> None:

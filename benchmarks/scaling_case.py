@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import memory, passes
+from benchmarks import memory
 from benchmarks.in_process import run_sgld
 from benchmarks.steady import Seconds, choose_lengths
 
@@ -20,7 +20,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", type=Path, help="folder with X.npy and y.npy")
     parser.add_argument("--mapped", action="store_true", help="leave the data in their files")
-    parser.add_argument("--passes", action="store_true", help="and passes over all rows")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
@@ -50,8 +49,6 @@ def main() -> None:
         "best": scale * (min(b.wall for b in longs) - min(a.wall for a in shorts)),
         "cpu": scale * (min(b.cpu for b in longs) - min(a.cpu for a in shorts)),
     }
-    if options.passes:
-        result["passes"] = passes.measure(options.rows, data)
     print(json.dumps(result))
 
 
