@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "iteration of both threads on the cores, median and in brackets the best, and the "
             "median over the rounds of how many times as long it takes as in the first line. Then "
             "the same with the rows of a block gathered in the order of their minibatches, where "
-            "the package gathers those of a large file region by region; and the best on the clock.",
+            "the package gathers those of a large file by region. Last the best on the clock.",
             render(found),
         ],
         options.smoke,
