@@ -102,6 +102,7 @@ bench: $(STAMP) ## compare with other packages, which takes long; writes docs/be
 bench-scaling: $(STAMP) ## cost and memory up to a hundred million rows; 6.5 GB of temporary disk
 	$(RUN) benchmarks.scaling
 	$(RUN) benchmarks.alternating
+	$(RUN) benchmarks.gathering
 
 bench-passes: $(STAMP) ## passes over a hundred million rows; 4 GB of temporary disk
 	$(RUN) benchmarks.passes

@@ -77,6 +77,7 @@ def test_large_arrays_are_copied_region_by_region(
     if not native.available():
         pytest.skip("the native code is not built")
     monkeypatch.setattr(native, "_LARGE_ARRAY", 1)
+    monkeypatch.setattr(native, "_REGION", 2**20)
     N, path = 3 * native._REGION // 8 + 5, tmp_path / "x.npy"
     array = np.lib.format.open_memmap(path, "w+", np.float32, (N, 2))
     array[:] = np.arange(N, dtype=np.float32)[:, np.newaxis] * [1, -1]
