@@ -123,7 +123,7 @@ def _product(X: np.ndarray, vectors: np.ndarray) -> float:
 
 def _by_hand(data: Arrays, position: np.ndarray, order: int = 1) -> np.ndarray:
     """Return the log-likelihood's gradient, or its Hessian without the bias, in such pieces."""
-    X, y, total = np.asarray(data["X"]), np.asarray(data["y"]), 0.0
+    X, y, total = np.asarray(data["X"]), np.asarray(data["y"]), np.zeros(())
     for start in range(0, len(X), _ROWS):
         x = X[start : start + _ROWS].astype(np.float64)
         p = 1 / (1 + np.exp(-(x @ position[1:] + position[0])))
@@ -132,7 +132,7 @@ def _by_hand(data: Arrays, position: np.ndarray, order: int = 1) -> np.ndarray:
             if order == 1
             else -(x * (p * (1 - p))[:, np.newaxis]).T @ x
         )
-    return np.asarray(total)
+    return total
 
 
 def render(found: dict[int, dict[str, float]]) -> str:

@@ -81,7 +81,8 @@ def test_large_arrays_are_copied_region_by_region(
     N, path = 3 * native._REGION // 8 + 5, tmp_path / "x.npy"
     array = np.lib.format.open_memmap(path, "w+", np.float32, (N, 2))
     array[:] = np.arange(N, dtype=np.float32)[:, np.newaxis] * [1, -1]
-    count, calls = native._MANY_ROWS // 500 + 1, []
+    calls: list[str] = []
+    count = native._MANY_ROWS // 500 + 1
     rows = draw_rows(np.random.default_rng(1), N, 500, count, replace=False)
     monkeypatch.setattr(native, "_rows", Recorded(native._rows, calls))
     for block, way in ((rows, "sweep"), (rows[:-2], "take")):
