@@ -81,7 +81,7 @@ def parts(model: MatrixFactorisation, test: HeldOutRatings, n: int) -> dict[str,
     return {
         "the gradient": lambda: slope(position),
         "the move, without its scales": lambda: move(state, gradient, noise),
-        "its normals": normals,
+        "as many normals by NumPy": normals,
         f"the score of a draw on {len(test)} ratings": lambda: score(position),
     }
 

@@ -40,7 +40,7 @@ def directions(smoke: bool) -> dict[str, tuple[Chain, int]]:
 
     def chain(method: str, start: np.ndarray, manifold: Manifold | None) -> Chain:
         given = {"manifolds": {"v": manifold}} if manifold else {}
-        prior = None if manifold else (lambda params: -tf.reduce_sum(params["v"] ** 2))
+        prior = None if manifold else (lambda params: -1e4 * tf.reduce_sum(params["v"] ** 2))
         return lambda: getattr(sgmcmc, f"{method}_setup")(
             projections,
             {"x": x},
@@ -111,7 +111,7 @@ def parts(model: SphericalTopicModel) -> dict[str, Call]:
         "`log_lik` and its gradient": lambda: slope(position),
         "`log_prior` and its gradient": lambda: of_prior(position),
         "the move along great circles": lambda: move(state, gradient, noise),
-        "its normals": normals,
+        "as many normals by NumPy": normals,
     }
 
 
