@@ -59,7 +59,7 @@ class Iteration:
         turns: Turns | None = None,
         unseen: float = 1.0,
     ) -> None:
-        self.target = target
+        self.target = target if turns is None else target.concatenated()
         self.dynamics = dynamics
         self.gradient = gradient
         self.stream = stream

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALISED
-from sgmcmc.target.layout import Layout
+from sgmcmc.target.layout import Layout, joined
 from sgmcmc.target.target import Target
 
 
@@ -160,4 +160,5 @@ def _select(flat: tf.Tensor, layout: Layout, names: tuple[str, ...]) -> tf.Tenso
     if len(names) == len(layout.names):
         return flat
     wanted = set(names)
-    return tf.concat([flat[part] for name, part in layout.slices.items() if name in wanted], 0)
+    parts = [flat[part] for name, part in layout.slices.items() if name in wanted]
+    return joined(parts, onto=flat[: layout.subset(wanted).size])

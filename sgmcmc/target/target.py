@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,8 @@ class Target:
         dtype: the floating point type of everything.
     """
 
+    _written = True
+
     def __init__(
         self, log_lik: LogLik, log_prior: LogPrior | None, space: Space, dtype: tf.DType
     ) -> None:
@@ -47,6 +50,15 @@ class Target:
     def nearer(self) -> Target:
         """Return the same target with limits that are nearer, ``Geometry.limit``."""
         return Target(self.log_lik, self.log_prior, self.space.nearer(), self.dtype)
+
+    def concatenated(self) -> Target:
+        """Return the same target with gradients that are concatenated, not written part by part.
+
+        So ``tf.vectorized_map`` needs them, and who looks at one part alone: XLA leaves the others.
+        """
+        found = copy.copy(self)
+        found._written = False
+        return found
 
     @cached_property
     def shared(self) -> Target:
@@ -109,9 +121,9 @@ class Target:
 
     def term_gradients(self, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return the gradient of each observation's own term, (n, d)."""
-
+        concatenated = self.concatenated()
         return over_rows(
-            lambda row: self._gradient(position, Minibatch(row), with_prior=False),
+            lambda row: concatenated._gradient(position, Minibatch(row), with_prior=False),
             columns,
             self.dtype,
         )
@@ -133,7 +145,7 @@ class Target:
         rows = over_rows(of_row, minibatch.columns, dict.fromkeys(points, self.dtype))
         # What a geometry makes of gradients is linear in them: once, of their sum, will do.
         sums = {name: tf.tensordot(minibatch.weights, rows[name], 1) for name in points}
-        return self.space.slope(points, sums)
+        return self.space.slope(points, sums, onto=position if self._written else None)
 
     def lookup_gradients(
         self, position: tf.Tensor, columns: Tensors, lookups: Mapping[str, str]
@@ -206,14 +218,15 @@ class Target:
     ) -> tf.Tensor:
         """Return the gradient of a function of θ and u, as the dynamics are handed it."""
         u, points = self.space.differentiated(position)
+        onto = position if self._written else None
 
         def gradients(points: Tensors) -> Tensors:
             return self._at_points(points, lambda params: value_of(params, u))
 
         limits = self.space.limits(points)
         if limits is None:
-            return self.space.slope(points, gradients(points))
-        return self.space.slope(points, gradients(points), limits, gradients(limits))
+            return self.space.slope(points, gradients(points), onto=onto)
+        return self.space.slope(points, gradients(points), limits, gradients(limits), onto)
 
     def _at_points(self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]) -> Tensors:
         """Return the gradients of a function of θ at the points that they are taken at."""

@@ -138,7 +138,7 @@ class Objective:
         """Return the gradient of log-prior and log-Jacobian at several positions, (k, d)."""
         found = self._prior(
             "prior gradients",
-            lambda points: tf.vectorized_map(self.target.prior_gradient, points),
+            partial(tf.vectorized_map, self.target.concatenated().prior_gradient),
             points,
         )
         return found.numpy().astype(np.float64)

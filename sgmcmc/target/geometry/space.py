@@ -10,7 +10,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.target.geometry.affine import Preconditioner
 from sgmcmc.target.geometry.base import Geometry
-from sgmcmc.target.layout import Layout
+from sgmcmc.target.layout import Layout, joined
 
 
 class Space:
@@ -188,12 +188,17 @@ class Space:
         gradients: Tensors,
         limits: Tensors | None = None,
         at_limits: Tensors | None = None,
+        onto: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Return what the dynamics are handed, flat, of the gradients at those points."""
+        """Return what the dynamics are handed, flat, of the gradients at those points.
+
+        ``onto`` is for :func:`sgmcmc.target.layout.joined`.
+        """
         if limits is None or at_limits is None:
-            flat = _flat(self._each("slope", points, gradients))
+            parts = self._each("slope", points, gradients)
         else:
-            flat = _flat(self._each("slope_with_limit", points, gradients, limits, at_limits))
+            parts = self._each("slope_with_limit", points, gradients, limits, at_limits)
+        flat = joined(parts.values(), onto)
         return flat if self.preconditioner is None else self.preconditioner.slope(flat)
 
     def score(self, position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
@@ -226,7 +231,7 @@ class Space:
 
 
 def _flat(parts: Tensors) -> tf.Tensor:
-    return tf.concat([tf.reshape(part, [-1]) for part in parts.values()], 0)
+    return joined(parts.values())
 
 
 def _terms(terms: Iterable[tf.Tensor | None]) -> list[tf.Tensor]:
