@@ -57,6 +57,7 @@ class Target:
         So ``tf.vectorized_map`` needs them, and who looks at one part alone: XLA leaves the others.
         """
         found = copy.copy(self)
+        found.__dict__.pop("shared", None)
         found._written = False
         return found
 
@@ -251,12 +252,17 @@ class _TracedOnce(Target):
 
     def __init__(self, plain: Target) -> None:
         super().__init__(plain.log_lik, plain.log_prior, plain.space, plain.dtype)
+        self._written = plain._written
         self._graphs: dict[tuple[Any, ...], Any] = {}
 
     @property
     def shared(self) -> Target:
         """This one."""
         return self
+
+    def concatenated(self) -> Target:
+        """Return the same target with gradients that are concatenated, and graphs of its own."""
+        return _TracedOnce(super().concatenated())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_graphs": {}}
