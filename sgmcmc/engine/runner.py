@@ -41,10 +41,11 @@ class Runner:
         kept: where the kept draws are written to, by record, and the log posterior estimates,
             which are taken wherever the kernel stops.
         checkpoint: called after each block, to save where the chain is.
-        stops: whether the chain stops within blocks, for a hundred log posterior estimates.
-            Where chains share a kernel, stopping it takes as long as many iterations.
+        stops: see below.
 
     Attributes:
+        stops: whether the chain stops within blocks, for a hundred log posterior estimates. Where
+            chains share a kernel, stopping it takes as long as many iterations.
         iteration: iterations run so far.
         draws: draws kept so far.
         blocks: log posterior estimates kept so far.
@@ -68,7 +69,7 @@ class Runner:
         self._whole = whole
         self._kept = kept
         self._checkpoint = checkpoint
-        self._stops = stops and LOG_POST in kept
+        self.stops = stops
         self.total = total
         self.iteration = self.draws = self.blocks = 0
         self.estimate = float("nan")
@@ -202,7 +203,8 @@ class Runner:
         lengths = [self._kernel.length]
         if self._refresh_every is not None:
             lengths.append(self._refresh_every)
-        if self._stops and (apart := estimates_apart(self.total)) < self._kernel.length:
+        apart = estimates_apart(self.total)
+        if self.stops and LOG_POST in self._kept and apart < self._kernel.length:
             lengths.append(apart)
         return tuple(lengths)
 

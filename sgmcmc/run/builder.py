@@ -105,6 +105,8 @@ def make_runners(
         # for which the data stream may have to be another.
         unfinished = [runner for runner in runners if not runner.finished]
         if not unfinished or crew.compile(unfinished[0]):
+            for runner in runners:  # which share no kernel after all where that did not compile
+                runner.stops = not crew.together
             return runners
 
 
