@@ -1,7 +1,6 @@
 """An iteration at 10^5, 10^7 and 10^8 rows from disk in turn: `python -m benchmarks.alternating`.
 
-In one process, and with the rows of a block gathered region by region and in the order of their
-minibatches, so that what else the machine does comes down on all alike.
+In one process, so that what else the machine does comes down on all alike.
 """
 
 from __future__ import annotations
@@ -18,62 +17,44 @@ from benchmarks.in_process import n, run_sgld
 from benchmarks.report import number, publish, table
 from benchmarks.scaling import write_rows
 from benchmarks.steady import Seconds
-from sgmcmc.data import native
 
 SIZES, FEATURES = (10**5, 10**7, 10**8), 8
 SHORT, LONG = 8_000, 48_000
 """Iterations of the two runs whose difference is measured: whole blocks, about."""
 
-NEVER = 2**62
 
-
-def measure(
-    folder: Path, sizes: Sequence[int], rounds: int
-) -> dict[tuple[int, bool], list[Seconds]]:
-    """Return the seconds of an iteration, by the number of rows and whether region by region."""
+def measure(folder: Path, sizes: Sequence[int], rounds: int) -> dict[int, list[Seconds]]:
+    """Return the seconds of an iteration in each round, by the number of rows."""
     data = {}
     for N in sizes:
         rows = write_rows(folder, N, FEATURES)
         data[N] = {name: np.load(rows / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
-        run_sgld(data[N], SHORT)
-    usual = native._LARGE_ARRAY
-    found: dict[tuple[int, bool], list[Seconds]] = {}
+        run_sgld(data[N], LONG)  # which maps the pages
+    found: dict[int, list[Seconds]] = {N: [] for N in sizes}
     for turn in range(rounds):
-        cases = [(N, by_region) for N in sizes for by_region in (True, False)]
-        for N, by_region in cases[:: 1 if turn % 2 else -1]:
-            native._LARGE_ARRAY = usual if by_region else NEVER
+        for N in sizes[:: 1 if turn % 2 else -1]:
             short, long = run_sgld(data[N], SHORT), run_sgld(data[N], LONG)
             seconds = Seconds(long.wall - short.wall, long.cpu - short.cpu) / (LONG - SHORT)
-            found.setdefault((N, by_region), []).append(seconds)
-            print(f"N = {N}, region by region {by_region}: {1e6 * seconds.cpu:.2f} µs", flush=True)
-    native._LARGE_ARRAY = usual
+            found[N].append(seconds)
+            print(f"N = {N}: {1e6 * seconds.cpu:.2f} µs", flush=True)
     return found
 
 
-def render(found: dict[tuple[int, bool], list[Seconds]]) -> str:
+def render(found: dict[int, list[Seconds]]) -> str:
     """Return the table."""
-    first = min(N for N, _ in found)
-    rows = []
-    for N in sorted({N for N, _ in found}):
-        cells = [f"{N:,}".replace(",", " ")]
-        for by_region in (True, False):
-            cpu = [1e6 * each.cpu for each in found[N, by_region]]
-            times = [
-                a.cpu / b.cpu for a, b in zip(found[N, by_region], found[first, True], strict=True)
+    first, rows = found[min(found)], []
+    for N, seconds in sorted(found.items()):
+        cpu, wall = ([1e6 * getattr(each, of) for each in seconds] for of in ("cpu", "wall"))
+        times = [each.cpu / at_first.cpu for each, at_first in zip(seconds, first, strict=True)]
+        rows.append(
+            [
+                f"{N:,}".replace(",", " "),
+                f"{number(statistics.median(cpu))} ({number(min(cpu))})",
+                f"{statistics.median(times):.2f}",
+                f"{number(statistics.median(wall))} ({number(min(wall))})",
             ]
-            cells += [f"{number(statistics.median(cpu))} ({number(min(cpu))})"]
-            cells += [f"{statistics.median(times):.2f}"]
-        cells += [number(1e6 * min(each.wall for each in found[N, True]))]
-        rows.append(cells)
-    head = [
-        "N",
-        "of CPU, µs",
-        "times the first",
-        "in drawn order, µs",
-        "times the first",
-        "clock, µs",
-    ]
-    return table(head, rows)
+        )
+    return table(["N", "of CPU, µs", "times the first", "clock, µs"], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,10 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         [
             f"SGLD, logistic regression with {FEATURES} features from mapped files, n = {n}, one "
             f"chain, {rounds} rounds in one process in which all take their turn: microseconds an "
-            "iteration of both threads on the cores, median and in brackets the best, and the "
-            "median over the rounds of how many times as long it takes as in the first line. Then "
-            "the same with the rows of a block gathered in the order of their minibatches, where "
-            "the package gathers those of a large file by region. Last the best on the clock.",
+            "iteration of both threads on the cores, and on the clock, median and in brackets the "
+            "best, and the median over the rounds of how many times as long it takes as in the "
+            "first line.",
             render(found),
         ],
         options.smoke,

@@ -167,15 +167,11 @@ def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
 
 def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Copy rows of an array, which are known to be in range, into ``out``."""
-    if not array.flags.c_contiguous:
+    if not _holds_rows(array, out.dtype):
         out[...] = array[rows]
-        return
-    found = out if array.dtype == out.dtype else np.empty(out.shape, array.dtype)
-    if not native.take(array, rows, found):
-        # mode="clip" lets NumPy write straight into an array.
-        np.take(array, rows, axis=0, out=found, mode="clip")
-    if found is not out:
-        out[...] = found
+    elif not native.take(array, rows, out):
+        # mode="clip" lets NumPy write straight into `out`.
+        np.take(array, rows, axis=0, out=out, mode="clip")
 
 
 class Data:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from sgmcmc.data import native
-from sgmcmc.minibatches.rows import draw_rows
 
 DTYPES = ("float32", "float64", "int8", "int64", "bool")
 ROW_SHAPES = ((), (1,), (3,), (54,), (7, 5), (1000,), (0,))
@@ -45,62 +42,6 @@ def test_rows_are_taken_as_numpy_takes_them(dtype: str, row_shape: tuple[int, ..
         out = np.empty(shape + row_shape, dtype)
         assert native.take(array, rows, out)
         np.testing.assert_array_equal(out, array[rows])
-
-
-@pytest.fixture
-def regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have small arrays copied as large ones are, in regions of a few rows."""
-    if not native.available():
-        pytest.skip("the native code is not built")
-    for name in ("_LARGE_ARRAY", "_MANY_ROWS", "_REGION"):
-        monkeypatch.setattr(native, name, 0)
-
-
-@pytest.mark.usefixtures("regions")
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("row_shape", ROW_SHAPES)
-def test_rows_are_the_same_region_by_region(dtype: str, row_shape: tuple[int, ...]) -> None:
-    array, rng = array_of(dtype, row_shape), np.random.default_rng(5)
-    for shape in ((3, 40), (70, 7), (1, 300), (400, 1), (0, 5), (5, 0)):
-        for kind in (np.int32, np.int64):
-            drawn = rng.integers(0, len(array), shape, dtype=kind)  # with repeats, in any order
-            for rows in (drawn, np.sort(drawn, 1), np.full(shape, len(array) - 1, kind)):
-                out = np.empty(shape + row_shape, dtype)
-                assert native.take(array, rows, out)
-                assert out.tobytes() == array[rows].tobytes()
-
-
-def test_large_arrays_are_copied_region_by_region(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A mapped file of three whole regions and a bit, with fewer rows than a region a minibatch."""
-    if not native.available():
-        pytest.skip("the native code is not built")
-    monkeypatch.setattr(native, "_LARGE_ARRAY", 1)
-    monkeypatch.setattr(native, "_REGION", 2**20)
-    N, path = 3 * native._REGION // 8 + 5, tmp_path / "x.npy"
-    array = np.lib.format.open_memmap(path, "w+", np.float32, (N, 2))
-    array[:] = np.arange(N, dtype=np.float32)[:, np.newaxis] * [1, -1]
-    calls: list[str] = []
-    count = native._MANY_ROWS // 500 + 1
-    rows = draw_rows(np.random.default_rng(1), N, 500, count, replace=False)
-    monkeypatch.setattr(native, "_rows", Recorded(native._rows, calls))
-    for block, way in ((rows, "sweep"), (rows[:-2], "take")):
-        out = np.empty((*block.shape, 2), np.float32)
-        assert native.take(np.asarray(array), block, out)
-        assert calls.pop() == way and not calls
-        assert out.tobytes() == array[block].tobytes()
-
-
-class Recorded:
-    """The native functions, and which of them was called."""
-
-    def __init__(self, module: Any, calls: list[str]) -> None:
-        self._module, self._calls = module, calls
-
-    def __getattr__(self, name: str) -> Any:
-        self._calls.append(name)
-        return getattr(self._module, name)
 
 
 def test_scattered_memory_is_left_to_numpy() -> None:

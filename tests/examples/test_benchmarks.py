@@ -17,7 +17,6 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
         "parts",
         pytest.param("factors", marks=pytest.mark.slow),
         pytest.param("manifolds", marks=pytest.mark.slow),
-        "gathering",
         pytest.param("alternating", marks=pytest.mark.slow),
         pytest.param("passes", marks=pytest.mark.slow),
         pytest.param("mixture", marks=pytest.mark.slow),

@@ -11,7 +11,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
-from sgmcmc.minibatches import Minibatches, Uniform, Weighted
+from sgmcmc.minibatches import Uniform
 from sgmcmc.minibatches.stream import Stream
 from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Whole, make_stream
 from tests.conftest import EACH_ESTIMATOR, short_call
@@ -102,34 +102,6 @@ def test_rows_gathered_in_place_are_those_gathered_before(
     request.getfixturevalue("in_place")
     after = short_call(method, **given)
     np.testing.assert_allclose(after["theta"], before["theta"], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("minibatches", [Uniform(), Uniform(replace=True), Weighted([1, 2] * 150)])
-def test_blocks_are_the_same_region_by_region(
-    minibatches: Minibatches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of several arrays, the last block of a chain included, where fewer steps are run."""
-    rng = np.random.default_rng(2)
-    columns = {
-        "X": ArrayColumn(rng.normal(size=(300, 9)).astype(np.float32)),
-        "y": ArrayColumn(rng.normal(size=300)),
-        "g": ArrayColumn(rng.integers(0, 9, 300, np.int32)),
-        "z": MappedColumn(rng.normal(size=(300, 2)), np.dtype(np.float32)),
-    }
-    data = Data(columns, 300)
-    stream = GatheredAhead(data, minibatches.bind(300, 40), tf.float32, True, xla=True)
-
-    def block() -> dict[str, bytes]:
-        out = {name: np.zeros(*spec) for name, spec in stream.shapes(25).items()}
-        stream.prepare(np.random.default_rng(7), out, 20)
-        return {name: array.tobytes() for name, array in out.items()}
-
-    as_drawn = block()
-    for name in ("_LARGE_ARRAY", "_MANY_ROWS", "_REGION"):
-        monkeypatch.setattr(native, name, 0)
-    assert block() == as_drawn
-    monkeypatch.setenv("SGMCMC_NO_NATIVE", "1")
-    assert block() == as_drawn
 
 
 def test_without_native_code_the_draws_are_the_same(

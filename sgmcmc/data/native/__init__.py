@@ -2,9 +2,7 @@
 
 Elsewhere NumPy and XLA do, with the same bits.
 
-Rows are asked for some time before their turn, which halves the time that scattered rows take. Of
-arrays much larger than the caches the rows of a block are copied region by region of the array,
-each to where it belongs: every bit is as if they had been copied in their order. XLA
+Rows are asked for some time before their turn, which halves the time that scattered rows take. XLA
 can call what is here from inside a graph it compiles for a CPU: its own gather is slower by far,
 and its own copy of a minibatch goes number by number where rows are short. That way in is not
 public: it is tried before it is used. The environment variable ``SGMCMC_NO_NATIVE`` switches all of
@@ -45,13 +43,6 @@ _GATHER_ROWS, _COPY_MINIBATCH = "sgmcmc_gather_rows", "sgmcmc_copy_minibatch"
 _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
 """How XLA calls what we register, as the documentation of TensorFlow's op has it."""
 
-_LARGE_ARRAY, _MANY_ROWS = 2**28, 2**18
-"""Bytes of an array and rows of a block from which copying region by region is the faster: smaller
-arrays are half in the cache, and of few rows each is in a region of its own again."""
-
-_REGION = 2**25
-"""Bytes of a region: the tables of its pages stay in the cache."""
-
 
 def available() -> bool:
     """Tell whether native code was built and is not switched off."""
@@ -63,8 +54,7 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
 
     Args:
         array: contiguous.
-        rows: int32 or int64, of any shape, known to be in range; where there are two axes, the
-            first counts minibatches, and their rows should be in rising order.
+        rows: int32 or int64, of any shape, known to be in range.
         out: of the same dtype.
     """
     if not available() or rows.dtype not in (np.int32, np.int64):
@@ -74,13 +64,7 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
     row_bytes = array.itemsize * int(np.prod(array.shape[1:]))
     source, numbers, target = (each.ctypes.data for each in (array, rows, out))
     assert _rows is not None
-    if rows.ndim == 2 and array.nbytes >= _LARGE_ARRAY and rows.size >= _MANY_ROWS:
-        # With less than a row of each minibatch in a region there would be more steps than rows.
-        region = 1 + max(_REGION // max(1, row_bytes), len(array) // max(1, rows.shape[1]))
-        sizes = (*rows.shape, row_bytes)
-        _rows.sweep(source, len(array), region, numbers, rows.itemsize, target, *sizes)
-    else:
-        _rows.take(source, numbers, rows.itemsize, target, rows.size, row_bytes)
+    _rows.take(source, numbers, rows.itemsize, target, rows.size, row_bytes)
     return True
 
 

@@ -1,6 +1,5 @@
 // Copies minibatches: scattered rows of an array, called from Python for a block of minibatches and by
-// XLA from inside the compiled chain for one; those of a block region by region of an array that is
-// much larger than the caches; and one minibatch out of a block, called by XLA.
+// XLA from inside the compiled chain for one; and one minibatch out of a block, called by XLA.
 
 #define Py_LIMITED_API 0x030A0000
 #define PY_SSIZE_T_CLEAN
@@ -10,10 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <string>
-#include <type_traits>
 
 namespace {
 
@@ -47,12 +43,6 @@ inline __attribute__((always_inline)) void CopyShort(const char* from, char* to,
   __builtin_memcpy(to + bytes - kPiece, from + bytes - kPiece, kPiece);
 }
 
-// Asks for what will be read.
-inline __attribute__((always_inline)) void AskFor(const char* from, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
-  __builtin_prefetch(from + bytes - 1);
-}
-
 template <typename Row>
 void CopyRows(const char* source, const Row* rows, char* out, std::int64_t count,
               std::int64_t row_bytes) {
@@ -64,7 +54,9 @@ void CopyRows(const char* source, const Row* rows, char* out, std::int64_t count
   const bool is_short = row_bytes >= kPiece && row_bytes <= kShortBytes;
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + ahead < count) {
-      AskFor(source + static_cast<std::int64_t>(rows[i + ahead]) * row_bytes, fetched);
+      const char* next = source + static_cast<std::int64_t>(rows[i + ahead]) * row_bytes;
+      for (std::int64_t at = 0; at < fetched; at += kLine) __builtin_prefetch(next + at);
+      __builtin_prefetch(next + fetched - 1);
     }
     const char* from = source + static_cast<std::int64_t>(rows[i]) * row_bytes;
     char* to = out + i * row_bytes;
@@ -82,94 +74,6 @@ void CopyRows(const char* source, const void* rows, std::int64_t rows_itemsize, 
     CopyRows(source, static_cast<const std::int32_t*>(rows), out, count, row_bytes);
   } else {
     CopyRows(source, static_cast<const std::int64_t*>(rows), out, count, row_bytes);
-  }
-}
-
-// Of an array much larger than the caches each scattered row is in a page of its own, and the tables
-// that lead to the page are no longer in the cache either. So the rows of all minibatches of a block
-// are copied region by region of the array: the tables of one stay in the cache. Within a minibatch
-// rows are in rising order, so each goes on where it stopped, and nothing is sorted. (A single row out
-// of order, one that was drawn again, is copied with its neighbours; in any order all are copied with
-// the last region at the latest.) Rows go next to where those of the region before went, lines that
-// are in the cache still.
-constexpr std::int64_t kWaiting = 64;  // rows that were asked for and are not copied yet
-
-template <typename Value>
-struct CopyNumber {
-  void operator()(const char* from, char* to, std::int64_t) const {
-    std::memcpy(to, from, sizeof(Value));
-  }
-};
-
-struct CopyPieces {
-  void operator()(const char* from, char* to, std::int64_t bytes) const {
-    CopyShort(from, to, bytes);
-  }
-};
-
-struct CopyAny {
-  void operator()(const char* from, char* to, std::int64_t bytes) const {
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  }
-};
-
-// `count` minibatches of `size` row numbers, and an array of `length` rows, `region` of them at a time.
-template <typename Row>
-struct Block {
-  const char* source;
-  std::int64_t length, region;
-  const Row* rows;
-  char* out;
-  std::int64_t count, size, row_bytes;
-};
-
-template <typename Row, typename Copy>
-void SweepRows(const Block<Row>& block, const Row** next, Copy copy) {
-  struct Move {
-    const char* from;
-    char* to;
-  } waiting[kWaiting];
-  const std::int64_t bytes = block.row_bytes, fetched = std::min(bytes, kPrefetchedBytes);
-  std::int64_t asked = 0;
-  for (std::int64_t m = 0; m < block.count; ++m) next[m] = block.rows + m * block.size;
-  for (std::int64_t end = block.region;; end += block.region) {
-    const bool is_last = end >= block.length;
-    for (std::int64_t m = 0; m < block.count; ++m) {
-      const Row* row = next[m];
-      const Row* const stop = block.rows + (m + 1) * block.size;
-      const auto is_due = [&] {
-        return is_last || *row < end || (row + 1 < stop && row[1] < end);
-      };
-      for (; row < stop && is_due(); ++row, ++asked) {
-        Move& move = waiting[asked % kWaiting];
-        if (asked >= kWaiting) copy(move.from, move.to, bytes);
-        move = {block.source + static_cast<std::int64_t>(*row) * bytes,
-                block.out + (row - block.rows) * bytes};
-        AskFor(move.from, fetched);
-        __builtin_prefetch(move.to, 1);
-      }
-      next[m] = row;
-    }
-    if (is_last) break;
-  }
-  for (std::int64_t i = std::max<std::int64_t>(0, asked - kWaiting); i < asked; ++i) {
-    copy(waiting[i % kWaiting].from, waiting[i % kWaiting].to, bytes);
-  }
-}
-
-template <typename Row>
-void SweepRows(const Block<Row>& block) {
-  const std::unique_ptr<const Row*[]> next(new (std::nothrow) const Row*[block.count]);
-  if (next == nullptr || block.row_bytes == 0) {
-    CopyRows(block.source, block.rows, block.out, block.count * block.size, block.row_bytes);
-  } else if (block.row_bytes == 4) {
-    SweepRows(block, next.get(), CopyNumber<std::uint32_t>());
-  } else if (block.row_bytes == 8) {
-    SweepRows(block, next.get(), CopyNumber<std::uint64_t>());
-  } else if (block.row_bytes >= kPiece && block.row_bytes <= kShortBytes) {
-    SweepRows(block, next.get(), CopyPieces());
-  } else {
-    SweepRows(block, next.get(), CopyAny());
   }
 }
 
@@ -212,28 +116,6 @@ PyObject* Take(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* Sweep(PyObject*, PyObject* args) {
-  unsigned long long source, rows, out;
-  long long length, region, rows_itemsize, count, size, row_bytes;
-  if (!PyArg_ParseTuple(args, "KLLKLKLLL", &source, &length, &region, &rows, &rows_itemsize, &out,
-                        &count, &size, &row_bytes)) {
-    return nullptr;
-  }
-  const auto sweep = [&](auto* numbers) {
-    using Row = std::remove_pointer_t<decltype(numbers)>;
-    SweepRows(Block<Row>{reinterpret_cast<const char*>(source), length, region, numbers,
-                         reinterpret_cast<char*>(out), count, size, row_bytes});
-  };
-  Py_BEGIN_ALLOW_THREADS;
-  if (rows_itemsize == 4) {
-    sweep(reinterpret_cast<std::int32_t*>(rows));
-  } else {
-    sweep(reinterpret_cast<std::int64_t*>(rows));
-  }
-  Py_END_ALLOW_THREADS;
-  Py_RETURN_NONE;
-}
-
 // xla::CustomCallTargetRegistry::Global() and ::Register(), as the Itanium ABI names them.
 constexpr char kGlobal[] = "_ZN3xla24CustomCallTargetRegistry6GlobalEv";
 constexpr char kRegister[] =
@@ -263,9 +145,6 @@ PyMethodDef kMethods[] = {
     {"take", Take, METH_VARARGS,
      "take(source, rows, rows_itemsize, out, count, row_bytes): copy rows; the first, second and "
      "fourth are addresses."},
-    {"sweep", Sweep, METH_VARARGS,
-     "sweep(source, length, region, rows, rows_itemsize, out, count, size, row_bytes): copy the rows "
-     "of `count` minibatches of `size`, one `region` of an array of `length` rows after another."},
     {"register", Register, METH_VARARGS,
      "register(library, gather_rows, copy_minibatch): let XLA, in the TensorFlow library that is "
      "loaded from this path, call the two by these names; False if that library lacks the means."},
