@@ -86,7 +86,7 @@ class Layout:
         if values.shape[0] == self.size:
             return values
         sizes = list(self.sizes.values())
-        if _is_long(self.size, values.dtype):  # for the reason that `joined` gives
+        if is_long(self.size, values.dtype):  # for the reason that `joined` gives
             return tf.gather(values, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
         return tf.concat([tf.fill([size], values[i]) for i, size in enumerate(sizes)], 0)
 
@@ -114,7 +114,7 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
     sizes = [vector.shape[0] for vector in vectors]
     if onto is None or len(vectors) == 1 or None in sizes:
         return tf.concat(vectors, 0)
-    if sum(sizes) != onto.shape[0] or not _is_long(sum(sizes), onto.dtype):
+    if sum(sizes) != onto.shape[0] or not is_long(sum(sizes), onto.dtype):
         return tf.concat(vectors, 0)
     ends = np.cumsum([0, *sizes])
     # What uses the vector takes the last part written into its own loop, with such loads again,
@@ -137,5 +137,6 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
     return written(*vectors)
 
 
-def _is_long(size: int, dtype: tf.DType) -> bool:
+def is_long(size: int, dtype: tf.DType) -> bool:
+    """Tell whether a vector is too long to be concatenated."""
     return bool(size * dtype.size > LONGEST_CONCATENATION)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import has_sparse, over_rows
 from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.layout import is_long
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]
@@ -55,7 +56,10 @@ class Target:
         """Return the same target with gradients that are concatenated, not written part by part.
 
         So ``tf.vectorized_map`` needs them, and who looks at one part alone: XLA leaves the others.
+        Short ones are, so that the target stays this one, with what was traced of it.
         """
+        if not is_long(self.size, self.dtype):
+            return self
         found = copy.copy(self)
         found.__dict__.pop("shared", None)
         found._written = False
@@ -262,7 +266,8 @@ class _TracedOnce(Target):
 
     def concatenated(self) -> Target:
         """Return the same target with gradients that are concatenated, and graphs of its own."""
-        return _TracedOnce(super().concatenated())
+        found = super().concatenated()
+        return self if found is self else _TracedOnce(found)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_graphs": {}}
