@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from sgmcmc.gradients import WholeData
 from sgmcmc.minibatches.stream import Stream
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
-from sgmcmc.results.schema import LOG_POST, most_estimates
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
 
@@ -156,26 +155,3 @@ def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> 
         ahead=prepares_ahead(sampler) if ahead is None else ahead,
         xla=sampler.compiler.uses_xla,
     )
-
-
-def record_specs(
-    sampler: Sampler, draws: int, total: int, stops: int = 0
-) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Return shape, chains first, and dtype of each array that the chains write to.
-
-    Args:
-        sampler: the sampler.
-        draws: that each chain keeps.
-        total: iterations of each chain.
-        stops: how often the chains may be stopped on the way, and then be made longer.
-    """
-    kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
-    every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
-    blocks = -(-total // kernel.length) + total // every + most_estimates(total) + stops
-    return {
-        **{
-            name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))
-            for name, (shape, dtype) in kernel.recorder.specs().items()
-        },
-        LOG_POST: ((chains, blocks, 2), np.dtype(np.float64)),
-    }

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import flag
-from sgmcmc.engine.block import block_length
 from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.scheduler import advance_all
@@ -19,20 +18,20 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
-from sgmcmc.results.schema import LOG_POST, Schema
+from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.brief import brief
-from sgmcmc.run.builder import chosen_stream, make_runners, record_specs
+from sgmcmc.run.builder import make_runners
 from sgmcmc.run.checkpoints import Checkpoints
 from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import crew_of
 from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
-from sgmcmc.run.groups import group_size
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.memory import allocate
 from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
+from sgmcmc.run.records import record_specs, schema_of
 from sgmcmc.run.sampler import Request, Sampler, make_sampler
 
 _MOST_GOALS = 64
@@ -68,28 +67,6 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
 def with_seed(sampler: Sampler, seed: int) -> Sampler:
     """Return the same sampler with another seed."""
     return replace(sampler, seed=seed, settings={**sampler.settings, "seed": seed})
-
-
-def schema_of(sampler: Sampler) -> Schema:
-    """Return what the arrays of a sampler's runs are."""
-    recorder, space = sampler.chain.recorder, sampler.target.space
-    assert recorder is not None
-    stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)
-    length = block_length(stream, sampler.chain.dynamics, sampler.target)
-    every = sampler.chain.gradient.refresh_every(sampler.whole())
-    chains = "one by one" if size == 1 else f"in groups of {size}"
-    paths = {**sampler.settings["paths"], "minibatches": stream.path, "chains": chains}
-    return Schema(
-        {**sampler.settings, "paths": paths},
-        sampler.options.n_chains is not None,
-        dict(space.user_layout.shapes),
-        dict(space.score_layout.shapes),
-        recorder.stored,
-        recorder.with_gradients,
-        tuple(recorder.test_functions),
-        recorder.unnormalised,
-        (length,) if every is None else (length, every),
-    )
 
 
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:

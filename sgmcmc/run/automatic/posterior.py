@@ -20,7 +20,7 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.reports.reporting import report_on
+from sgmcmc.run.reports import report_on
 from sgmcmc.run.sampler import Request
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
