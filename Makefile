@@ -83,7 +83,7 @@ docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 docs: $(STAMP) ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignettes unexecuted
 	SGMCMC_NOTEBOOKS=$(NOTEBOOKS) $(RUN) sphinx -W --keep-going -b html docs docs/_build/html
 
-vignettes: $(STAMP) ## all vignettes in full, one after another; two hours
+vignettes: $(STAMP) ## all vignettes in full, one after another; hours
 	set -e; cd vignettes; for script in [a-z]*.py; do ../$(BIN)/python $$script; done
 
 lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
