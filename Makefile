@@ -83,8 +83,8 @@ docs-r: ## write the R package's help pages and NAMESPACE anew, with roxygen2
 docs: $(STAMP) ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignettes unexecuted
 	SGMCMC_NOTEBOOKS=$(NOTEBOOKS) $(RUN) sphinx -W --keep-going -b html docs docs/_build/html
 
-vignettes: $(STAMP) ## all vignettes in full, one after another; hours
-	set -e; cd vignettes; for script in [a-z]*.py; do ../$(BIN)/python $$script; done
+vignettes: $(STAMP) ## all vignettes in full, with what each takes; figures in build/vignettes
+	$(BIN)/python vignettes/_in_full.py --output build/vignettes $(VIGNETTES)
 
 lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
 	$(RUN) ruff check .

@@ -431,8 +431,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sweeps", type=int, default=200, help="of Gibbs sampling")
     parser.add_argument("--keep", metavar="FOLDER", help="where finished chains are written")
     parser.add_argument("--output", default="matrix_factorisation.png", help="figure 3.5.3")
-    parser.add_argument("--zero-variance", metavar="FILE", help="figure 3.5.4, also")
+    parser.add_argument("--zero-variance", metavar="FILE", help="figure 3.5.4; in full always")
     options = parser.parse_args(arguments)
+    if not options.short and options.zero_variance is None:
+        options.zero_variance = "matrix_factorisation_zv.png"
 
     length, zv = Length(options.iterations), Length(options.iterations // 2)
     tasks, sweeps, ratings, seeds = {}, options.sweeps, 4000, options.seeds

@@ -223,7 +223,7 @@ def plot(
     length: Length,
 ) -> Figure:
     """Effective sample size and score against the stepsize, with acceptance and without."""
-    picture = figure(11, 4.5)
+    picture = figure(11, 5)
     left, right = picture.subplots(1, 2)
     for (kind, line), weight in zip({"with": "--", "without": "-o"}.items(), (1, 1.5), strict=True):
         for number, (name, label) in enumerate(NAMES.items()):
@@ -235,7 +235,9 @@ def plot(
     right.set(xscale="log", yscale="log", xlabel="stepsize")
     right.set(ylabel="mean Kolmogorov–Smirnov distance")
     picture.suptitle(f"With an acceptance step and without; {length.kept} draws of a chain")
-    right.legend(fontsize="small", loc="lower left")
+    picture.legend(
+        *right.get_legend_handles_labels(), fontsize="small", loc="outside lower center", ncols=4
+    )
     return picture
 
 
