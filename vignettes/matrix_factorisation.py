@@ -402,9 +402,9 @@ def plot_zero_variance(found: dict[str, list[tuple[np.ndarray, np.ndarray]]]) ->
     panels = drawn.subplots(1, len(found), squeeze=False)[0]
     for panel, (label, seeds) in zip(panels, found.items(), strict=True):
         boxes = [values for pair in seeds for values in pair]
-        names = [f"{name}\nseed {k + 1}" for k in range(len(seeds)) for name in ("chain", "ZV")]
+        names = [f"{k + 1}{after}" for k in range(len(seeds)) for after in ("", "\nZV")]
         panel.boxplot(boxes, tick_labels=names, showfliers=False)
-        panel.set(title=label)
+        panel.set(title=label, xlabel="seed; ZV after the correction")
     panels[0].set_ylabel("log predictive density of a held-out rating")
     return drawn
 
