@@ -32,6 +32,7 @@ LOOKS: dict[str, tuple[str, Any]] = {
     "nuts": (_GREY, "-"),
     "gibbs": (_GREY, _LONG),
     "variational": (_GREY, _DOTTED),
+    "hybrid": (_GREEN, _DOTTED),
 }
 """Colour and dash of each sampler."""
 

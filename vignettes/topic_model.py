@@ -38,6 +38,8 @@ import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import lda, top_words
 
+from _figures import figure, look
+
 # %% [markdown]
 # ## The documents
 
@@ -294,19 +296,19 @@ def format_topics(topics: np.ndarray, corpus: Corpus, count: int = 6) -> str:
 
 def plot(results: dict[str, list[Result]], every: int, variational_bayes: float | None) -> Figure:
     """Perplexity against iterations, one line for each seed."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    panel = figure.subplots()
-    for number, (method, of_seeds) in enumerate(results.items()):
+    picture = figure(9, 5)
+    panel = picture.subplots()
+    for method, of_seeds in results.items():
         for result in of_seeds:
             iterations = every * np.arange(1, len(result.perplexity) + 1)
             label = method if result is of_seeds[0] else None
-            panel.plot(iterations, result.perplexity, color=f"C{number}", linewidth=1, label=label)
+            panel.plot(iterations, result.perplexity, linewidth=1, label=label, **look(method))
     if variational_bayes is not None:
         label = "online variational Bayes, ten passes"
-        panel.axhline(variational_bayes, color="black", linestyle=":", label=label)
+        panel.axhline(variational_bayes, label=label, **look("variational"))
     panel.set(xlabel="iteration", ylabel="perplexity of hidden words", yscale="log")
     panel.legend()
-    return figure
+    return picture
 
 
 # %%
