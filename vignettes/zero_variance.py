@@ -105,9 +105,9 @@ def sample(
 # noise of the minibatches has averaged out; fitted to draws it makes them too small. The last
 # column is what `zero_variance` *chooses* by itself, the form whose means vary least out of sample.
 #
-# On covertype with control variates the medians over the coefficients are 9.1 in sample, 1.8 out
-# of sample, 2.9 with batches and 2.5 as chosen, and 22 and 27 for the log density with batches and
-# as chosen; with plain gradients 1.2, 1.1, 1.3 and 1.3. A single corrected draw may scatter more
+# On covertype with control variates the medians over the coefficients are 9.2 in sample, 1.7 out
+# of sample, 3.5 with batches and 4.1 as chosen, and 57 and 71 for the log density with batches and
+# as chosen; with plain gradients 1.1, 1.0, 1.1 and 1.2. A single corrected draw may scatter more
 # than it did before: it has taken on the noise of its gradient, which is fresh at each iteration
 # and averages out, in exchange for the slow wandering that does not. So the box plots are of means
 # of batches.
