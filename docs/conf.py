@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
+from docutils import nodes  # noqa: E402
 from notebooks import write_notebooks  # noqa: E402
 
 import sgmcmc  # noqa: E402
@@ -34,6 +35,7 @@ suppress_warnings = ["myst.header"]  # a page that is included begins where it b
 
 html_theme = "furo"
 html_title = "sgmcmc"
+html_favicon = "_static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_sphinx = False
@@ -90,7 +92,21 @@ def as_it_is_meant(app: Any, what: str, name: str, of: Any, options: Any, lines:
     for place, line in enumerate(lines):
         in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
         if not in_example:
-            lines[place] = re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", line.replace("|", r"\|"))
+            parts = re.split(r"(``.+?``)", line)
+            parts[::2] = [
+                re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]
+            ]
+            lines[place] = "".join(parts)
+
+
+def keep_numbers_whole(app: Any, doctree: nodes.document, name: str) -> None:
+    """Let no line end within 581 012. The names of sections, to which links lead, stay."""
+    for text in list(doctree.findall(nodes.Text)):
+        if isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.raw):
+            continue
+        whole = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\N{NO-BREAK SPACE}", text)
+        if whole != text:
+            text.parent.replace(text, nodes.Text(whole))
 
 
 def setup(app: Any) -> None:
@@ -98,3 +114,4 @@ def setup(app: Any) -> None:
     write_notebooks(ROOT / "vignettes", HERE / "vignettes")
     app.connect("source-read", lead_to_pages)
     app.connect("autodoc-process-docstring", as_it_is_meant)
+    app.connect("doctree-resolved", keep_numbers_whole)

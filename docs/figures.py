@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n+(?:!\[[^]]*\]\((\w+\.png)\))?", re.
 def main() -> None:
     namespace: dict[str, Any] = {}
     text = (HERE / "tutorial.md").read_text(encoding="utf-8")
+    os.chdir(tempfile.mkdtemp())  # where the tutorial saves its draws
     for code, figure in BLOCK.findall(text):
         exec(compile(code, "tutorial.md", "exec"), namespace)
         if figure:

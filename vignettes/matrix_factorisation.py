@@ -14,7 +14,8 @@
 #
 # Run it as `python vignettes/matrix_factorisation.py`: the published length, 20 000 iterations and
 # five seeds. `--short` is the form that the tests run, on simulated ratings. `--keep FOLDER` writes
-# down what the chains came to, and does not run again what is there.
+# down what the chains came to, and does not run again what is there. `--decreasing` makes
+# figure A.3.2: SGLD alone, with h fixed and with h that decreases.
 
 # %%
 from __future__ import annotations
@@ -114,6 +115,12 @@ def published(n_users: int) -> list[Run]:
     ]
 
 
+def decreasing(n_users: int) -> list[Run]:
+    """Return SGLD with h, and with h (1 + k/1000)^(−0.33)."""
+    sgld = published(n_users)[0]
+    return [sgld, Run("SGLD, decreasing h", "decreasing", sgld.h)]
+
+
 @dataclass(frozen=True)
 class Length:
     """How long chains are."""
@@ -132,11 +139,15 @@ def sample(task: Task, run: Run, length: Length, seeds: int) -> dict[str, np.nda
     model, draws = task.model, length.n_iters // length.every
     gradients: dict[str, Callable[[], object]] = {
         "minibatch": lambda: "minibatch",
+        "decreasing": lambda: "minibatch",
         "control_variate": lambda: ControlVariate(
             sgmcmc.gradient_scaled(run.h_opt), length.n_iters_opt
         ),
         "saga": lambda: SAGA(lookups=model.lookups),
     }
+    h: object = run.h
+    if run.gradient == "decreasing":
+        h = sgmcmc.polynomial_decay(run.h, tau=1000, kappa=0.33)
     started = time.process_time()
     chain = sgmcmc.sample(
         model.log_lik,
@@ -148,7 +159,7 @@ def sample(task: Task, run: Run, length: Length, seeds: int) -> dict[str, np.nda
         minibatches="uniform",
         preconditioner="none",
         minibatch_size=min(length.minibatch_size, len(model.dataset["rating"]) // 2),
-        stepsize=sgmcmc.gradient_scaled(run.h, until=None),
+        stepsize=sgmcmc.gradient_scaled(h, until=None),
         n_chains=seeds,
         n_iters=length.n_iters,
         burn_in=0,
@@ -337,6 +348,7 @@ def _ratio(pair: dict[str, np.ndarray], parts: int | None) -> float:
 # %%
 LOOKS = {
     "SGLD": look("sgld"),
+    "SGLD, decreasing h": look("sghmccv"),
     "SGLD-CV, published h": look("sgldcv"),
     "SGLD-CV, h of SGLD": look("sghmccv"),
     "SAGA": look("saga"),
@@ -430,7 +442,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sweeps", type=int, default=200, help="of Gibbs sampling")
     parser.add_argument("--keep", metavar="FOLDER", help="where finished chains are written")
-    parser.add_argument("--output", default="matrix_factorisation.png", help="figure 3.5.3")
+    parser.add_argument("--decreasing", action="store_true", help="figure A.3.2")
+    parser.add_argument("--output", default="matrix_factorisation.png", help="the figure")
     parser.add_argument("--zero-variance", metavar="FILE", help="figure 3.5.4; in full always")
     options = parser.parse_args(arguments)
     if not options.short and options.zero_variance is None:
@@ -448,7 +461,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results[users]["Gibbs"] = kept(
             options.keep, f"gibbs {users} {sweeps}", lambda t=task: gibbs(t, sweeps, 1)
         )
-        for run in published(users)[slice(2, 3) if options.short else slice(None)]:
+        shown = decreasing(users) if options.decreasing else published(users)
+        if options.short:
+            shown = shown[1:] if options.decreasing else shown[2:3]
+        for run in shown:
             results[users][run.label] = kept(
                 options.keep,
                 f"{users} {asdict(run)} {asdict(length)} {seeds}",
@@ -457,7 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(format_table(results[users]), flush=True)
     plot(results, length).savefig(options.output)
     print(f"\nLog predictive density along the chains: {os.path.abspath(options.output)}")
-    if not options.zero_variance:
+    if options.decreasing or not options.zero_variance:
         return
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     users = list(results)[-1]

@@ -145,6 +145,17 @@ def test_matrix_factorisation_as_shown(
     assert len(rmse) == 2 and min(rmse, key=rmse.__getitem__) == "Gibbs"
 
 
+@pytest.mark.slow
+def test_decreasing_stepsizes_of_the_matrix_factorisation_vignette(
+    vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "chains.png"
+    arguments = ["--short", "--decreasing", "--output", str(output)]
+    vignette("matrix_factorisation").main([*arguments, "--zero-variance", str(tmp_path / "no.png")])
+    assert output.read_bytes().startswith(b"\x89PNG") and not (tmp_path / "no.png").exists()
+    assert re.findall(r"^(SGLD.*?)  ", capsys.readouterr().out, re.M) == ["SGLD, decreasing h"]
+
+
 def test_gibbs_of_the_matrix_factorisation_vignette(
     vignette: Callable[[str], ModuleType],
 ) -> None:
