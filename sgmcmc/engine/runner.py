@@ -203,9 +203,8 @@ class Runner:
         lengths = [self._kernel.length]
         if self._refresh_every is not None:
             lengths.append(self._refresh_every)
-        apart = estimates_apart(self.total)
-        if self.stops and LOG_POST in self._kept and apart < self._kernel.length:
-            lengths.append(apart)
+        if self.stops and LOG_POST in self._kept:
+            lengths.append(estimates_apart(self.total, self._kernel.length))
         return tuple(lengths)
 
     def compile(self, compiler: Compiler) -> bool:

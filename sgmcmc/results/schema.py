@@ -110,8 +110,8 @@ class Schema:
         if not iterations.size:
             return np.ones(0, bool)
         total = int(iterations[-1])
-        kept, apart = iterations == total, estimates_apart(total)
-        for each in self.blocks if apart >= self.blocks[0] else (*self.blocks, apart):
+        kept = iterations == total
+        for each in (*self.blocks, estimates_apart(total, self.blocks[0])):
             kept |= iterations % each == 0
         return kept
 
@@ -131,15 +131,18 @@ class Schema:
         return Layout(shapes).subset(names).split(kept[record])
 
 
-def estimates_apart(total: int) -> int:
+def estimates_apart(total: int, block: int) -> int:
     """Return how many iterations the log posterior estimates of a run are apart at most.
 
-    A power of two, so that a longer run takes some of those of a shorter one.
+    A block where blocks are short enough; else a power of two. So a longer run takes some of those
+    of a shorter one.
 
     Args:
         total: iterations of the run.
+        block: iterations of a block, after each of which there is an estimate anyway.
     """
-    return 2 ** (max(1, total // ESTIMATES).bit_length() - 1)
+    wanted = max(1, total // ESTIMATES)
+    return block if block <= wanted else 2 ** (wanted.bit_length() - 1)
 
 
 def most_estimates(total: int) -> int:

@@ -88,8 +88,22 @@ def test_log_post_has_a_hundred_points(n_iters: int, apart: int, run: Run) -> No
     np.testing.assert_array_equal(samples["theta"], longer["theta"][:, :n_iters])
 
 
-def test_log_post_of_a_chain_that_is_made_longer(run: Run, tmp_path: Path) -> None:
+def test_blocks_that_are_short_enough_are_not_interrupted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 3)
+    assert run(n_iters=299).log_post.iterations.tolist() == sorted(
+        {*range(2, 300, 2), *range(3, 300, 3), 299}
+    )
+    assert run(n_iters=301).log_post.iterations.tolist() == [*range(3, 301, 3), 301]
+
+
+@pytest.mark.parametrize("longest_block", [4096, 3])
+def test_log_post_of_a_chain_that_is_made_longer(
+    longest_block: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In memory and on disk it is that of a chain which was that long from the beginning."""
+    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", longest_block)
     expected = run(n_iters=450, n_chains=2, seed=1).log_post
     store = tmp_path / "chain"
     run(n_iters=150, n_chains=2, seed=1, store=store)
