@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +43,8 @@ class Judgement:
         off_centre: the same of the control variates' centre, in the root mean square, of the
             worst of the chains; ``None`` if there is none.
         noise_along: noise, averaged over the coordinates, in parts of the chains one after another.
-        largest: the largest stepsize that keeps to the tolerance; ``None`` where each coordinate
-            has its own, or there is no law.
+        largest: the largest stepsize that keeps to the tolerance, 0 where none was found; ``None``
+            where each coordinate has its own, or there is no law.
     """
 
     mode: Mode
@@ -119,9 +120,7 @@ def judge(
     without_noise = _predicted(quiet, sampler.chain, stepsize)
     largest = None
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
-        largest = largest_stepsize(
-            _unscaled(sampler.chain), around, tolerance, in_turn=_slices(sampler.chain)
-        )
+        largest = _largest(_unscaled(sampler.chain), around, tolerance, _slices(sampler.chain))
     off = None
     if centres is not None:
         gaps = centres - mode.position
@@ -131,6 +130,18 @@ def judge(
         mode, around, prediction, without_noise,
         flat.std(0) / sds, (flat.mean(0) - mode.position) / sds, off, along, largest,
     )  # fmt: skip
+
+
+def _largest(
+    dynamics: Dynamics, around: Surroundings, tolerance: float, in_turn: Sequence[slice] | None
+) -> float:
+    """Return the largest stepsize that keeps to the tolerance, or 0.
+
+    Of very unequal curvatures no stepsize that suits the largest moves the chain in the direction
+    of the smallest, so far as numbers can tell.
+    """
+    found = largest_stepsize(dynamics, around, tolerance, in_turn=in_turn)
+    return found if around.predict(dynamics, found, in_turn).worst <= tolerance else 0.0
 
 
 def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:

@@ -76,9 +76,11 @@ def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> li
     if not prediction.known or is_right(judgement, tolerance):
         return []
     advice = "Take smaller stepsizes"
-    if judgement.largest is not None:
+    if judgement.largest:
         advice = f"Take a stepsize of at most {judgement.largest:.2g}"
     auto = f"{advice}, or stepsize='auto'."
+    if judgement.largest == 0.0:
+        auto = "No stepsize suits all directions: take preconditioner='auto'."
     if not prediction.stable:
         return [
             "The stepsize is too large for the curvature at the mode: the draws do not follow the "

@@ -10,6 +10,9 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.dynamics import SGLD
+from sgmcmc.run.reports import judging
+from sgmcmc.tuning.prediction import Surroundings
 from tests.run.test_choices import COVARIANCE, DATA, MODE, log_lik, log_prior
 
 WHITE: dict[str, Any] = {
@@ -87,6 +90,16 @@ def test_noise_is_named() -> None:
         **{**WHITE, "minibatch_size": 30},
     )  # fmt: skip
     assert "gradient noise is too large" in warnings_of(found)
+
+
+@pytest.mark.parametrize("least, suits", [(1.0, True), (1e-11, False)])
+def test_no_stepsize_is_named_where_none_suits(least: float, suits: bool) -> None:
+    """With V = cλ the variance of SGLD is (1 + εcλ/4)/(1 − ελ/4) times what it should be."""
+    curvatures = np.diag([least, 1.0])
+    around = Surroundings(curvatures, 100 * curvatures, np.ones(2))
+    exact = 4 * (1.05**2 - 1) / (100 + 1.05**2)
+    expected = exact if suits else 0.0
+    assert judging._largest(SGLD(), around, 0.05, None) == pytest.approx(expected, rel=1e-4)
 
 
 def test_draws_from_a_file_keep_their_report(tmp_path: Any) -> None:
