@@ -31,6 +31,9 @@ ones would wait for memory twice."""
 _WORTH_SHARING = 2**19
 """Bytes of the smallest column of a minibatch that is gathered by two cores, if one is to spare."""
 
+_LONG_ROW = 512
+"""Bytes of the shortest row that two cores fetch sooner: one core asks for short ones ahead."""
+
 
 class GatheredAhead(Stream):
     """Minibatches whose rows are gathered on the host, block by block.
@@ -142,8 +145,9 @@ class InPlace(RowNumbers):
 
     def copying(self, column: DenseColumn) -> int:
         """Return how many threads copy the rows of a column."""
-        weight = self.size * column.dtype.itemsize * int(np.prod(column.row_shape))
-        return self._threads if weight >= _WORTH_SHARING else 1
+        row = column.dtype.itemsize * int(np.prod(column.row_shape))
+        worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
+        return self._threads if worth else 1
 
 
 class Whole(Stream):
