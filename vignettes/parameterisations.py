@@ -226,7 +226,7 @@ def plot(
     draws: Mapping[str, Mapping[str, np.ndarray]],
     length: Length,
 ) -> Figure:
-    """Above effective sample size and score against the stepsize, below draws at 0.1."""
+    """Above effective sample size and score against the stepsize, below draws at `SHOWN`."""
     picture = figure(11, 9)
     rows = [["ess", "off"], *([f"with {name}", f"without {name}"] for name in NAMES)]
     panels = picture.subplot_mosaic(rows, height_ratios=[3.6, 1, 1, 1])
@@ -245,7 +245,7 @@ def plot(
     right.set(xscale="log", yscale="log", xlabel="stepsize")
     right.set(ylabel="mean Kolmogorov–Smirnov distance")
     for name in rows[-1]:
-        panels[name].set(xlabel=f"draw, 1 in {length.thin} iterations, stepsize 0.1")
+        panels[name].set(xlabel=f"draw, 1 in {length.thin} iterations, stepsize {SHOWN}")
     picture.legend(
         *right.get_legend_handles_labels(), fontsize="small", loc="outside upper center", ncols=4
     )
