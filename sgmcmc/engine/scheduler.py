@@ -19,7 +19,7 @@ from sgmcmc.engine import cores
 from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.runner import Runner
 from sgmcmc.engine.watchdog import StandstillError, Watchdog
-from sgmcmc.waits import TICK
+from sgmcmc.waits import TICK, Mailbox
 
 Report = tuple[int, float] | BaseException | threading.Thread
 """Iterations done and the log posterior estimate; an error; or the thread that ends now."""
@@ -104,7 +104,7 @@ class _Crew:
         self._turns: queue.SimpleQueue[tuple[int, Runner]] = queue.SimpleQueue()
         for turn in zip(goals, runners, strict=True):
             self._turns.put(turn)
-        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._reports: Mailbox[Report] = Mailbox()
         # While one thread hands its block over and waits to be woken, another computes.
         self._threads = [
             threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
@@ -127,7 +127,7 @@ class _Crew:
             # Looked at before the queue: a thread that has ended has reported all.
             ended = not any(thread.is_alive() for thread in self._threads)
             try:
-                report = self._reports.get(timeout=0 if ended else TICK)
+                report = self._reports.take(0 if ended else TICK)
             except queue.Empty:
                 if ended:
                     return None

@@ -18,7 +18,7 @@ from typing import Any
 from sgmcmc.machines import pools, worker
 from sgmcmc.machines.lasting import DEATHS, LastingExecutor, given_up
 from sgmcmc.machines.parcels import Parcel
-from sgmcmc.waits import TICK
+from sgmcmc.waits import TICK, Mailbox
 
 PER_WORKER = 2
 """Calls under way for each worker, so that none waits for its next."""
@@ -50,7 +50,7 @@ class Calls:
         self._waiting: deque[_Call] = deque()
         self._turned_away: deque[_Call] = deque()
         self._under_way: dict[Future[Any], _Call] = {}
-        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._done: Mailbox[Future[Any]] = Mailbox()
         self._served: set[str] = set()
         self._most = PER_WORKER * executor.width
 
@@ -75,7 +75,7 @@ class Calls:
         """
         self._fill()
         try:
-            future = self._done.get(timeout=TICK)
+            future = self._done.take(TICK)
         except queue.Empty:
             return None
         call = self._under_way.pop(future)
@@ -107,7 +107,7 @@ class Calls:
             future.cancel()
         while time.monotonic() < until and any(future.running() for future in self._under_way):
             try:
-                future = self._done.get(timeout=TICK)
+                future = self._done.take(TICK)
             except queue.Empty:
                 continue
             call = self._under_way.pop(future)
