@@ -16,7 +16,12 @@ DRAWS, GRADIENTS, LOG_POST, UNNORMALISED = "draws", "gradients", "log_post", "un
 TEST = "test/"
 
 ESTIMATES = 100
-"""Log posterior estimates of a chain at least, if it has as many iterations."""
+"""Log posterior estimates of a chain at least, if it has as many iterations and they are light."""
+
+_FEW, _APART = 64, 16
+"""Iterations of a block up to which each weighs a megabyte or more, and how many of these estimates
+are apart at least. Between two of them the chain stops, and what a stop writes anew is as large as
+the draws of a whole block: here as much work as two iterations."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -137,11 +142,15 @@ def estimates_apart(total: int, block: int) -> int:
     A block where blocks are short enough; else a power of two. So a longer run takes some of those
     of a shorter one.
 
+    Example:
+        >>> estimates_apart(1000, block=4096), estimates_apart(1000, block=50)
+        (8, 16)
+
     Args:
         total: iterations of the run.
         block: iterations of a block, after each of which there is an estimate anyway.
     """
-    wanted = max(1, total // ESTIMATES)
+    wanted = max(_APART if block <= _FEW else 1, total // ESTIMATES)
     return block if block <= wanted else 2 ** (wanted.bit_length() - 1)
 
 

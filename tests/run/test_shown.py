@@ -91,11 +91,16 @@ def test_log_post_has_a_hundred_points(n_iters: int, apart: int, run: Run) -> No
 def test_blocks_that_are_short_enough_are_not_interrupted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 3)
+    """Long ones every few iterations; short ones, whose iterations are heavy, at most every 16."""
+    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 40)
+    for n_iters, each in ((299, 16), (1600, 16), (4001, 40)):
+        assert run(n_iters=n_iters).log_post.iterations.tolist() == sorted(
+            {*range(each, n_iters, each), *range(40, n_iters, 40), n_iters}
+        )
+    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 65)
     assert run(n_iters=299).log_post.iterations.tolist() == sorted(
-        {*range(2, 300, 2), *range(3, 300, 3), 299}
+        {*range(2, 299, 2), *range(65, 299, 65), 299}
     )
-    assert run(n_iters=301).log_post.iterations.tolist() == [*range(3, 301, 3), 301]
 
 
 @pytest.mark.parametrize("longest_block", [4096, 3])
