@@ -62,6 +62,7 @@ def measure(
         def run(n_iters: int) -> float:
             return workers[name].ask("run", n_iters=n_iters)["seconds"]
 
+        workers[name].ask("keep_memory")  # whose peak is known by now
         lengths = choose_lengths(run, seconds, most)
         results[name] |= {"n_iters": [lengths.short, lengths.long], "short": [], "long": []}
 

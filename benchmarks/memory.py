@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import sys
 from pathlib import Path
@@ -43,3 +44,16 @@ def mapped(ending: str) -> int:
         elif counting and words[0] == "Rss:":
             total += 1024 * int(words[1])
     return total
+
+
+def keep() -> None:
+    """Have the C library keep what is freed, so that what a run needs is there from the run before.
+
+    A virtual machine may give free memory back to its host, and take milliseconds for each megabyte
+    to get it again: more than the iterations that fill it.
+    """
+    trim_threshold, mmap_max = -1, -4  # as glibc's malloc.h names and numbers them
+    if sys.platform == "linux":
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(trim_threshold, -1)
+        mallopt(mmap_max, 0)

@@ -137,7 +137,9 @@ def render(raw: dict[str, Any]) -> str:
         f"Median of {raw['rounds']} rounds, in brackets the best. A round is a long run less a "
         f"short one, about {raw['seconds']:g} s for each package in turn, all packages one after "
         "another before the next round begins. Every draw is kept. With several chains: wall time "
-        "over as many times the iterations, so that of one iteration of one chain.",
+        "over as many times the iterations, so that of one iteration of one chain. What a run has "
+        "freed stays with its process, so that nobody waits for memory that a virtual machine has "
+        "given back to its host.",
         _cells(raw, _micros),
         "### Times as long as `sgmcmc`",
         _cells(raw, _ratio),

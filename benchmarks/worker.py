@@ -5,6 +5,7 @@ Reads one JSON object a line from standard input and answers each with one on st
     {"do": "prepare", "package": NAME, "workload": {...}, "data": FOLDER}
     {"do": "first"}                  builds the sampler and asks for one draw
     {"do": "run", "n_iters": K}      a chain of K iterations, its draws in NumPy arrays
+    {"do": "keep_memory"}            what is freed from now on stays with the process
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class Server:
             "baseline": self._baseline,
             "peak": memory.peak(),
         }
+
+    def keep_memory(self) -> dict[str, Any]:
+        """Let what is freed stay with the process."""
+        memory.keep()
+        return {}
 
     def _check(self, draws: Arrays, n_iters: int) -> None:
         """Every draw of every parameter is there, and finite."""
