@@ -444,7 +444,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", metavar="FOLDER", help="where finished chains are written")
     parser.add_argument("--decreasing", action="store_true", help="figure A.3.2")
     parser.add_argument("--output", default="matrix_factorisation.png", help="the figure")
-    parser.add_argument("--zero-variance", metavar="FILE", help="figure 3.5.4; in full always")
+    parser.add_argument(
+        "--zero-variance",
+        metavar="FILE",
+        help="figure 3.5.4; in full always, but not with --decreasing",
+    )
     options = parser.parse_args(arguments)
     if not options.short and options.zero_variance is None:
         options.zero_variance = "matrix_factorisation_zv.png"
