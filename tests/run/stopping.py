@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from sgmcmc import Samples
+from sgmcmc.engine import block
 from sgmcmc.engine.runner import Runner
 from tests.ladder import Case
 
@@ -26,6 +27,11 @@ def short_blocks_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have blocks weigh so many bytes, and save after each."""
     monkeypatch.setattr("sgmcmc.engine.block.BLOCK_BYTES", size)
     monkeypatch.setattr("sgmcmc.run.checkpoints.SAVE_EVERY", 0.0)
+
+
+def short_blocks() -> None:
+    """Have blocks weigh 256 bytes, for good: in a process of its own, or in each worker."""
+    block.BLOCK_BYTES = 2**8
 
 
 def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
@@ -80,13 +86,16 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 sys.path.insert(0, {root!r})
 from {caller} import short_call
-import sgmcmc.engine.block, sgmcmc.run.checkpoints
-sgmcmc.engine.block.BLOCK_BYTES = 2**8
+from tests.run.stopping import short_blocks
+import sgmcmc.run.checkpoints
+short_blocks()
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.002
 executors = {{
     None: dict,
     "threads": lambda: dict(executor=ThreadPoolExecutor(2)),
-    "processes": lambda: dict(executor=lambda: ProcessPoolExecutor(2, get_context("spawn"))),
+    "processes": lambda: dict(
+        executor=lambda: ProcessPoolExecutor(2, get_context("spawn"), short_blocks)
+    ),
 }}
 rng, killed = random.Random({seed}), 0
 

@@ -134,6 +134,7 @@ def test_scores_along_a_chain(model: MatrixFactorisation) -> None:
     again = sgmcmc.Samples(
         {n: np.repeat(np.asarray(chain[n]), 100, 0) for n in chain}, settings={}
     )  # fmt: skip
+    tf.random.set_seed(1)
     noisy = again.predict(model.predict_rating, test.dataset, reduce=None)[0]
     np.testing.assert_allclose(noisy.std(0), found["sd"], rtol=4 / np.sqrt(2 * 2000))
 
