@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -88,14 +89,15 @@ def test_a_store_goes_on(tmp_path: Path, threads: Executor, monkeypatch: Any) ->
 
 @pytest.mark.usefixtures("short_stretches")
 def test_ctrl_c_returns_the_draws_so_far(threads: Executor, monkeypatch: Any) -> None:
-    save, count = Runner.save, 0
+    save, caller, begun = Runner.save, threading.current_thread(), set[int]()
 
     def interrupted(self: Runner) -> None:
-        nonlocal count
         save(self)
-        count += 1
-        if count == 9:
-            raise KeyboardInterrupt
+        # As Ctrl-C does, in the thread that waits, and once: when every chain has draws there.
+        if threading.current_thread() is caller and len(begun) < CALL["n_chains"]:
+            begun.add(self.chain)
+            if len(begun) == CALL["n_chains"]:
+                raise KeyboardInterrupt
 
     whole = sgmcmc.sgld(**_of_sgld())
     monkeypatch.setattr(Runner, "save", interrupted)
