@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data import native
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import Data, DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import as_sparse_tensor
 from sgmcmc.minibatches.base import RowDraws
@@ -26,7 +26,13 @@ they are used for."""
 
 _WORTH_AHEAD = 2**20
 """Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier
-ones keeps all cores busy."""
+ones would wait for memory twice."""
+
+_WORTH_SHARING = 2**19
+"""Bytes of the smallest column of a minibatch that is gathered by two cores, if one is to spare."""
+
+_LONG_ROW = 512
+"""Bytes of the shortest row that two cores fetch sooner: one core asks for short ones ahead."""
 
 
 class GatheredAhead(Stream):
@@ -105,9 +111,22 @@ class InPlace(RowNumbers):
 
     A minibatch is gathered and used by one core, whose cache it never leaves. Only XLA can call
     what gathers it. Each column must have an address.
+
+    Args:
+        data: the dataset.
+        draws: how rows are drawn.
+        dtype: of the weights.
+        with_rows: hand over the row numbers too.
+        threads: that copy the rows of a column where these weigh much, 1 or 2.
     """
 
     path = "in place"
+
+    def __init__(
+        self, data: Data, draws: RowDraws, dtype: tf.DType, with_rows: bool, threads: int = 1
+    ) -> None:
+        super().__init__(data, draws, dtype, with_rows)
+        self._threads = threads
 
     def _held(self) -> Tensors:
         """Return where the columns lie."""
@@ -118,9 +137,17 @@ class InPlace(RowNumbers):
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's rows, gathered from where the data lie."""
         return {
-            name: native.gather_rows(fixed[name], block[ROWS], step, column.row_shape, column.dtype)
+            name: native.gather_rows(
+                fixed[name], block[ROWS], step, column.row_shape, column.dtype, self.copying(column)
+            )
             for name, column in self.columns.items()
         }
+
+    def copying(self, column: DenseColumn) -> int:
+        """Return how many threads copy the rows of a column."""
+        row = column.dtype.itemsize * int(np.prod(column.row_shape))
+        worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
+        return self._threads if worth else 1
 
 
 class Whole(Stream):
@@ -176,9 +203,10 @@ def make_stream(
         return Whole(data, draws, dtype, with_rows)
     if tf.config.list_logical_devices("GPU"):
         return OnDevice(data, draws, dtype, with_rows)
+    threads = 2 if ahead else 1  # whose core is the same
     ahead = ahead and draws.size * data.row_bytes <= _WORTH_AHEAD
     if xla and not ahead and _can_stay_in_place(data, draws.size):
-        return InPlace(data, draws, dtype, with_rows)
+        return InPlace(data, draws, dtype, with_rows, threads)
     return GatheredAhead(data, draws, dtype, with_rows, xla)
 
 

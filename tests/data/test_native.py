@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -61,11 +63,15 @@ def test_xla_gathers_a_minibatch(dtype: str, row_shape: tuple[int, ...]) -> None
 
         @tf.function(jit_compile=True, autograph=False)
         def gather(address: tf.Tensor, rows: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-            return native.gather_rows(address, rows, step, row_shape, np.dtype(dtype))
+            one, two = (
+                native.gather_rows(address, rows, step, row_shape, np.dtype(dtype), threads)
+                for threads in (1, 2)
+            )
+            return tf.stack([one, two])
 
         for step in range(4):
             found = gather(address, tf.constant(rows), tf.constant(step))
-            np.testing.assert_array_equal(found, array[rows[step]])
+            np.testing.assert_array_equal(found, [array[rows[step]]] * 2)
 
 
 @pytest.mark.usefixtures("xla")
@@ -82,14 +88,15 @@ def test_xla_copies_a_minibatch_of_a_block(dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("xla")
-def test_many_threads_may_call_at_once() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_threads_may_call_at_once(threads: int) -> None:
     array = array_of("float32", (54,), rows=5000)
     rows = np.random.default_rng(7).integers(0, 5000, (50, 500), dtype=np.int32)
 
     @tf.function(jit_compile=True, autograph=False)
     def sums(address: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         def add(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            part = native.gather_rows(address, rows, step, (54,), np.dtype("float32"))
+            part = native.gather_rows(address, rows, step, (54,), np.dtype("float32"), threads)
             return step + 1, total + tf.reduce_sum(part, 0)
 
         start = (tf.constant(0), tf.zeros([54]))
@@ -102,6 +109,47 @@ def test_many_threads_may_call_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(run, range(8)):
             np.testing.assert_array_equal(found, expected)
+
+
+COPY_TOGETHER = """
+import importlib.util, os, sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+
+spec = importlib.util.spec_from_file_location("_rows", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+
+def is_right(seed, calls):
+    rng = np.random.default_rng(seed)
+    array = rng.random((700, int(rng.integers(1, 600))), np.float32)
+    for call in range(calls):
+        rows = rng.integers(0, 700, 300, (np.int32, np.int64)[call % 2])
+        out = np.full((300, array.shape[1]), np.nan, np.float32)
+        source, numbers, target = (each.ctypes.data for each in (array, rows, out))
+        module.take(source, numbers, rows.itemsize, target, 300, 4 * array.shape[1], 2)
+        if not np.array_equal(out, array[rows]):
+            return False
+    return True
+
+assert is_right(0, 20)
+with ThreadPoolExecutor(4) as pool:
+    assert all(pool.map(is_right, range(20), [50] * 20))
+child = os.fork()
+if child == 0:  # the second thread is not in it
+    os._exit(0 if is_right(1, 20) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert is_right(2, 20)
+"""
+
+
+def test_two_threads_copy_as_one_does() -> None:
+    """From many threads at once and after a fork too; and the process ends, thread or no thread."""
+    if native._rows is None:
+        pytest.skip("the native code is not built")
+    assert native._rows.__file__ is not None
+    command = [sys.executable, "-c", COPY_TOGETHER, native._rows.__file__]
+    subprocess.run(command, check=True, timeout=60)
 
 
 @pytest.mark.usefixtures("xla")

@@ -70,6 +70,12 @@ def stream_of(
     return make_stream(data, draws, tf.float32, with_rows=False, ahead=ahead, xla=xla)
 
 
+def threads_of(stream: Stream) -> int:
+    """Return how many threads copy the rows of ``x``."""
+    assert isinstance(stream, InPlace)
+    return stream.copying(stream.columns["column/x"])
+
+
 def test_rows_gathered_on_the_device_are_those_gathered_on_the_host(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +183,8 @@ def test_the_stream_is_chosen_by_size_replacement_and_cores(dataset: dict) -> No
     # A heavy minibatch is gathered in place even where a core is to spare.
     heavy = Data({"x": ArrayColumn(np.zeros((2000, 200)))}, 2000)
     assert isinstance(stream_of(heavy, 700), type(in_place))
+    if isinstance(in_place, InPlace):  # which then takes part in that
+        assert [threads_of(stream_of(heavy, 700, ahead=ahead)) for ahead in (True, False)] == [2, 1]
     # Only XLA can call what gathers in place.
     assert isinstance(stream_of(long, 500, ahead=False, xla=False), GatheredAhead)
     # Blocks are as long in either form, so the same seeds draw the same numbers.

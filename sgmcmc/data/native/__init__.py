@@ -120,19 +120,19 @@ def _registered() -> bool:
 
 
 def _copies_are_right() -> bool:
-    """Try both functions: this TensorFlow may call them in another way than those we know."""
+    """Try the functions: this TensorFlow may call them in another way than those we know."""
     array, rows = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([[0, 1], [3, 2]], np.int32)
 
-    def both(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        gathered = gather_rows(address, rows, step, (3,), array.dtype)
-        return tf.stack([gathered, copy_minibatch(block, step)])
+    def tried(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        gathered = [gather_rows(address, rows, step, (3,), array.dtype, n) for n in (1, 2)]
+        return tf.stack([*gathered, copy_minibatch(block, step)])
 
     with tf.init_scope():  # the answer may be wanted while another function is being traced
         arguments = (array.ctypes.data, rows, array[rows], 1)
         dtypes = (tf.int64, tf.int32, tf.int32, tf.int32)
         tensors = [tf.constant(*each) for each in zip(arguments, dtypes, strict=True)]
         try:
-            found = trace(both, *tensors, jit_compile=True)(*tensors).numpy()
+            found = trace(tried, *tensors, jit_compile=True)(*tensors).numpy()
         except tf.errors.OpError:
             return False
     return bool((found == array[rows[1]]).all())
@@ -144,6 +144,7 @@ def gather_rows(
     step: tf.Tensor,
     row_shape: tuple[int, ...],
     dtype: np.dtype,
+    threads: int = 1,
 ) -> tf.Tensor:
     """Return the rows of one minibatch, from where the array lies.
 
@@ -153,9 +154,10 @@ def gather_rows(
         step: which minibatch.
         row_shape: the shape of one row of the array.
         dtype: of the array.
+        threads: that copy them, 1 or 2.
     """
     size, row_bytes = rows.shape[1], dtype.itemsize * int(np.prod(row_shape))
-    sizes = [size, row_bytes, rows.dtype.size]
+    sizes = [size, row_bytes, rows.dtype.size, threads]
     return _call(_GATHER_ROWS, [address, rows], step, sizes, (size, *row_shape), dtype)
 
 

@@ -5,11 +5,18 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <system_error>
+#include <thread>
 
 namespace {
 
@@ -68,29 +75,170 @@ void CopyRows(const char* source, const Row* rows, char* out, std::int64_t count
   }
 }
 
-void CopyRows(const char* source, const void* rows, std::int64_t rows_itemsize, char* out,
-              std::int64_t count, std::int64_t row_bytes) {
-  if (rows_itemsize == 4) {
-    CopyRows(source, static_cast<const std::int32_t*>(rows), out, count, row_bytes);
+// Rows to copy, a part of them at a time.
+struct Job {
+  const char* source;
+  const char* rows;
+  std::int64_t rows_itemsize;
+  char* out;
+  std::int64_t count, row_bytes;
+
+  void Copy(std::int64_t first, std::int64_t stop) const {
+    const char* numbers = rows + first * rows_itemsize;
+    char* to = out + first * row_bytes;
+    if (rows_itemsize == 4) {
+      const auto* typed = reinterpret_cast<const std::int32_t*>(numbers);
+      CopyRows(source, typed, to, stop - first, row_bytes);
+    } else {
+      const auto* typed = reinterpret_cast<const std::int64_t*>(numbers);
+      CopyRows(source, typed, to, stop - first, row_bytes);
+    }
+  }
+
+  void Copy() const { Copy(0, count); }
+};
+
+// The cores that a thread may run on.
+class Cores {
+ public:
+#if defined(__linux__)
+  static int Present() { return sched_getcpu(); }
+
+  // Keeps this thread off a core, if it may run on another.
+  void Leave(int core) const {
+    cpu_set_t others = all_;
+    CPU_CLR(core, &others);
+    sched_setaffinity(0, sizeof others, &others);
+  }
+
+ private:
+  static cpu_set_t All() {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    sched_getaffinity(0, sizeof all, &all);
+    return all;
+  }
+
+  const cpu_set_t all_ = All();
+#else
+  static int Present() { return -1; }
+  void Leave(int) const {}
+#endif
+};
+
+// A second thread that takes part in large copies: one core alone cannot have enough of them on its
+// way. It serves one caller at a time; others copy alone, and so do processes forked off. A caller
+// waits for it only where it is in the middle of a piece. It is never destroyed, so that it may
+// outlive the interpreter.
+class Helper {
+ public:
+  void Copy(const Job& job) {
+    std::unique_lock<std::mutex> turn(turn_, std::try_to_lock);
+    if (!turn.owns_lock() || !Started()) return job.Copy();
+    job_ = job;
+    core_ = Cores::Present();
+    taken_ = 0;
+    open_ = ++jobs_;
+    if (asleep_) wake_.notify_one();  // it may miss that, and this job
+    Work();
+    // Either the thread finds the job closed, or it is found inside: both are in sequence.
+    open_ = 0;
+    while (inside_) Pause();
+  }
+
+ private:
+  static constexpr std::int64_t kTakenBytes = 32 * 1024;  // what either of the two takes on at a time
+  static constexpr int kSpins = 100;  // some microseconds: others may have a use for the core
+
+  static void Pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::this_thread::yield();
+#endif
+  }
+
+  // Starts the thread if there is none; false in a process where there cannot be one.
+  bool Started() {
+    if (process_ == 0) {
+      process_ = getpid();
+      try {
+        std::thread([this] { Serve(); }).detach();
+      } catch (const std::system_error&) {
+        process_ = -1;
+      }
+    }
+    return process_ == getpid();
+  }
+
+  void Serve() {
+    const Cores cores;
+    for (std::uint64_t job = 0;;) {
+      job = JobAfter(job);
+      // Who is woken is often put on the core of who woke it, and would only take its place there.
+      if (const int core = core_; core >= 0 && core == Cores::Present()) cores.Leave(core);
+      inside_ = true;
+      if (open_ == job) Work();
+      inside_ = false;
+    }
+  }
+
+  std::uint64_t JobAfter(std::uint64_t last) {
+    std::uint64_t job = 0;
+    const auto found = [&] { return (job = open_) != 0 && job != last; };
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (found()) return job;
+      Pause();
+    }
+    std::unique_lock<std::mutex> lock(sleep_);
+    asleep_ = true;
+    wake_.wait(lock, found);
+    asleep_ = false;
+    return job;
+  }
+
+  void Work() {
+    const std::int64_t most = std::max<std::int64_t>(kTakenBytes / (job_.row_bytes + 1), 1);
+    std::int64_t first;
+    while ((first = taken_.fetch_add(most)) < job_.count) {
+      job_.Copy(first, std::min(first + most, job_.count));
+    }
+  }
+
+  std::mutex turn_, sleep_;
+  std::condition_variable wake_;
+  std::uint64_t jobs_ = 0;
+  std::atomic<std::uint64_t> open_{0};  // number of the job that is to be worked at, or 0
+  std::atomic<bool> inside_{false}, asleep_{false};
+  std::atomic<std::int64_t> taken_{0};  // rows
+  std::atomic<int> core_{-1};           // of the caller
+  Job job_{};
+  pid_t process_ = 0;  // that the thread is in
+};
+
+void CopyRows(const Job& job, bool together) {
+  static Helper* const helper = new Helper;
+  if (together) {
+    helper->Copy(job);
   } else {
-    CopyRows(source, static_cast<const std::int64_t*>(rows), out, count, row_bytes);
+    job.Copy();
   }
 }
 
 // The next two are what XLA calls, by version 3 of its interface for custom calls on the host.
 
 // in[0]: int64, the address of the array; in[1]: the row numbers of a block of minibatches;
-// in[2]: int32, which minibatch; in[3]: int64[3], rows of a minibatch, bytes of a row and of a row
-// number.
+// in[2]: int32, which minibatch; in[3]: int64[4], rows of a minibatch, bytes of a row and of a row
+// number, and threads to copy them with, 1 or 2.
 void GatherRows(void* out, const void** in, const char*, std::size_t, void*) {
-  std::int64_t address, shape[3];
+  std::int64_t address, shape[4];
   std::int32_t step;
   std::memcpy(&address, in[0], sizeof address);
   std::memcpy(&step, in[2], sizeof step);
   std::memcpy(shape, in[3], sizeof shape);
   const char* rows = static_cast<const char*>(in[1]) + step * shape[0] * shape[2];
-  CopyRows(reinterpret_cast<const char*>(address), rows, shape[2], static_cast<char*>(out),
-           shape[0], shape[1]);
+  const auto* source = reinterpret_cast<const char*>(address);
+  CopyRows({source, rows, shape[2], static_cast<char*>(out), shape[0], shape[1]}, shape[3] > 1);
 }
 
 // in[0]: a block of minibatches; in[1]: int32, which of them; in[2]: int64, bytes of one.
@@ -105,13 +253,15 @@ void CopyMinibatch(void* out, const void** in, const char*, std::size_t, void*) 
 PyObject* Take(PyObject*, PyObject* args) {
   unsigned long long source, rows, out;
   long long rows_itemsize, count, row_bytes;
-  if (!PyArg_ParseTuple(args, "KKLKLL", &source, &rows, &rows_itemsize, &out, &count,
-                        &row_bytes)) {
+  int threads = 1;
+  if (!PyArg_ParseTuple(args, "KKLKLL|i", &source, &rows, &rows_itemsize, &out, &count, &row_bytes,
+                        &threads)) {
     return nullptr;
   }
   Py_BEGIN_ALLOW_THREADS;
-  CopyRows(reinterpret_cast<const char*>(source), reinterpret_cast<const void*>(rows),
-           rows_itemsize, reinterpret_cast<char*>(out), count, row_bytes);
+  CopyRows({reinterpret_cast<const char*>(source), reinterpret_cast<const char*>(rows),
+            rows_itemsize, reinterpret_cast<char*>(out), count, row_bytes},
+           threads > 1);
   Py_END_ALLOW_THREADS;
   Py_RETURN_NONE;
 }
@@ -143,8 +293,8 @@ PyObject* Register(PyObject*, PyObject* args) {
 
 PyMethodDef kMethods[] = {
     {"take", Take, METH_VARARGS,
-     "take(source, rows, rows_itemsize, out, count, row_bytes): copy rows; the first, second and "
-     "fourth are addresses."},
+     "take(source, rows, rows_itemsize, out, count, row_bytes, threads=1): copy rows; the first, "
+     "second and fourth are addresses."},
     {"register", Register, METH_VARARGS,
      "register(library, gather_rows, copy_minibatch): let XLA, in the TensorFlow library that is "
      "loaded from this path, call the two by these names; False if that library lacks the means."},
