@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,24 @@ def pytest_configure() -> None:
     """Let the collector of garbage skip what is imported for good, and the collection of tests."""
     gc.freeze()
     gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test with the mark ``some``, leave so many, spread over all of them.
+
+    The others are slow.
+    """
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("some") and not item.get_closest_marker("slow"):
+            cases[item.nodeid.split("[")[0]].append(item)
+    for found in cases.values():
+        most = found[0].get_closest_marker("some").args[0]
+        left = np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int)
+        for number, item in enumerate(found):
+            if number not in left:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

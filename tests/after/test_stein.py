@@ -112,6 +112,7 @@ def gaussian(
     )
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("noise", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("d", [2, 10])
@@ -195,6 +196,7 @@ def test_draws_with_bijectors_are_taken_where_their_gradients_are() -> None:
     assert found[1.0].ratio == pytest.approx(1.0, abs=0.5)
 
 
+@pytest.mark.slow
 def test_bijectors_and_whitening_come_from_the_sampler() -> None:
     x = np.random.default_rng(1).normal(1.0, 2.0, 500)
 

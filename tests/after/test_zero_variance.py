@@ -81,6 +81,7 @@ def test_stored_test_functions_and_functions_given_later_agree() -> None:
         np.testing.assert_allclose(stored["square"], later["square"], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_mean_is_unbiased_with_coefficients_from_other_draws() -> None:
     """The control variates have mean zero: five standard errors over 200 independent chains."""
     chains = gaussian(n_chains=40, n_iters=200, burn_in=200)

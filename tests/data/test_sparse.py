@@ -229,6 +229,7 @@ def test_steps_are_those_of_the_dense_matrix(
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_predictions_and_iterations_by_hand() -> None:
     def found(dataset: dict) -> list[np.ndarray]:
         chain = call(dataset["X"])

@@ -156,6 +156,7 @@ def real(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
     monkeypatch.setenv(folders.VARIABLE, REAL)
 
 
+@pytest.mark.slow
 def test_real_covertype(cache, monkeypatch, tmp_path):
     real(monkeypatch, covertype.SPEC.source.filename)
     own = tmp_path / "linked"  # the parsed array goes next to the link, not to the real folder

@@ -66,6 +66,7 @@ def test_logistic() -> None:
     assert model.score(X, y) > 0.6
 
 
+@pytest.mark.slow
 def test_several_classes() -> None:
     """Three classes: scores are those of a multinomial regression, to an error of the posterior."""
     logits = np.column_stack([np.zeros(N), ETA, -ETA + 0.5])
@@ -100,6 +101,7 @@ def test_poisson() -> None:
     check_slopes(model, mode.coef_, laplace(mode.predict(Z), 1 / 2.5**2)[1:])
 
 
+@pytest.mark.slow
 def test_weights() -> None:
     """A row that counts twice is two rows."""
     y = (rng.random(400) < 1 / (1 + np.exp(-ETA[:400]))).astype(int)
@@ -118,6 +120,7 @@ def test_without_intercept() -> None:
     assert model.intercept_ == 0.0 and "intercept_at_mean" not in model.samples_
 
 
+@pytest.mark.slow
 def test_in_a_pipeline() -> None:
     """Cloned, scored and scaled like any estimator."""
     y = (rng.random(300) < 1 / (1 + np.exp(-3 * ETA[:300]))).astype(int)

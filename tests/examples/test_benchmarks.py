@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("benchmarks", reason="not in the source distribution")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name",
     [

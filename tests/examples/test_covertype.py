@@ -43,6 +43,7 @@ def parts(vignette: ModuleType) -> tuple[dict[str, Any], dict[str, Any]]:
     return vignette.load().split(10_000, seed=1)
 
 
+@pytest.mark.slow
 def test_published_example_predicts(
     vignette: ModuleType, parts: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
@@ -132,6 +133,7 @@ def first_draw() -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(first_draw: dict[str, float]) -> None:
     """At most twice the dataset and 1 GB above TensorFlow's own, the user's copy included."""
     above = first_draw["after"] - first_draw["tensorflow"]

@@ -45,7 +45,14 @@ def shown(
     return run
 
 
-@pytest.mark.parametrize("name", ["gaussian_mixture", "logistic_regression", "neural_network"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logistic_regression",
+        pytest.param("gaussian_mixture", marks=pytest.mark.slow),
+        pytest.param("neural_network", marks=pytest.mark.slow),
+    ],
+)
 def test_runs_from_top_to_bottom(name: str, shown: Callable[[str], str], tmp_path: Path) -> None:
     printed = shown(name)
     assert str(tmp_path / "figure.png") in printed
@@ -100,17 +107,20 @@ def test_topic_variance_as_shown(shown: Callable[[str], str]) -> None:
     assert all(1.0 < float(value) < 60.0 for _, row in rows for value in row.split())
 
 
+@pytest.mark.slow
 def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("zero_variance")
     assert "median" in printed and "r_hat" in printed
 
 
+@pytest.mark.slow
 def test_variance_reduction_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("variance_reduction")
     for name, count in (("SGLD", 2), ("SGLD-CV", 2), ("SAGA", 2)):
         assert len(re.findall(rf" {name} +-0\.\d+ ", printed)) == count
 
 
+@pytest.mark.slow
 def test_against_nuts_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
@@ -127,6 +137,7 @@ def test_against_nuts_as_shown(
     assert max(float(divergence) for _, divergence in found[1:]) < 0.02
 
 
+@pytest.mark.slow
 def test_matrix_factorisation_as_shown(
     vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +228,7 @@ def test_gibbs_of_the_matrix_factorisation_vignette_against_hmc(
         np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.15)
 
 
+@pytest.mark.slow
 def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("topic_model")
     for method in ("scir", "hybrid"):
@@ -226,6 +238,7 @@ def test_topic_model_as_shown(shown: Callable[[str], str]) -> None:
     assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
+@pytest.mark.slow
 def test_dirichlet_process_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("dirichlet_process")
     for method in ("scir", "sgrld"):
@@ -255,6 +268,7 @@ def test_topic_model_vignette_reads_documents_from_a_file(
     assert corpus.train.total + corpus.tuning.total + corpus.test.total == table.sum()
 
 
+@pytest.mark.slow
 def test_simplex_as_shown(
     vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,6 +295,7 @@ def test_gamma_parameters_as_shown(shown: Callable[[str], str]) -> None:
     assert "scir with svrg, h = 0.1" in printed and "diverged" not in printed
 
 
+@pytest.mark.slow
 def test_parameterisations_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
@@ -305,6 +320,7 @@ def test_parameterisations_as_shown(
         assert np.isfinite(density).all() and (density > 0).all()
 
 
+@pytest.mark.slow
 def test_keras_network_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
@@ -317,6 +333,7 @@ def test_keras_network_as_shown(
     assert len(re.findall(r"^(?:single|ensemble|one chain|posterior) .*%", printed, re.M)) == 8
 
 
+@pytest.mark.slow
 def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
     """The coefficients are drawn from the prior, so nine in ten intervals hold them."""
     printed = shown("sparse_text")
@@ -331,6 +348,7 @@ def test_sparse_text_as_shown(shown: Callable[[str], str]) -> None:
     assert abs(np.average(held, weights=words) - 0.9) < 4 * np.sqrt(0.09 / words.sum()) + 0.05
 
 
+@pytest.mark.slow
 def test_manifolds_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
@@ -435,6 +453,7 @@ def test_a_step_of_the_published_sgrld(vignette: Callable[[str], ModuleType]) ->
         np.testing.assert_allclose(draws[0, 0, 0], simplex.ALPHA + counts, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "stepsize", "most"),
     [
@@ -523,20 +542,26 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
     return rows
 
 
+LONG_PAGES = (
+    "constrained", "diagnosing", "hierarchical", "hmc", "latents", "matrix-factorisation",
+    "simplex", "topic-models",
+)  # fmt: skip
+"""Those whose blocks take more than five seconds; they are run with the slow tests."""
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def with_code_of_their_own() -> list[Path]:
+def with_code_of_their_own() -> list[Any]:
     """Return the pages that have blocks which the README has not."""
     seen = {code for _, code in python_blocks(ROOT / "README.md")}
     return [
-        page
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.stem in LONG_PAGES))
         for page in PAGES
         if page.name == "README.md" or not {code for _, code in python_blocks(page)} <= seen
     ]
 
 
-@pytest.mark.parametrize("page", with_code_of_their_own(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", with_code_of_their_own())
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All blocks of a page run in order, in one namespace, on few rows and for few iterations."""
     monkeypatch.setattr(sgmcmc, "get_dataset", few_rows_of_covertype)

@@ -67,6 +67,7 @@ class SAGAByHand:
         self.table[rows] = PROBLEM.gradients(theta)[rows]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("method", ["svrg", "saga"])
 def test_step_by_step(method: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +130,7 @@ def test_sgrld_step_by_step() -> None:
         np.testing.assert_allclose(samples["mean"][i], mean, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_scir_has_the_posterior() -> None:
     """Exactly for the point of the simplex, on the whole dataset; the two are independent."""
     samples = points("scir", n_chains=40, n_iters=2000, burn_in=100)

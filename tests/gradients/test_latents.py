@@ -63,6 +63,7 @@ def exact_moments(alpha: float) -> tuple[float, float]:
     return mean, (weights * (grid - mean) ** 2).sum()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("draw", [gibbs, metropolis])
 def test_posterior_with_latent_variables(draw: Any) -> None:
     """With n = N a draw of z and a move of SCIR leave the posterior of ω as it is, at any h."""
@@ -118,6 +119,7 @@ def linear(case: Case, **given: Any) -> sgmcmc.Samples:
     return case.function(**{**arguments, **given})
 
 
+@pytest.mark.some(3)
 @every(tuple(case for case in DISTINCT if not case.centred))
 def test_seeds_are_fresh(case: Case) -> None:
     """Every iteration of every chain draws its own latent variables; the gradient tells which."""
@@ -131,6 +133,7 @@ def test_seeds_are_fresh(case: Case) -> None:
 
 
 @every(DISTINCT, slow=lambda case: case.name not in ("sgld", "sghmccv", "scir"))
+@pytest.mark.some(1)
 def test_a_gibbs_that_draws_nothing_changes_nothing(case: Case) -> None:
     """Up to rounding, for the full gradient is the mean of equal passes."""
     model: dict[str, Any] = {

@@ -69,6 +69,7 @@ def each_size(function: Any) -> Any:
     return function
 
 
+@pytest.mark.some(12)
 @each_size
 def test_svrg_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> None:
     """SVRG's estimate has the full gradient as its mean and the formula's covariance."""
@@ -94,6 +95,7 @@ def saga(model: Model, n: int) -> SAGA:
     return SAGA().bind(whole(model, n))
 
 
+@pytest.mark.some(12)
 @each_size
 def test_saga_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> None:
     """SAGA's estimate has the full gradient as its mean and the formula's covariance, whatever
@@ -108,6 +110,7 @@ def test_saga_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> 
     np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING)
 
 
+@pytest.mark.some(12)
 @each_size
 def test_sagas_table_after_a_step(draws: str, n: int, d: int, summed: bool) -> None:
     """A step replaces the rows of its minibatch and no others, and the total stays their sum, also
@@ -206,6 +209,7 @@ def by_hand(
     return np.array(found), np.array(gradients)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("draws", "jit_compile"),
     [
@@ -423,6 +427,7 @@ def check(found: Found) -> None:
     assert found.accepts, found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "draws", ["without", pytest.param("with", marks=pytest.mark.slow), "weighted"]
 )
@@ -437,6 +442,7 @@ def test_stationary_law_of_svrg(draws: str) -> None:
     assert not compare_line(found, svrg_law(problem, draws, n, 1, stepsize)).accepts
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("draws", list(DRAWS))
 def test_stationary_law_of_saga(draws: str) -> None:
     """The variance of SGLD with SAGA is that of its own second moment equation, and not that of
@@ -493,6 +499,7 @@ def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
 
 @BOTH
 @pytest.mark.parametrize("dynamics", [pytest.param("sgld", marks=pytest.mark.slow), "sghmc"])
+@pytest.mark.some(1)
 def test_step_by_step_in_uneven_portions(
     gradient: Gradient, dynamics: str, short_blocks: None
 ) -> None:
@@ -537,6 +544,7 @@ class StopError(Exception):
     """In place of a kill."""
 
 
+@pytest.mark.some(1)
 @BOTH
 @pytest.mark.parametrize(
     ("blocks", "large"),
@@ -626,6 +634,7 @@ def test_a_killed_run_goes_on_with_the_same_bits(
     same(run(gradient, store=store, n_iters=6000), run(gradient, n_iters=6000))
 
 
+@pytest.mark.some(1)
 @BOTH
 def test_a_chain_does_not_depend_on_how_many_there_are(
     gradient: Gradient, short_blocks: None
@@ -677,6 +686,7 @@ def test_divergence_is_told() -> None:
 # ------------------------------------------------------------------------ the table, and models
 
 
+@pytest.mark.slow
 def test_the_table_has_no_columns_for_parameters_in_the_prior_alone() -> None:
     """SAGA's table holds the coordinates on which the log-likelihood depends, wherever they lie,
     and the chain is still that of the transcription."""
@@ -748,6 +758,7 @@ def test_a_table_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -
     run(SAGA(), n_chains=2, n_iters=3)
 
 
+@pytest.mark.some(1)
 @BOTH
 def test_bijectors_are_a_change_of_parameters(gradient: Gradient) -> None:
     """A positive parameter behind a bijector moves as its logarithm does that a user writes out,
@@ -810,10 +821,11 @@ def autoregressive(params: Any, minibatch: Any, seed: tf.Tensor) -> Any:
     return {**minibatch, "z": kept + np.sqrt(0.5 * 0.75) * noise}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("gradient", "kept"),
     [
-        pytest.param(SVRG(50), False, id="svrg-fresh"),
+        pytest.param(SVRG(50), False, id="svrg-fresh", marks=pytest.mark.slow),
         pytest.param(SVRG(50), True, id="svrg-kept", marks=pytest.mark.slow),
         pytest.param(SAGA(), False, id="saga-fresh"),
         pytest.param(SAGA(), True, id="saga-kept"),

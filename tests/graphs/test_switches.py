@@ -122,6 +122,7 @@ def said_in_a_fresh_process(script: str, **variables: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_tensorflows_log_is_left_alone_on_demand() -> None:
     """Lines that are held back otherwise (test_quiet.py) come, TensorFlow's own among them."""
     log = said_in_a_fresh_process(LOG, SGMCMC_TENSORFLOW_LOG="1", TF_CPP_MIN_LOG_LEVEL="0")

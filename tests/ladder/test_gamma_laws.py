@@ -33,6 +33,7 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("start", "count", "exposure", "unit", "h"),
     [
@@ -209,6 +210,7 @@ def moments_of_minibatches(a: Array, b: Array, h: float, unit: float) -> tuple[f
 
 
 @pytest.mark.parametrize("noisy", [False, True], ids=["known exposure", "noisy exposure"])
+@pytest.mark.some(1)
 def test_stationary_moments_with_minibatches(noisy: bool) -> None:
     """Mean and variance, enumerated over all minibatches, from the public function."""
     h, n, chains, shape, rate = 0.8, 2, 12, 1.5, 0.5
@@ -292,6 +294,7 @@ def test_a_hierarchy_in_turn_is_exact_at_any_stepsize() -> None:
 # ------------------------------------------------------------- control variates for the counts
 
 
+@pytest.mark.slow
 def test_control_variates_save_all_the_noise_of_known_counts() -> None:
     """Var θ = a in place of a + tanh(h/2) Var ĉ, here half as much again; that of a rate too."""
     h, chains = 1.0, 12

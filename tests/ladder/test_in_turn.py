@@ -93,6 +93,7 @@ def transcribed(
 
 @every(LADDER)
 @pytest.mark.parametrize("d", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "n",
     [
@@ -135,6 +136,7 @@ def problem_of(case: Case) -> Any:
 
 @every(LINEAR, slow=lambda case: case not in QUICK)
 @pytest.mark.parametrize("replace", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.some(2)
 def test_the_stationary_law(case: Case, replace: bool) -> None:
     """Of (θ, ĝ), with stepsizes and noise that change it by tens of per cent."""
     problem, n = problem_of(case), 3
@@ -196,6 +198,7 @@ def test_in_turn_holds_where_joint_updates_do_not() -> None:
 
 
 @every(THERMOSTATS, slow=lambda case: case.centred)
+@pytest.mark.slow
 def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
     """At stationarity E[ν·ν]/p = ε of each parameter, and ν is the step of its draws."""
     problem = gaussian(3, 20)
@@ -215,6 +218,7 @@ def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
 
 
 @every((*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]), slow=lambda case: case.name.endswith("cv"))
+@pytest.mark.some(3)
 def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
     """The draws are those of joint updates, to the bit."""
 

@@ -50,6 +50,7 @@ def same(samples: Samples, expected: Samples, pick: slice = slice(None)) -> None
 
 @WALK
 @pytest.mark.parametrize(("burn_in", "thin"), [(7, 4), pytest.param(39, 1, marks=pytest.mark.slow)])
+@pytest.mark.some(2)
 def test_burn_in_and_thin_are_dropping_and_slicing(case: Case, burn_in: int, thin: int) -> None:
     """Draw i is the state after iteration burn_in + (i + 1) thin."""
     samples = run(case, burn_in=burn_in, thin=thin, n_iters=ITERATIONS - burn_in)
@@ -58,6 +59,7 @@ def test_burn_in_and_thin_are_dropping_and_slicing(case: Case, burn_in: int, thi
     same(samples, plain(case), kept)
 
 
+@pytest.mark.some(3)
 @WALK
 def test_what_is_stored_does_not_change_the_draws(case: Case) -> None:
     functions = {
@@ -97,6 +99,7 @@ def test_another_seed_gives_another_chain(case: Case) -> None:
         assert (other[name] != values).all()
 
 
+@pytest.mark.some(3)
 @WALK
 def test_a_chain_does_not_depend_on_how_many_there_are(case: Case) -> None:
     two, three = run(case, n_chains=2), run(case, n_chains=3)
@@ -130,6 +133,7 @@ def test_starts_given_one_by_one(case: Case) -> None:
 
 
 @every(LADDER, slow=lambda case: case not in QUICK)
+@pytest.mark.some(2)
 def test_compiled_or_not(case: Case) -> None:
     # Exact dynamics draw within the graph, where XLA has random numbers of its own.
     same(run(case, jit_compile=False), plain(case))
@@ -138,6 +142,7 @@ def test_compiled_or_not(case: Case) -> None:
 
 @WALK
 @pytest.mark.parametrize(("burn_in", "thin"), [pytest.param(9, 1, marks=pytest.mark.slow), (9, 4)])
+@pytest.mark.some(3)
 def test_gradients_are_those_at_their_own_draws(case: Case, burn_in: int, thin: int) -> None:
     """With n = N the stored gradient is the exact one at that very draw, in float64."""
     samples = case.run(
@@ -173,6 +178,7 @@ def test_the_control_variate_is_centred_where_the_samples_say(case: Case) -> Non
     np.testing.assert_allclose(gradients, _exact_gradients(modes), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.some(2)
 @every(tuple(case for case in LADDER if not case.centred))
 def test_thinning_across_blocks(case: Case) -> None:
     """A chain longer than any block, whose draws straddle the blocks' ends, in float64."""

@@ -89,11 +89,13 @@ def test_gaussian_model(case: Case, value: int) -> None:
 
 
 @walk(lambda case, d: d == 3 and case.centred and case in DISTINCT, [1, 3])
+@pytest.mark.some(1)
 def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) -> None:
     problem = regression(value, 60)
     compare_with_law(case, problem, 30, stepsize(problem, 0.4))
 
 
+@pytest.mark.some(2)
 @walk(
     lambda case, make: case in QUICK and make is (regression if case.centred else gaussian),
     [gaussian, regression],
@@ -104,6 +106,7 @@ def test_minibatches_with_replacement(case: Case, value: Callable[..., LinearPro
 
 
 @every(LINEAR, slow=lambda case: case.centred)
+@pytest.mark.some(2)
 def test_whole_dataset(case: Case) -> None:
     problem = gaussian(3, 30)
     step = stepsize(problem, 1.0)
@@ -112,6 +115,7 @@ def test_whole_dataset(case: Case) -> None:
     check(compare(draws, *law.moments("θ")), PRECISION)
 
 
+@pytest.mark.some(1)
 @every(tuple(case for case in LINEAR if case.friction and not case.centred))
 @pytest.mark.parametrize(
     ("friction", "steps"),
@@ -235,6 +239,7 @@ WRONG_LAWS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_LAWS.values(), ids=WRONG_LAWS)
+@pytest.mark.some(3)
 def test_wrong_laws_are_rejected(
     sghmc_draws: tuple[LinearProblem, Any, Array], wrong: dict[str, Any]
 ) -> None:

@@ -75,6 +75,7 @@ def check_no_repeats(noise: Array) -> None:
     assert repeats < 0.001 * numbers.size
 
 
+@pytest.mark.some(4)
 @every(LADDER)
 def test_the_noise_of_a_chain_with_minibatches(case: Case) -> None:
     """Two parameters of the same shape; SGHMC with L = 1, whose noise can be solved for."""
@@ -109,6 +110,7 @@ def flat_problem() -> Problem:
     return replace(gaussian(4, 5), log_lik=log_lik, log_prior=None, start=np.zeros(4))
 
 
+@pytest.mark.some(3)
 @every(tuple(case for case in LADDER if case.transcription and case.transcription.forgets))
 def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     """With several steps an increment mixes the refreshed ν and the noise of all steps.
@@ -138,6 +140,7 @@ def test_the_increments_of_a_chain_on_a_flat_posterior(case: Case) -> None:
     check_no_repeats(noise)
 
 
+@pytest.mark.some(4)
 @every(LADDER)
 def test_minibatches_differ_between_draws_and_chains(case: Case) -> None:
     """What the minibatch adds to a gradient is recovered: (N/n) Σ of its noisy terms.

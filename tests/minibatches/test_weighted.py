@@ -244,6 +244,7 @@ def estimators(model: Any, n: int) -> dict[str, Estimator]:
     }
 
 
+@pytest.mark.some(16)
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 4])
@@ -272,6 +273,7 @@ NOT_SUMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("kind", list(NOT_SUMS))
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_what_is_no_sum_over_rows_is_refused(kind: str, gradient: str) -> None:
@@ -306,6 +308,7 @@ def test_what_cannot_be_called_row_by_row_is_told() -> None:
 # ------------------------------------------------------------------------------ whole chains
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_step_by_step(jit_compile: bool, summed: bool) -> None:
@@ -354,6 +357,7 @@ def centred_law(problem: Line, n: int, stepsize: float) -> Array:
     return one.then([(c.chance, estimate(c)) for c in choices("weighted", len(h), n)]).stationary()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv"])
 def test_stationary_law(gradient: str) -> None:
     """The variance of SGLD with weighted minibatches is that of its own second moment equation,
@@ -379,6 +383,7 @@ def test_stationary_law(gradient: str) -> None:
     assert not compare_line(draws, uniform).accepts
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: Any) -> None:
     """With a store, thinned, stepped or among other chains the draws are the same."""
@@ -403,6 +408,7 @@ def test_draws_do_not_depend_on_how_the_chain_is_run(gradient: str, tmp_path: An
 
 
 @pytest.mark.skipif(not native.callable_by_xla(), reason="no native code here")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv", "saga"])
 def test_in_place_as_gathered_ahead(gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heavy minibatches that several chains gather in place give the draws of minibatches that are
@@ -444,6 +450,7 @@ def test_in_place_as_gathered_ahead(gradient: str, monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("summed", [False, True])
 def test_bijectors_are_a_change_of_parameters(summed: bool) -> None:
     """With weighted minibatches a parameter behind a bijector moves as its logarithm does that a

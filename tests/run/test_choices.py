@@ -52,6 +52,7 @@ def call(method: str, **given: Any) -> sgmcmc.Samples:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", FACES)
 def test_the_centre_is_the_mode_and_the_chain_starts_there(method: str) -> None:
     found = call(method, preconditioner="auto", n_iters=20)
@@ -63,6 +64,7 @@ def test_the_centre_is_the_mode_and_the_chain_starts_there(method: str) -> None:
     assert found.settings["opt_stepsize"] == "auto" and found.settings["n"] == 300
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name, dense", [("dense", True), ("auto", True), ("diagonal", False)])
 def test_preconditioners_by_name(name: str, dense: bool) -> None:
     """The information at the mode is known; the mode is, to a tenth of an sd."""

@@ -24,6 +24,7 @@ def check_shapes(samples: sgmcmc.Samples, leading: tuple[int, ...]) -> None:
         assert len(np.unique(samples[name])) == samples[name].size
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_shapes(method: str) -> None:
     check_shapes(once(method), (20,))
@@ -32,6 +33,7 @@ def test_shapes(method: str) -> None:
     }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("method", "n_chains"), [("sgld", 1), *((method, 3) for method in METHODS[1:])]
 )

@@ -38,6 +38,7 @@ def caller(case: Case) -> Callable[..., Samples]:
 
 
 @every(DISTINCT, slow=lambda case: not (case in QUICK or case.of_points))
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("n_chains", "on_disk"), [(None, False), (2, True)])
 def test_extended_in_steps_as_in_one_call(
     case: Case, n_chains: int | None, on_disk: bool, tmp_path: Path
@@ -72,6 +73,7 @@ def test_the_same_call_with_more_iterations(method: str, tmp_path: Path) -> None
     assert len(list(store.glob("array-*.npy"))) == 4  # those outgrown are gone
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["svrg", "saga"])
 def test_gradients_with_memories(gradient: str, tmp_path: Path) -> None:
     def call(n_iters: int, **given: Any) -> Samples:
@@ -95,6 +97,7 @@ def test_schedules_go_on(stepsize: Any, tmp_path: Path) -> None:
     same(short_call(stepsize=stepsize, n_iters=40, store=tmp_path / "chain"), whole)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("place", "after"),
     [("create_array", True), ("_copy", True), ("write_about", False), ("write_about", True)],
@@ -134,6 +137,7 @@ def test_stopped_before_and_after_it_grew(
     same(short_call(**given, n_iters=61), short_call(**{**given, "store": None}, n_iters=61))
 
 
+@pytest.mark.slow
 def test_a_chain_whose_length_was_chosen() -> None:
     x = np.random.default_rng(1).normal(3.0, 1.0, 200)
     samples = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, seed=1, verbose=False)

@@ -25,6 +25,7 @@ def run(case: Case, **keywords: Any) -> Samples:
 
 
 @every(EACH, slow=lambda case: case not in EACH[:2])
+@pytest.mark.some(2)
 @pytest.mark.parametrize("gradient", [None, "saga", "svrg"])
 def test_resumed_run_is_that_never_stopped(
     case: Case, gradient: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +115,7 @@ def reported(function: str, **keywords: Any) -> sgmcmc.Samples:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_report_predicts_sgld_and_nothing_of_others() -> None:
     samples = reported("sgld", stepsize=1e-3, n_iters=20_000)
     report = samples.report
@@ -127,6 +129,7 @@ def test_a_report_predicts_sgld_and_nothing_of_others() -> None:
     assert what == "not known for these dynamics with parameters that move in turn"
 
 
+@pytest.mark.slow
 def test_a_stepsize_is_chosen_for_sgld() -> None:
     samples = reported("sgldcv", stepsize="auto", opt_stepsize="auto", preconditioner="diagonal")
     assert samples.settings["updates"] == "in_turn"

@@ -26,6 +26,7 @@ def test_silence(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert out == "" and err == ""
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_progress(method: str, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     run(method, verbose=True, n_chains=2, n_iters=20, burn_in=5)
@@ -75,6 +76,7 @@ def test_log_post(n_chains: int | None, run: Run) -> None:
     assert values.shape == (*leading, len(iterations))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("n_iters", "apart"), [(30, 1), (99, 1), (100, 1), (199, 1), (200, 2), (1000, 8)]
 )
@@ -175,6 +177,7 @@ def test_a_drawn_seed_can_be_given_again(run: Run) -> None:
     assert run(seed=None).settings["seed"] != first.settings["seed"]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_seed_gives_the_same_bits(method: str, run: Run) -> None:
     again = run(method, log_lik=any_shape, params=ANY_SHAPE, store_gradients=True)

@@ -37,6 +37,7 @@ def test_opt_stepsize_of_each_parameter(run: Run) -> None:
     assert np.abs(samples.mode["moving"]).max() < 0.1
 
 
+@pytest.mark.some(1)
 @every(tuple(case for case in DISTINCT if case.friction and not case.centred))
 def test_constant_of_each_parameter(case: Case, run: Run) -> None:
     method, argument = case.name, str(case.friction)

@@ -142,6 +142,7 @@ def test_two_threads(run: Run) -> None:
         np.testing.assert_array_equal(together[number], alone[number])
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("n_chains", [None, 2, 5])
 @pytest.mark.parametrize("method", EACH_ESTIMATOR)
 def test_functions_are_called_in_the_thread_that_called(

@@ -49,6 +49,7 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
 # Exact laws.
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "d", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(10, marks=pytest.mark.slow)]
 )
@@ -80,6 +81,7 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dynamics", [HMC(n_leapfrog=4), pytest.param(NUTS(), marks=pytest.mark.slow)], ids=str
 )
@@ -98,6 +100,7 @@ def test_float32_has_the_same_law(dynamics: Any) -> None:
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function", [sgmcmc.hmc, pytest.param(sgmcmc.nuts, marks=pytest.mark.slow)]
 )
@@ -132,6 +135,7 @@ def target_of(problem: Any, dtype: tf.DType = tf.float64) -> Target:
     return Target(problem.log_lik, problem.log_prior, space, dtype)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("rows", [1, 7, 20, 41, 82, 83, 1000])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:
@@ -196,6 +200,7 @@ def test_a_log_likelihood_that_is_no_sum_is_refused_where_it_is_taken_in_pieces(
 # The engine.
 
 
+@pytest.mark.some(1)
 @every(EXACT)
 def test_step_by_step_is_one_call(case: Case) -> None:
     problem = logistic(3, 30)
@@ -275,6 +280,7 @@ def found() -> dict[str, sgmcmc.Samples]:
     return {f.__name__: posterior_of(f) for f in (sgmcmc.hmc, sgmcmc.nuts)}
 
 
+@pytest.mark.slow
 def test_both_agree_on_raw_scales(found: dict[str, sgmcmc.Samples]) -> None:
     (mean, sd), (other, another) = (moments(samples) for samples in found.values())
     assert (np.abs(mean - other) < 5 * sd * np.sqrt(2 / 400)).all()
@@ -312,6 +318,7 @@ def test_sample_takes_them_by_name_with_constants(found: dict[str, sgmcmc.Sample
     assert (np.abs(moments(again)[0] - mean) < 5 * sd * np.sqrt(2 / 400)).all()
 
 
+@pytest.mark.slow
 def test_a_store_with_chosen_constants_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +358,7 @@ GIVEN: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("function", "given"),
     [

@@ -217,6 +217,7 @@ def test_source_of_the_dynamics_is_named(case: Case) -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
 @pytest.mark.parametrize("replace", [False, True], ids=["without", "with replacement"])
+@pytest.mark.some(6)
 def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> None:
     case = BY_NAME[method]
     given = short_arguments(case, {**case.tuning, "n_iters": 20, "verbose": False, "n_chains": 2})

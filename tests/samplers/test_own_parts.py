@@ -206,6 +206,7 @@ def test_the_settings_tell_the_parts() -> None:
     assert settings["method"] == "leimkuhlermatthews"
 
 
+@pytest.mark.slow
 def test_any_parts_beside_the_users(short_blocks: None) -> None:
     """The user's dynamics go with every gradient, and the user's gradient with all dynamics."""
     for gradient in ("minibatch", "svrg", "saga", sgmcmc.gradients.ControlVariate(0.01, 20)):
@@ -349,6 +350,7 @@ class HalfDraws:
 
 
 @pytest.mark.parametrize("minibatches", [Runs(), Runs(step=2), TwoHalves()], ids=repr)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("gradient", ["minibatch", "saga"])
 def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain sees the rows that the user's minibatches draw, in each block anew, with the user's

@@ -72,6 +72,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     short_blocks_of(2**9, monkeypatch)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> None:
     draws = short_call(method)
@@ -92,6 +93,7 @@ def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> 
     assert np.abs(chains["mu"][1] - draws["mu"]).max() > 1e-3
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_on_disk_and_resumed(
     method: str, tmp_path: Path, short_blocks: None, monkeypatch: pytest.MonkeyPatch
@@ -327,6 +329,7 @@ def gamma_call(**given: Any) -> Samples:
 
 
 @pytest.mark.parametrize("updates", ["joint", pytest.param("in_turn", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_gamma_parameters_however_they_are_run(
     updates: str, tmp_path: Path, short_blocks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def check_mean(values: np.ndarray, expected: Any, bias: float) -> None:
     assert (np.abs(means.mean(axis=0) - expected) < allowed).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "bijector", "given"),
     [
@@ -102,6 +103,7 @@ def test_gradient_with_softplus(run: Run) -> None:
     np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", CENTRED)
 def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
     """In u = log precision the mode lies at SHAPE / RATE; it is shown in the user's space."""
@@ -145,6 +147,7 @@ def softmax_centered() -> Any:
         pytest.skip("this TensorFlow Probability does not work with this NumPy")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("make", [tfb.IteratedSigmoidCentered, softmax_centered])
 def test_dirichlet_posterior(make: Callable[[], Any], run: Run) -> None:
     samples = run(
@@ -187,6 +190,7 @@ MIXED: dict[str, Any] = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "n_chains"),
     [

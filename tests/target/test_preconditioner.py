@@ -135,6 +135,7 @@ def run(model: Model = MODEL, **given: Any) -> sgmcmc.Samples:
     return model.chain(**keeps)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("form", list(GIVEN))
 def test_whatever_form_it_is_given_in(form: str) -> None:
     """Each form of M gives the chain of the model that is whitened by hand."""
@@ -163,6 +164,7 @@ EACH_ONCE = {
 """Each gradient and each dynamics; every combination is among the slow."""
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("dynamics", "gradient", "dense"),
     [
@@ -238,6 +240,7 @@ def test_stepsizes_belong_to_the_whitened_coordinates() -> None:
     agree(run(preconditioner=M, stepsize=stepsize), by_hand, C, MODEL.origin)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "svrg", "saga"])
 def test_several_starts(gradient: str) -> None:
     """With a start for each chain all of them move in the coordinates around the first."""
@@ -270,6 +273,7 @@ def test_several_starts(gradient: str) -> None:
     agree(found, by_hand, C, starts[0], leading=2)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["minibatch", "cv", "svrg", "saga"])
 def test_bijectors(gradient: str) -> None:
     """With a bijector M is that of the unconstrained coordinates, and draws are constrained."""
@@ -354,6 +358,7 @@ class StopError(Exception):
     """In place of a kill."""
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("gradient", ["cv", "svrg", "saga"])
 def test_a_stopped_run_goes_on_with_the_same_bits(
     gradient: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

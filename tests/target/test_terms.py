@@ -20,6 +20,7 @@ def terms(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return -0.5 * (dataset["x"] - params["theta"]) ** 2
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("rows", [1, 5, 20])
 def test_terms_give_the_draws_of_their_sum(method: str, rows: int) -> None:
@@ -62,6 +63,7 @@ def test_terms_of_counts(case: Case) -> None:
 
 @pytest.mark.parametrize("gradient", ["svrg", "saga"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["uniform", "weighted"])
+@pytest.mark.some(2)
 def test_terms_where_single_ones_are_needed(gradient: str, weighted: bool) -> None:
     """There they spare the package calling with one row at a time, and give the same draws."""
     p = np.linspace(1.0, 3.0, 20)

@@ -56,6 +56,7 @@ def mixed(first: float, second: float, N: int, part: float = 0.5) -> dict[str, A
     return {"x": np.where(rng.random(N) < part, first, second) + rng.normal(size=N)}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("N", "start"), [(300, (0.0, 0.5)), (300, (0.0, 0.0)), (6000, (3.0, 4.0))])
 def test_a_mixture_has_two_modes(N: int, start: tuple[float, float]) -> None:
     found = surveyed(

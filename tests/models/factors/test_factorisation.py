@@ -145,6 +145,7 @@ def test_predictions_of_unknown_users_are_not_numbers(model: MatrixFactorisation
     assert np.isnan(found).tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 def test_saga_with_lookups_is_saga(model: MatrixFactorisation) -> None:
     """The same draws as with a table of whole gradients, which has (L + M)(D + 1) columns."""
     draws = [

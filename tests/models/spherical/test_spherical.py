@@ -91,6 +91,7 @@ def quadrature(c: Case, n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("c", CASES, ids=["0.5, 3", "1, 40", "2.5, 40", "0.5, 60"])
+@pytest.mark.some(2)
 def test_sweeps_have_the_exact_posterior(c: Case) -> None:
     """Many copies of one document: from a far start, and one sweep on from exact draws."""
     theta, prior = quadrature(c)
@@ -210,6 +211,7 @@ def test_prior_is_that_of_topics_around_a_mean() -> None:
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_chain_has_the_exact_posterior_of_two_topics_on_the_circle() -> None:
     """Angles of both topics by quadrature, with the proportions integrated out likewise."""
     kappa, sigma, kappa0 = 6.0, 8.0, 0.5

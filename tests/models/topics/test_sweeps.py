@@ -152,6 +152,7 @@ def test_sweeps_go_on_from_the_topics_kept() -> None:
     assert deviations(dict(model.dataset)) > 10
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("method", "keep", "jit_compile"),
     [("scir", False, False), ("sgrld", True, True)],

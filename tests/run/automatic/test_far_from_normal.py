@@ -57,6 +57,7 @@ def test_goes_on(samples: sgmcmc.Samples) -> None:
     assert more["v"].shape[1] == samples["v"].shape[1] + 100
 
 
+@pytest.mark.slow
 def test_not_where_a_constant_is_given() -> None:
     """Who names the dynamics gets them."""
     samples = draw(dynamics="underdamped", n_iters=1000)

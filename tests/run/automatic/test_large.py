@@ -66,6 +66,7 @@ def test_moments_of_an_exact_posterior() -> None:
     assert z.std() == pytest.approx(1.0, abs=0.15) and np.abs(z).max() < 6
 
 
+@pytest.mark.slow
 def test_the_report_of_a_large_model() -> None:
     samples = of_groups()
     report = samples.report
@@ -113,6 +114,7 @@ def network(**given: Any) -> sgmcmc.Samples:
     return sgmcmc.sample(network_terms, simulated(2500), params, standard_normal, **keywords)
 
 
+@pytest.mark.slow
 def test_a_network_predicts() -> None:
     """Averaged predictions explain more than a line, which leaves 0.39 beside the noise of 0.09."""
     samples, held_out = network(n_iters=600, burn_in=300), simulated(500, 4)

@@ -24,6 +24,7 @@ def mixture(first: float, second: float, N: int, **given: Any) -> sgmcmc.Samples
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("N", [400, 5000])
 def test_both_modes_are_reported(N: int) -> None:
     samples = mixture(-4, 4, N)
@@ -91,6 +92,7 @@ def test_same_seed_same_bits() -> None:
     assert all(np.array_equal(first[name], again[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_an_improper_posterior_is_named() -> None:
     X = np.random.default_rng(6).normal(size=(100, 2))
     samples = sgmcmc.sample(

@@ -129,6 +129,7 @@ def check_moments(samples: sgmcmc.Samples, posterior: Posterior, tolerance: floa
         assert (gap < tolerance + bound(comparisons) / np.sqrt(2 * bulk)).all()
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_moments(name: str) -> None:
     samples = drawn(name)
@@ -156,6 +157,7 @@ def test_what_is_chosen_and_reached(name: str) -> None:
         assert 0 < report["Chain"]["rows that the probabilities are worth"] <= N
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits() -> None:
     posterior = POSTERIORS["counts, minibatches"]
     first, again = (posterior.sample(n_iters=300) for _ in range(2))
@@ -165,6 +167,7 @@ def test_same_seed_same_bits() -> None:
     assert first.settings["seed"] == 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", sgmcmc.dynamics.Underdamped(1.0)])
 @pytest.mark.parametrize(
     "name",
@@ -177,6 +180,7 @@ def test_dynamics_that_are_given(dynamics: Any, name: str) -> None:
     assert samples.settings["method"] in ("sgld", "sghmc", "underdamped")
 
 
+@pytest.mark.slow
 def test_far_start_and_float64() -> None:
     """A start 10⁵ posterior sds off leads to the same posterior."""
     posterior = POSTERIORS["regression, minibatches"]
@@ -198,6 +202,7 @@ class TestWishes:
         assert samples.settings["burn_in"] == samples.report["Draws"]["burn-in"] == 30
         assert any("effective sample size" in warning for warning in samples.report.warnings)
 
+    @pytest.mark.slow
     def test_ess(self) -> None:
         counts = POSTERIORS["counts, few"]
         few, many = counts.sample(ess=100), counts.sample(ess=3000)
@@ -271,6 +276,7 @@ def test_one_observation_and_one_term() -> None:
     check_moments(samples, normal_mean(1), TOLERANCE)
 
 
+@pytest.mark.slow
 def test_bijectors_of_vectors_and_matrices() -> None:
     """One is bound to float32; the other has fewer coordinates than components."""
     rng = np.random.default_rng(4)

@@ -37,6 +37,7 @@ def test_good_draws_have_no_warnings() -> None:
     assert "!" not in repr(found)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dynamics", ["sgld", "sghmc", "underdamped"])
 def test_prediction_and_draws_agree(dynamics: str) -> None:
     """With a tenth of the rows, uniform, and no control variates the noise is what counts."""
@@ -57,6 +58,7 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
     np.testing.assert_array_less(np.abs(sds / predicted - 1), error + 0.01)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "change, says",
     [
