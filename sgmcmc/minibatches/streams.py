@@ -203,7 +203,7 @@ def make_stream(
         return Whole(data, draws, dtype, with_rows)
     if tf.config.list_logical_devices("GPU"):
         return OnDevice(data, draws, dtype, with_rows)
-    threads = 2 if ahead else 1  # whose core is the same
+    threads = 2 if ahead else 1  # the core that is to spare can copy rows too
     ahead = ahead and draws.size * data.row_bytes <= _WORTH_AHEAD
     if xla and not ahead and _can_stay_in_place(data, draws.size):
         return InPlace(data, draws, dtype, with_rows, threads)

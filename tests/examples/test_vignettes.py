@@ -457,9 +457,9 @@ def test_a_step_of_the_published_sgrld(vignette: Callable[[str], ModuleType]) ->
 @pytest.mark.parametrize(
     ("n", "stepsize", "most"),
     [
-        pytest.param(10, 0.1, 0.1, marks=pytest.mark.slow),
+        (10, 0.1, 0.1),
         (100, 0.1, 0.065),
-        pytest.param(500, 0.5, 0.045, marks=pytest.mark.slow),
+        (500, 0.5, 0.045),
     ],
 )
 def test_scir_is_near_exact_on_the_sparse_posterior(

@@ -69,7 +69,6 @@ def each_size(function: Any) -> Any:
     return function
 
 
-@pytest.mark.some(12)
 @each_size
 def test_svrg_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> None:
     """SVRG's estimate has the full gradient as its mean and the formula's covariance."""
@@ -95,7 +94,6 @@ def saga(model: Model, n: int) -> SAGA:
     return SAGA().bind(whole(model, n))
 
 
-@pytest.mark.some(12)
 @each_size
 def test_saga_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> None:
     """SAGA's estimate has the full gradient as its mean and the formula's covariance, whatever
@@ -110,7 +108,6 @@ def test_saga_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> 
     np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING)
 
 
-@pytest.mark.some(12)
 @each_size
 def test_sagas_table_after_a_step(draws: str, n: int, d: int, summed: bool) -> None:
     """A step replaces the rows of its minibatch and no others, and the total stays their sum, also

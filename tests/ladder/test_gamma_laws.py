@@ -33,7 +33,6 @@ def seeds_of(dynamics: SCIR, seed: int) -> tf.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
-@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("start", "count", "exposure", "unit", "h"),
     [

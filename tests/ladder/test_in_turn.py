@@ -198,7 +198,6 @@ def test_in_turn_holds_where_joint_updates_do_not() -> None:
 
 
 @every(THERMOSTATS, slow=lambda case: case.centred)
-@pytest.mark.slow
 def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
     """At stationarity E[ν·ν]/p = ε of each parameter, and ν is the step of its draws."""
     problem = gaussian(3, 20)

@@ -239,7 +239,6 @@ WRONG_LAWS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_LAWS.values(), ids=WRONG_LAWS)
-@pytest.mark.some(3)
 def test_wrong_laws_are_rejected(
     sghmc_draws: tuple[LinearProblem, Any, Array], wrong: dict[str, Any]
 ) -> None:

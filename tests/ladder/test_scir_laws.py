@@ -42,7 +42,6 @@ def scir_moves(
 
 @pytest.mark.parametrize("few", [0, 10**6], ids=["by arithmetic", "by TensorFlow"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["float32", "float64"])
-@pytest.mark.some(8)
 @pytest.mark.parametrize(
     ("theta", "degrees", "h"),
     [
@@ -92,7 +91,6 @@ def count_law(n: int, replace: bool) -> Any:
 LAWS = [(1, 0.5, 1, False), (10, 0.3, 1, False), (10, 0.3, 5, True), (4, 1.5, 5, False)]
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -> None:
     """Corollary 5.4.2: mean and variance of θ_M, the minibatch noise of ĉ included."""
@@ -114,7 +112,6 @@ def test_moments_after_some_moves(moves: int, h: float, n: int, replace: bool) -
         assert abs(found.mean() - expected) < bound(2) * error
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(("moves", "h", "n", "replace"), LAWS)
 def test_moment_generating_function(moves: int, h: float, n: int, replace: bool) -> None:
     """Theorem 5.4.1: E exp(sθ_M), the minibatch noise of ĉ included."""
@@ -167,7 +164,6 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
     assert np.abs(correlation * np.sqrt(rows)).max() < bound(15)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "replace"),
     [

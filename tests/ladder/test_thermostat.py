@@ -94,7 +94,6 @@ def errors_from_zero(per_chain: Array) -> Array:
     return per_chain.mean(0) / (per_chain.std(0, ddof=1) / np.sqrt(chains))
 
 
-@pytest.mark.some(1)
 def test_each_thermostat_keeps_its_kinetic_energy(result: Run) -> None:
     """E[ν·ν]/p = ε for each parameter, exactly; the standard error is below 0.1 %."""
     for block in result.problem.blocks():
@@ -183,7 +182,6 @@ def test_the_thermostat_takes_up_the_noise_of_the_gradient(result: Run) -> None:
         assert gap < 0.05 * expected + bound(1, CHAINS) * error
 
 
-@pytest.mark.some(2)
 def test_wrong_covariances_are_rejected(result: Run) -> None:
     """A tenth too much or too little is seen; friction held at a would give a third too much."""
     _, expected = held_thermostats(result)

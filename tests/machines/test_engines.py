@@ -33,8 +33,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("with_a_kill", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("with_a_kill", [False, True])
 def test_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
     """A cluster of two processes, of which one may be killed; data in a file that both open."""
     distributed = pytest.importorskip("distributed")

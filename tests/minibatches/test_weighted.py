@@ -244,7 +244,6 @@ def estimators(model: Any, n: int) -> dict[str, Estimator]:
     }
 
 
-@pytest.mark.some(16)
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 4])

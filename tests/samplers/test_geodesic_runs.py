@@ -65,7 +65,6 @@ def on_manifolds(samples: Any) -> bool:
 
 
 @every(GEODESIC, slow=lambda case: case.name == "sggmc")
-@pytest.mark.slow
 def test_step_by_step_stopped_and_resumed(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

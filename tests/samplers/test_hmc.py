@@ -59,8 +59,8 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (HMC(n_leapfrog=3), 0.9),
         (HMC(n_leapfrog=1, jitter=0.0), 1.3),
         (HMC(length=1.5), 0.5),
-        (NUTS(), 0.6),
         (NUTS(max_tree_depth=2), 1.2),
+        (NUTS(), 0.6),
     ],
     ids=str,
 )
@@ -82,9 +82,7 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "dynamics", [HMC(n_leapfrog=4), pytest.param(NUTS(), marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize("dynamics", [HMC(n_leapfrog=4), NUTS()], ids=str)
 def test_float32_has_the_same_law(dynamics: Any) -> None:
     problem = gaussian(3, 50)
     samples = by_parts(
@@ -100,7 +98,6 @@ def test_float32_has_the_same_law(dynamics: Any) -> None:
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "function", [sgmcmc.hmc, pytest.param(sgmcmc.nuts, marks=pytest.mark.slow)]
 )
@@ -135,7 +132,6 @@ def target_of(problem: Any, dtype: tf.DType = tf.float64) -> Target:
     return Target(problem.log_lik, problem.log_prior, space, dtype)
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize("rows", [1, 7, 20, 41, 82, 83, 1000])
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:

@@ -328,8 +328,8 @@ def gamma_call(**given: Any) -> Samples:
     return sgmcmc.scir(**gamma_arguments(**{"n_iters": 40, "verbose": False, **given}))
 
 
-@pytest.mark.parametrize("updates", ["joint", pytest.param("in_turn", marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("updates", ["joint", "in_turn"])
 def test_gamma_parameters_however_they_are_run(
     updates: str, tmp_path: Path, short_blocks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
