@@ -63,14 +63,16 @@ def profile(N: int, n_iters: int) -> dict[str, float]:
         for label, owner, name in PARTS:
             stack.enter_context(timed(owner, name, seconds[label]))
         run_sgld(data, 1)
-        seconds["all of a block, with waiting"].clear()
+        for calls in seconds.values():
+            calls.clear()
         run_sgld(data, n_iters)
     # Without a core to spare nothing is gathered ahead: those parts are never called.
-    return {label: _mean(calls) / n_iters * 1e6 for label, calls in seconds.items() if calls}
+    return {label: _settled(calls) / n_iters * 1e6 for label, calls in seconds.items() if calls}
 
 
-def _mean(calls: list[float]) -> float:
-    """Return what all calls took, from the later four fifths: compiled, and memory touched once."""
+def _settled(calls: list[float]) -> float:
+    """Return what all calls would take if the first fifth took as long as the others, which are
+    compiled and whose memory was touched before."""
     late = calls[len(calls) // 5 :]
     return sum(late) / len(late) * len(calls)
 
