@@ -6,7 +6,7 @@ import pytest
 from tqdm.auto import tqdm
 
 from sgmcmc import bars
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.scheduler import Progress
 
 
 def test_a_front_end_has_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Available memory."""
+"""How much memory there is."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from pathlib import Path
 
 
 def available_bytes() -> int:
-    """Return how much memory is still available; where the system does not say, a lot."""
+    """Return how much memory is still available; if the system does not say, a lot."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
+    physical = physical_bytes()
+    return 2**62 if physical is None else physical
+
+
+def physical_bytes() -> int | None:
+    """Return how much memory the machine has, if the system says."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return 2**62
+        return None

@@ -15,9 +15,8 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length
+from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, block_length, folded, recorded
 from sgmcmc.engine.iteration import Iteration
-from sgmcmc.engine.loop import folded, recorded
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.compiler import Compiled, Compiler
 from sgmcmc.graphs.tracing import trace

@@ -1,4 +1,4 @@
-"""One running chain: where it is, what it has kept, and how to take it further."""
+"""One running chain: where it is, what it has kept, how it goes on, where it diverged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,70 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry
-from sgmcmc.engine.buffers import Buffer
-from sgmcmc.engine.diverged import divergence, finite_rows
 from sgmcmc.engine.kernel import Kernel
-from sgmcmc.engine.prefetcher import Prefetcher
+from sgmcmc.engine.prefetcher import Buffer, Prefetcher
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.results.schema import DRAWS, LOG_POST, estimates_apart
+
+
+class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceError
+    """A chain has become NaN or infinite.
+
+    Attributes:
+        iterations: first and last iteration between which it happened.
+        parameter: the parameter that was found so first.
+        advice: what to do about it, where that is not to take a smaller stepsize.
+    """
+
+    def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
+        super().__init__(f"{parameter!r} diverged in iterations {iterations}")
+        self.iterations = iterations
+        self.parameter = parameter
+        self.advice = advice
+
+
+def divergence(
+    recorder: Recorder,
+    position: Any,
+    draws: np.ndarray | None,
+    before: int,
+    finite: int,
+    iterations: tuple[int, int],
+    advice: str | None,
+) -> Diverged:
+    """Return the event of a divergence.
+
+    Args:
+        recorder: what is written down of the draws.
+        position: at the end, flat.
+        draws: that were kept on the way; ``None`` if none are kept.
+        before: draws kept before these.
+        finite: how many of these come before the first that is not finite.
+        iterations: the last of those before, and the last.
+        advice: what to do about it, if something is known; else it is what the parameter's
+            geometry has to say.
+    """
+    (start, end), space = iterations, recorder.target.space
+    bad, layout = np.asarray(position), space.layout
+    if draws is not None and finite < len(draws):
+        bad, layout = draws[finite], recorder.draw_layout
+        end = recorder.burn_in + (before + finite + 1) * recorder.thin
+        if finite:
+            start = end - recorder.thin
+    first = int(np.flatnonzero(~np.isfinite(bad))[0])
+    name = layout.parameter_at(first)
+    return Diverged((start + 1, end), name, advice or space.geometries[name].advice)
+
+
+def finite_rows(draws: np.ndarray | None, completed: int) -> int:
+    """Return how many draws of a block there are before the first that is not finite."""
+    if draws is None:
+        return 0
+    bad = np.flatnonzero(~np.isfinite(draws).all(axis=1))
+    return int(bad[0]) if bad.size else completed
+
 
 Snapshot = dict[str, np.ndarray]
 

@@ -2,7 +2,7 @@
 
 Chains take turns, a block at a time, on twice as many threads as there are cores; with a core to
 spare each prepares its next block ahead. The thread that called only shows progress and waits, so
-Ctrl-C reaches it at once, and it notices when nothing comes any more.
+Ctrl-C reaches it at once, and a watchdog aborts the call when nothing comes any more.
 
 Why nothing here can wait for ever: a chain is in the queue of turns, or in the hands of one thread.
 A thread never waits for another: where the queue is empty, it ends. The caller waits for reports,
@@ -11,15 +11,120 @@ with a time limit, only while a thread is alive.
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import queue
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
+from types import TracebackType
 
-from sgmcmc.engine import cores
-from sgmcmc.engine.progress import Progress
+import tensorflow as tf
+
+from sgmcmc import switches
+from sgmcmc.bars import make_bar
+from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
-from sgmcmc.engine.watchdog import StandstillError, Watchdog
 from sgmcmc.waits import TICK, Mailbox
+
+
+class Progress:
+    """A bar that counts iterations and shows the current log posterior estimate.
+
+    Args:
+        label: what is being done.
+        total: the iterations in all, over all chains.
+        verbose: ``False`` shows nothing at all.
+        done: iterations that were run before.
+    """
+
+    def __init__(self, label: str, total: int, verbose: bool, done: int = 0) -> None:
+        # A process without a console (pythonw) has no standard error.
+        silent = not verbose or sys.stderr is None
+        self._bar = make_bar(total=total, initial=done, desc=label, unit="it", disable=silent)
+
+    def describe(self, what: str) -> None:
+        """Say what is done now."""
+        self._bar.set_description_str(what)
+
+    def advance(self, iterations: int, log_post: float | None = None) -> None:
+        """Move the bar on."""
+        self._bar.update(iterations)
+        if not self._bar.disable and log_post is not None:
+            self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+
+PATIENCE = 300.0
+"""Seconds of silence, unless the user sets others."""
+
+_IDLE = 0.01
+"""A process that computes for less than this share of the time is waiting for something."""
+
+
+class StandstillError(TimeoutError):
+    """Nothing has come for too long, and nothing was computed."""
+
+
+class Watchdog:
+    """Counts how long nothing has been heard, and raises when that is too long.
+
+    A long block is no standstill: its threads use the processor. Only the time counts in which
+    somebody waited here, so a process that was stopped for a day has not been silent for a day.
+    """
+
+    def __init__(self) -> None:
+        # Nobody here sees what a GPU computes.
+        default = 0.0 if tf.config.list_logical_devices("GPU") else PATIENCE
+        asked = switches.silent_seconds()
+        self._patience = default if asked is None else asked
+        self.heard()
+
+    def heard(self) -> None:
+        """Take note that something has come."""
+        self._silent, self._computed = 0.0, time.process_time()
+
+    def waited(self, seconds: float) -> None:
+        """Take note that nothing has come for some seconds more.
+
+        Raises:
+            StandstillError: nothing has come for too long, and nothing was computed.
+        """
+        self._silent += seconds
+        if not self._patience or self._silent < self._patience:
+            return
+        if time.process_time() - self._computed > _IDLE * self._silent:
+            self.heard()
+            return
+        _show_stacks()
+        raise StandstillError(
+            f"No chain has come forward for {self._silent:.0f} seconds, and nothing was computed "
+            "in that time: something waits for what does not come, a file or a function of yours. "
+            "Standard error shows where each thread stands. The environment variable "
+            "SGMCMC_SILENT_SECONDS sets how long to wait, 0 for ever."
+        )
+
+
+def _show_stacks() -> None:
+    """Write the stacks of all threads to standard error, whatever that is."""
+    with contextlib.suppress(AttributeError, OSError, ValueError), tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        sys.stderr.write(file.read().decode(errors="replace"))
+        sys.stderr.flush()
+
 
 Report = tuple[int, float] | BaseException | threading.Thread
 """Iterations done and the log posterior estimate; an error; or the thread that ends now."""
@@ -46,7 +151,7 @@ def advance_all(
     total = sum(runner.total for runner in runners)
     done = sum(runner.iteration for runner in runners)
     for runner in unfinished:
-        runner.prepare_ahead(cores.to_spare(len(unfinished)))
+        runner.prepare_ahead(core_to_spare(len(unfinished)))
     try:
         with Progress(label, total, verbose, done) as progress:
             (advance or advance_to)([runner.total for runner in unfinished], unfinished, progress)
@@ -108,7 +213,7 @@ class _Crew:
         # While one thread hands its block over and waits to be woken, another computes.
         self._threads = [
             threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
-            for number in range(min(len(runners), 2 * cores.count()))
+            for number in range(min(len(runners), 2 * available_cores()))
         ]
         self._watchdog = Watchdog()
 

@@ -1,14 +1,23 @@
-"""Turns a Python function into a TensorFlow graph, once."""
+"""Turns a Python function into a TensorFlow graph, once.
+
+XLA compiles every function that it is handed anew, and TensorFlow gives nothing of that back as
+long as the process lives, not even when the function is gone. Two functions whose graphs are the
+same, node by node, compute the same, so one of them is enough, whatever they came from.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.known import same_as_before
 from sgmcmc.graphs.quiet import without_chatter
 
 
@@ -55,3 +64,134 @@ def quiet_start() -> None:
     """Have TensorFlow find its devices now, without its chatter."""
     with without_chatter():
         tf.config.list_logical_devices()
+
+
+_MOST, _MOST_BYTES = 64, 2**22
+"""How many graphs are kept, and how large one may be with all its constants."""
+
+_ACCIDENTAL = ("_gradient_op_type", "_uid", "forward_function_name", "backward_function_name")
+"""Attributes that differ from trace to trace, and matter only to who differentiates once more."""
+
+_graphs: OrderedDict[bytes, Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+def same_as_before(graph: Any, jit_compile: bool) -> Any:
+    """Return a graph that computes the same and may be compiled already, or this one.
+
+    Args:
+        graph: a concrete function, just traced.
+        jit_compile: whether XLA compiles it.
+    """
+    content = _content(graph, jit_compile)
+    if content is None:
+        return graph
+    with _lock:
+        found = _graphs.pop(content, graph)
+        _graphs[content] = found
+        if len(_graphs) > _MOST:
+            _graphs.popitem(last=False)
+    return found
+
+
+def _content(graph: Any, jit_compile: bool) -> bytes | None:
+    """Return what graphs that compute the same have in common, or ``None`` for one not to keep."""
+    captured = list(graph.captured_inputs)
+    if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
+        return None
+    if sum(tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured) > _MOST_BYTES:
+        return None
+    try:
+        definition = graph.graph.as_graph_def()
+    except ValueError:  # more than a protocol buffer holds
+        return None
+    if definition.ByteSize() > _MOST_BYTES or _draws(definition):
+        return None
+    found = hashlib.sha256(b"XLA" if jit_compile else b"graph")
+    names = [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
+    structure = (graph.structured_input_signature, graph.structured_outputs)
+    # The cache holds the graph, and that these: as long as it does, nothing else has their id.
+    alive = [id(thing) for thing in (*captured, *_kinds(structure))]
+    found.update(repr((names, structure, alive)).encode())
+    found.update(_renamed(definition))
+    return found.digest()
+
+
+def _kinds(structure: Any) -> list[type]:
+    """Return the classes of all tuples and dicts in a structure; a user may have changed theirs."""
+    if isinstance(structure, dict):
+        parts = list(structure.values())
+    elif isinstance(structure, tuple | list):
+        parts = list(structure)
+    else:
+        return []
+    return [type(structure), *(kind for part in parts for kind in _kinds(part))]
+
+
+def _draws(definition: tf.compat.v1.GraphDef) -> bool:
+    """Tell whether a graph draws random numbers that go on from call to call."""
+    functions = [function.node_def for function in definition.library.function]
+    return any("seed2" in node.attr for nodes in (definition.node, *functions) for node in nodes)
+
+
+def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
+    """Return a graph whose functions are named by their places, without accidental attributes."""
+    library = {function.signature.name: function for function in definition.library.function}
+    places: dict[str, str] = {}
+    ordered: list[Any] = []
+
+    def place(name: str) -> str:
+        if name not in library:
+            return name
+        if name not in places:
+            places[name] = f"function {len(places)}"
+            ordered.append(library[name])
+        return places[name]
+
+    def rename(nodes: Any) -> None:
+        for node in nodes:
+            if node.op in library:
+                node.op = place(node.op)
+            for key in _ACCIDENTAL:
+                node.attr.pop(key, None)
+            for key in sorted(node.attr):
+                value = node.attr[key]
+                for called in (value.func, *value.list.func) if _calls(value) else ():
+                    called.name = place(called.name)
+
+    rename(definition.node)
+    for function in ordered:  # which grows on the way
+        function.signature.name = place(function.signature.name)
+        rename(function.node_def)
+        for key in _ACCIDENTAL:
+            function.attr.pop(key, None)
+    _rename_arguments(ordered, places)
+    parts = [part.SerializeToString(deterministic=True) for part in (*definition.node, *ordered)]
+    return b"|".join(parts)
+
+
+def _rename_arguments(functions: list[Any], places: dict[str, str]) -> None:
+    """Rename arguments that are named after a function, as those of a loop's condition are.
+
+    Names count upwards and so become longer, and a protocol buffer holds the length of each string
+    before it: replacing the names in its bytes would leave a difference at every power of ten.
+    """
+    if not places:
+        return
+    name = re.compile("|".join(sorted(map(re.escape, places), key=len, reverse=True)))
+
+    def renamed(text: str) -> str:
+        return name.sub(lambda found: places[found.group()], text)
+
+    for function in functions:
+        for argument in function.signature.input_arg:
+            argument.name = renamed(argument.name)
+        for node in function.node_def:
+            for place, given in enumerate(node.input):
+                node.input[place] = renamed(given)
+        for result, given in list(function.ret.items()):
+            function.ret[result] = renamed(given)
+
+
+def _calls(value: Any) -> bool:
+    return value.HasField("func") or (value.HasField("list") and len(value.list.func) > 0)

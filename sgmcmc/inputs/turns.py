@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.engine.turns import Turns
+from sgmcmc.engine.iteration import Turns
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 

@@ -1,7 +1,6 @@
 """Where work is done: in this process, or in the workers of an executor."""
 
-from sgmcmc.machines.here import HERE, Machines
-from sgmcmc.machines.parcels import Courier
-from sgmcmc.machines.spread import Spread
+from sgmcmc.machines.spread import HERE, Machines, Spread
+from sgmcmc.machines.worker import Courier
 
 __all__ = ["HERE", "Courier", "Machines", "Spread"]

@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from sgmcmc.machines import pools, worker
-from sgmcmc.machines.lasting import DEATHS, LastingExecutor, given_up
-from sgmcmc.machines.parcels import Parcel
+from sgmcmc.machines import worker
+from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
+from sgmcmc.machines.worker import Parcel
 from sgmcmc.waits import TICK, Mailbox
 
 PER_WORKER = 2
@@ -83,7 +83,7 @@ class Calls:
         try:
             answer = future.result()
         except BaseException as raised:
-            if not pools.is_loss(raised):
+            if not is_loss(raised):
                 raise
             error = raised
         if call.sent_for is not None:

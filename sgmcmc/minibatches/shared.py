@@ -16,11 +16,12 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.rows import row_dtype
-from sgmcmc.minibatches.stream import ROWS, Stream
 from sgmcmc.minibatches.streams import (
+    ROWS,
     GatheredAhead,
     InPlace,
     OnDevice,
+    Stream,
     Whole,
     has_addresses,
 )

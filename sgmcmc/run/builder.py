@@ -7,17 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.buffers import pool_of
 from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.engine.prefetcher import Prefetcher, Source
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.prefetcher import Prefetcher, Source, core_to_spare, pool_of
 from sgmcmc.engine.runner import Rows, Runner
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
-from sgmcmc.minibatches.stream import Stream
-from sgmcmc.minibatches.streams import make_stream
+from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.run.phases import Phase
 from sgmcmc.run.sampler import Sampler
@@ -135,7 +132,7 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
 def prepares_ahead(sampler: Sampler) -> bool:
     """Tell whether blocks are prepared ahead in full: those of several chains take more memory
     than they spare time."""
-    return len(sampler.starts) == 1 and cores.to_spare(1)
+    return len(sampler.starts) == 1 and core_to_spare(1)
 
 
 def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Stream:

@@ -11,7 +11,7 @@ from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns

@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.diverged import Diverged
 from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.engine.progress import Progress
-from sgmcmc.engine.runner import Runner
+from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.machines import Spread
 from sgmcmc.run.builder import Crew

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import flag
-from sgmcmc.engine.diverged import Diverged
-from sgmcmc.engine.runner import Runner
+from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.engine.scheduler import advance_all
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData

@@ -1,7 +1,7 @@
 """Many chains of a small model run in groups, each in one kernel.
 
 A chain alone takes a thread, a call and small matrices, which leave the processor mostly idle.
-Where there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.group_kernel`). The
+Where there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.vectorized`). The
 rule below depends on the sampler alone, not on the machine, so that the same call gives the same
 draws again. They differ from those of chains run one by one by no more than rounding.
 """
@@ -15,12 +15,11 @@ from sgmcmc import switches
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry, block_length
-from sgmcmc.engine.buffers import Pool
-from sgmcmc.engine.group import Group, GroupBuffers, group_pool
-from sgmcmc.engine.group_kernel import GroupKernel, begin_together
 from sgmcmc.engine.kernel import Kernel, Start
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.prefetcher import Pool
 from sgmcmc.engine.runner import Runner
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.engine.vectorized import Group, GroupBuffers, GroupKernel, begin_together, group_pool
 from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import Crew, chosen_stream

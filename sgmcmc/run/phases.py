@@ -8,8 +8,8 @@ from typing import Any
 from sgmcmc.data.rng import RunPhase
 from sgmcmc.dynamics import SGD, Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.iteration import Turns
 from sgmcmc.engine.recorder import Recorder
-from sgmcmc.engine.turns import Turns
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.inputs.tuning import need_one_stepsize, read_scaled, read_stepsizes
 from sgmcmc.inputs.turns import JOINT, read_turns

@@ -10,8 +10,8 @@ import tensorflow as tf
 from sgmcmc import libraries
 from sgmcmc._version import __version__
 from sgmcmc.data import native
-from sgmcmc.engine import buffers
-from sgmcmc.graphs import direct_calls
+from sgmcmc.engine import prefetcher
+from sgmcmc.graphs import compiler
 from sgmcmc.inputs.options import Options
 
 
@@ -41,9 +41,9 @@ def of_options(options: Options) -> dict[str, Any]:
 def paths() -> dict[str, str]:
     """Return which way the engine goes where there is a fast one that is not sure to be there."""
     return {
-        "graph calls": "direct" if direct_calls.available() else "public",
+        "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",
-        "blocks": "shared" if buffers.shared() else "copied",
+        "blocks": "shared" if prefetcher.shares_memory() else "copied",
     }
 
 

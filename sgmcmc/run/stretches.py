@@ -15,15 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgmcmc.engine import cores
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.buffers import Buffers, Pool, pool_of
-from sgmcmc.engine.diverged import Diverged
-from sgmcmc.engine.group import GroupBuffers, group_pool
-from sgmcmc.engine.group_kernel import GroupKernel
 from sgmcmc.engine.kernel import Kernel
-from sgmcmc.engine.prefetcher import Prefetcher, Source
-from sgmcmc.engine.runner import Runner, Snapshot
+from sgmcmc.engine.prefetcher import Buffers, Pool, Prefetcher, Source, core_to_spare, pool_of
+from sgmcmc.engine.runner import Diverged, Runner, Snapshot
+from sgmcmc.engine.vectorized import GroupBuffers, GroupKernel, group_pool
 from sgmcmc.machines import HERE
 from sgmcmc.run.builder import make_kernel, prepares_ahead
 from sgmcmc.run.groups import group_of, shared_stream
@@ -135,7 +131,7 @@ class Chains:
         until, diverged = time.monotonic() + seconds, None
         together = None if self._group is None else group_of(*self._group, goals, runners)
         if together is None:
-            runners[0].prepare_ahead(cores.to_spare(len(self._sampler.starts)))
+            runners[0].prepare_ahead(core_to_spare(len(self._sampler.starts)))
         try:
             while _behind(runners, goals):
                 if together is not None:

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.engine import watchdog
-from sgmcmc.engine.ahead import Ahead
-from sgmcmc.engine.scheduler import advance_all
+from sgmcmc.engine.prefetcher import Ahead
+from sgmcmc.engine.scheduler import Watchdog, advance_all
 from tests.conftest import short_call
 
 
@@ -117,7 +116,7 @@ def test_a_call_that_stands_still_ends_with_a_picture(
 
 def test_a_long_computation_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGMCMC_SILENT_SECONDS", "0.2")
-    dog = watchdog.Watchdog()
+    dog = Watchdog()
     until = time.process_time() + 0.3
     while time.process_time() < until:
         np.linalg.qr(np.ones((50, 50)))
@@ -127,7 +126,7 @@ def test_a_long_computation_is_no_standstill(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_for_ever_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGMCMC_SILENT_SECONDS", "0")
-    dog = watchdog.Watchdog()
+    dog = Watchdog()
     dog.waited(1e9)
 
 

@@ -14,8 +14,7 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.python.eager import context
 
 import sgmcmc
-from sgmcmc.graphs.compiler import Compiler, FlatGraph
-from sgmcmc.graphs.direct_calls import side_by_side
+from sgmcmc.graphs.compiler import Compiler, FlatGraph, side_by_side
 from tests.conftest import CENTRED, METHODS, PLAIN, log_lik
 
 Run = Callable[..., sgmcmc.Samples]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 import sgmcmc
-from sgmcmc.graphs import known
+from sgmcmc.graphs import tracing
 from sgmcmc.graphs.tracing import trace
 
 X = tf.constant([1.0, 2.0, 3.0])
@@ -61,7 +61,7 @@ def test_longer_names() -> None:
         tf.compat.v1.GraphDef(),
     )
     assert longer != definition
-    assert known._renamed(longer) == known._renamed(definition)
+    assert tracing._renamed(longer) == tracing._renamed(definition)
 
 
 def test_other_graphs() -> None:
@@ -121,11 +121,11 @@ def test_random_numbers() -> None:
 def test_few_are_kept() -> None:
     """The oldest goes, and large constants are not held."""
     first = traced(lambda x: x * 0.5)
-    for number in range(known._MOST):
+    for number in range(tracing._MOST):
         traced(lambda x, number=number: x + float(number) + 0.25, jit_compile=False)
     assert traced(lambda x: x * 0.5) is not first
-    assert len(known._graphs) <= known._MOST
-    large = np.random.default_rng(1).normal(size=known._MOST_BYTES // 8 + 1)
+    assert len(tracing._graphs) <= tracing._MOST
+    large = np.random.default_rng(1).normal(size=tracing._MOST_BYTES // 8 + 1)
     assert traced(lambda x: large + x[0], tf.zeros([1], tf.float64)) is not traced(
         lambda x: large + x[0], tf.zeros([1], tf.float64)
     )
@@ -145,6 +145,6 @@ def test_samplers() -> None:
         )["theta"]  # fmt: skip
 
     first = call()
-    graphs = list(known._graphs)
+    graphs = list(tracing._graphs)
     np.testing.assert_array_equal(call(), first)
-    assert sorted(known._graphs) == sorted(graphs)
+    assert sorted(tracing._graphs) == sorted(graphs)

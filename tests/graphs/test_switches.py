@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from sgmcmc import switches
 from sgmcmc.data import native
-from sgmcmc.engine import buffers
-from sgmcmc.graphs import direct_calls
+from sgmcmc.engine import prefetcher
+from sgmcmc.graphs import compiler
 from tests.conftest import short_call
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +77,9 @@ def test_a_switch_changes_the_path_and_no_bit(
 
 def test_the_settings_tell_what_is_so(usual: Told) -> None:
     expected = {
-        "graph calls": "direct" if direct_calls.available() else "public",
+        "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",
-        "blocks": "shared" if buffers.shared() else "copied",
+        "blocks": "shared" if prefetcher.shares_memory() else "copied",
     }
     assert expected.items() <= usual[0].items()
 

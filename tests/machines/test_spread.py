@@ -25,7 +25,7 @@ import tensorflow_probability as tfp
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.travel import courier, read_machines
 from sgmcmc.machines import HERE, Spread, worker
-from sgmcmc.machines.parcels import Unpickler, pack
+from sgmcmc.machines.worker import Unpickler, pack
 from tests.machines.work import Adder
 
 

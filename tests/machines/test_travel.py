@@ -13,7 +13,7 @@ from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import LateColumn
 from sgmcmc.data.travel import courier
-from sgmcmc.machines.parcels import Unpickler, pack
+from sgmcmc.machines.worker import Unpickler, pack
 
 ROWS = np.random.default_rng(1).normal(size=(5000, 4)).astype(np.float32)
 

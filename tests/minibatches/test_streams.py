@@ -12,8 +12,7 @@ import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 from sgmcmc.minibatches import Uniform
-from sgmcmc.minibatches.stream import Stream
-from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Whole, make_stream
+from sgmcmc.minibatches.streams import GatheredAhead, InPlace, OnDevice, Stream, Whole, make_stream
 from tests.conftest import EACH_ESTIMATOR, short_call
 
 
@@ -51,7 +50,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the chain gather every minibatch itself, as it does where no core is to spare."""
     if not native.callable_by_xla():
         pytest.skip("the native code is not built, or this TensorFlow cannot call it")
-    monkeypatch.setattr("sgmcmc.engine.cores.count", lambda: 1)
+    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
     monkeypatch.setattr("sgmcmc.minibatches.streams._WORTH_A_CALL", 0)
 
 
@@ -154,9 +153,9 @@ def test_a_memmap_is_read_in_place(dataset: dict, tmp_path: Path) -> None:
 def test_the_number_of_cores_changes_only_the_rounding(
     dataset: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgmcmc.engine.cores.count", lambda: 8)
+    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 8)
     on_many = draw(dataset)
-    monkeypatch.setattr("sgmcmc.engine.cores.count", lambda: 1)
+    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
     np.testing.assert_allclose(draw(dataset), on_many, rtol=1e-5, atol=1e-6)
 
 

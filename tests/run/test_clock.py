@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sgmcmc.engine.progress import Progress
-from sgmcmc.engine.watchdog import Watchdog
+from sgmcmc.engine.scheduler import Progress, Watchdog
 from tests.conftest import short_call
 from tests.run.stopping import same, short_blocks_of
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.engine import group_kernel
-from sgmcmc.engine.group import Group
+from sgmcmc.engine import vectorized
+from sgmcmc.engine.vectorized import Group
 from sgmcmc.results.arrays import LogPost
 from sgmcmc.run import crews, groups
 from sgmcmc.run.sampler import Request, make_sampler
@@ -201,7 +201,7 @@ def test_what_cannot_be_done_to_many_chains_is_done_to_each(
     def cannot(*given: Any) -> Any:
         raise ValueError("No pfor vectorization defined")
 
-    monkeypatch.setattr(group_kernel, "_for_each", cannot)
+    monkeypatch.setattr(vectorized, "_for_each", cannot)
     assert chains()["theta"].shape == (CHAINS, 20)
     assert few[0] == 0
 
@@ -221,7 +221,7 @@ def test_workers_run_the_same_groups(monkeypatch: pytest.MonkeyPatch, few: list[
 def test_workers_too_run_each_chain_where_groups_are_impossible(
     monkeypatch: pytest.MonkeyPatch, few: list[int]
 ) -> None:
-    monkeypatch.setattr(group_kernel.GroupKernel, "compile", lambda *_: False)
+    monkeypatch.setattr(vectorized.GroupKernel, "compile", lambda *_: False)
     here = chains(n_iters=5)
     with ThreadPoolExecutor(2) as pool:
         same(chains(n_iters=5, executor=pool), here)

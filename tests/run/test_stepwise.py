@@ -143,7 +143,7 @@ def test_chains_are_seen_side_by_side_and_constrained() -> None:
 
 def test_without_the_short_way_the_public_call_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = walk(short_setup("sgld"), [1, 10])
-    monkeypatch.setattr("sgmcmc.graphs.direct_calls._KNOWN", [])
+    monkeypatch.setattr("sgmcmc.graphs.compiler._KNOWN", [])
     assert walk(short_setup("sgld"), [1, 10]) == expected
 
 

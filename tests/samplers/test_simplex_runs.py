@@ -155,7 +155,7 @@ def test_what_comes_back() -> None:
 
 def test_same_seed_same_bits_and_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     once = short_call("scir", n_chains=2)
-    monkeypatch.setattr("sgmcmc.engine.cores.count", lambda: 1)
+    monkeypatch.setattr("sgmcmc.engine.prefetcher.available_cores", lambda: 1)
     np.testing.assert_array_equal(short_call("scir", n_chains=2)["omega"], once["omega"])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.retries import with_smaller_steps

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sgmcmc.data.rng import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
-from sgmcmc.engine.progress import Progress
 from sgmcmc.engine.recorder import Recorder
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.results.schema import DRAWS, LOG_POST
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import crew_of

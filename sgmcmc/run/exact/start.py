@@ -10,7 +10,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
-from sgmcmc.engine.progress import Progress
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns
 from sgmcmc.inputs.dry_run import dry_run

@@ -17,8 +17,8 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import Carry
-from sgmcmc.engine.diverged import Diverged
-from sgmcmc.engine.turns import Turns
+from sgmcmc.engine.iteration import Turns
+from sgmcmc.engine.runner import Diverged
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.run.driver import divergence
 from sgmcmc.run.sampler import Sampler

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.atomic_files import KEPT, explained, read_arrays, write_arrays
-from sgmcmc.engine import cores
+from sgmcmc.engine.prefetcher import core_to_spare
 from sgmcmc.engine.runner import Runner
 from sgmcmc.results.differences import difference
 from sgmcmc.run.builder import make_runners
@@ -67,7 +67,7 @@ class Session:
             nothing, lambda runners: None, lambda number, runner: None, Threads(sampler.compiler),
         )  # fmt: skip
         for runner in self._runners:
-            runner.prepare_ahead(cores.to_spare(len(self._runners)))
+            runner.prepare_ahead(core_to_spare(len(self._runners)))
 
     @property
     def iteration(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.checks import flag, whole_number
-from sgmcmc.engine.diverged import Diverged
+from sgmcmc.engine.runner import Diverged
 from sgmcmc.interrupts import passed_on
 from sgmcmc.run.brief import brief
 from sgmcmc.run.choices import complete

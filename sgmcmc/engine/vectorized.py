@@ -1,0 +1,324 @@
+"""Chains that run together in one compiled kernel.
+
+A single chain of a small model leaves the processor mostly idle: its matrices are too small. Here
+each tensor has the chains as its first axis, and what an iteration does to one chain is done to
+all of them by ``tf.vectorized_map``, which turns it into operations on the larger tensors. Each
+chain sees the same minibatches and random numbers as it would alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.dynamics.schedules import Stepsizes
+from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, folded, recorded
+from sgmcmc.engine.iteration import Iteration
+from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.engine.prefetcher import Buffer, Pool
+from sgmcmc.engine.runner import Diverged, Runner
+from sgmcmc.graphs.compiler import Compiled, Compiler
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.minibatches.shared import SharedStream
+
+
+class GroupKernel:
+    """The compiled function that runs the chains of a group.
+
+    Arrays of a block have the iterations as their first axis and the chains as their second.
+
+    Args:
+        alone: the kernel of a single chain.
+        stream: the minibatches of all.
+
+    Attributes:
+        alone, stream: as given.
+        chains: how many there are.
+        length: iterations in a block, as many as in that of a single chain.
+    """
+
+    def __init__(self, alone: Kernel, stream: SharedStream) -> None:
+        self.alone, self.stream, self.chains = alone, stream, stream.chains
+        self.length = alone.length
+        self._recorder, self._target = alone.recorder, alone.target
+        self._iteration = Iteration(
+            alone.target, alone.dynamics, alone.gradient, stream.each, alone.recorder,
+            unseen=alone.iteration.unseen,
+        )  # fmt: skip
+        self._run: Compiled | None = None
+
+    def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
+        """Compile what ``run`` runs; tell whether that worked, which it need not."""
+        arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
+        self._run = compiler.try_to_compile(self._block, *arguments)
+        return self._run is not None
+
+    def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
+        """Run some iterations of a block.
+
+        Args:
+            carry: what the iteration before left, of all chains.
+            inputs: what the whole block consumes; the minibatches are row numbers.
+            span: as for a single chain.
+        """
+        assert self._run is not None, "not compiled"
+        return self._run(carry, self.stream.fixed, inputs, span)
+
+    def _block(
+        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, span: tf.Tensor
+    ) -> BlockResult:
+        rows, recorder = inputs.minibatches["rows"], self._recorder
+        factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
+        stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
+
+        def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
+            def of_one(given: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
+                carry, inputs = given
+                none = tf.constant(-1)
+                carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none)
+                return folded(recorder, carry, now)
+
+            consumed = BlockInputs(
+                self.stream.of_iteration(fixed, rows, i),
+                tf.gather(inputs.noise, i)[:, tf.newaxis],
+                tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[:, tf.newaxis],
+                tf.zeros([self.chains, 0], tf.int32),
+            )
+            return _for_each((carry, consumed), of_one)
+
+        carry, records = recorded(recorder, self.length, span, carry, iterate, (self.chains,))
+        return BlockResult(
+            carry,
+            records,
+            self._log_post(carry, fixed, rows, tf.unstack(span)[1] - 1),
+            tf.reduce_all(tf.math.is_finite(carry.state.position), axis=-1),
+            {},
+        )
+
+    def _log_post(self, carry: Carry, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        """Return the log posterior estimates from the minibatches of an iteration's last step."""
+        last = tf.constant(self.alone.dynamics.steps - 1)
+
+        def of_one(given: tuple[tf.Tensor, Tensors]) -> tf.Tensor:
+            position, block = given
+            return self._target.log_post(position, self.stream.each.minibatch(fixed, block, last))
+
+        block = self.stream.of_iteration(fixed, rows, i)
+        return _for_each((carry.state.position, block), of_one)
+
+
+def _for_each(given: Any, function: Any) -> Any:
+    """Return what a function returns for each chain; the chains are the first axis of all."""
+    return tf.vectorized_map(function, given, fallback_to_while_loop=False)
+
+
+def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start]) -> list[Carry]:
+    """Return the carries at the start of several chains, a group of them from one call of a graph.
+
+    Args:
+        kernel: of a single chain.
+        stream: the minibatches of a group.
+        given: what :meth:`Kernel.init` takes, for each chain.
+    """
+    first, chains = given[0], stream.chains
+    function = kernel.initialiser(first.minibatch)
+    own = ["position", "estimator", "normals", *(["minibatch"] if stream.draws_rows else [])]
+
+    def together(stacked: dict[str, Any], shared: dict[str, Any]) -> Carry:
+        return _for_each(stacked, lambda one: function(**one, **shared))
+
+    def of(start: Start) -> dict[str, Any]:
+        weights = start.minibatch.weights
+        weights = () if isinstance(weights, float) else weights
+        return {**start._asdict(), "minibatch": start.minibatch._replace(weights=weights)}
+
+    shared = {name: value for name, value in of(first).items() if name not in own}
+    graph, carries = None, []
+    for begin in range(0, len(given), chains):
+        some = [of(start) for start in given[begin : begin + chains]]
+        padded = [*some, *[some[0]] * (chains - len(some))]
+        stacked = stack([{name: start[name] for name in own} for start in padded])
+        graph = graph or trace(together, stacked, shared)
+        carries += unstack(graph(stacked, shared), len(some))
+    # As tensors: should the group not be compiled, each goes on by itself.
+    return [tf.nest.map_structure(tf.constant, carry) for carry in carries]
+
+
+def stack(structures: Sequence[Any]) -> Any:
+    """Return one structure of tensors whose first axis counts the given ones."""
+    return tf.nest.map_structure(lambda *leaves: tf.constant(np.stack(leaves)), *structures)
+
+
+def unstack(structure: Any, count: int) -> list[Any]:
+    """Return structures of arrays, one for each of the first entries of the first axis."""
+    arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(structure)]
+    return [
+        tf.nest.pack_sequence_as(structure, [array[k] for array in arrays]) for k in range(count)
+    ]
+
+
+class GroupBuffers(NamedTuple):
+    """What a block of a group is written into: row numbers, normals and stepsizes."""
+
+    rows: Buffer
+    noise: Buffer
+    stepsizes: Buffer
+
+
+def group_pool(kernel: GroupKernel, stepsizes: Stepsizes) -> Pool[GroupBuffers]:
+    """Return the pool of groups that run in this kernel.
+
+    Args:
+        kernel: of a group, for its shapes.
+        stepsizes: the stepsizes.
+    """
+    return Pool(partial(_buffers, kernel, stepsizes))
+
+
+def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
+    length, alone = kernel.length, kernel.alone
+    dtype = np.dtype(alone.target.dtype.as_numpy_dtype)
+    made = GroupBuffers(
+        Buffer(*kernel.stream.rows(length)),
+        Buffer((length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype),
+        Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
+    )
+    for buffer in made:  # places of chains that are through are read, too
+        buffer.array[...] = 0
+    return made
+
+
+class Group:
+    """Chains that run together.
+
+    Each has its place in the kernel, whatever others do: what a chain draws does not depend on
+    whether they are at the same iteration, or through, or lost.
+
+    Args:
+        kernel: the compiled chains.
+        pool: the memory that blocks are prepared in.
+        runners: by place; those that still have to run.
+        goals: the iterations that each is to reach, by place.
+
+    Attributes:
+        estimate: the last log posterior estimate of one of them.
+    """
+
+    def __init__(
+        self,
+        kernel: GroupKernel,
+        pool: Pool[GroupBuffers],
+        runners: Mapping[int, Runner],
+        goals: Mapping[int, int],
+    ) -> None:
+        self._kernel, self._pool, self._runners, self._goals = kernel, pool, runners, goals
+        self._span = Buffer((3,), np.dtype(np.int32))
+        self._buffers: GroupBuffers | None = None
+        self._block: tuple[int, tuple[int, ...]] | None = None
+        self._carry: Carry | None = None
+        self._given: dict[int, Carry] = {}
+        self.estimate = float("nan")
+
+    @property
+    def iteration(self) -> int:
+        """The iterations that all of them have run; once all are through, their goal."""
+        behind = [r.iteration for k, r in self._runners.items() if r.iteration < self._goals[k]]
+        return min(behind, default=max(self._goals.values()))
+
+    def compile(self, compiler: Compiler) -> bool:
+        """Compile the kernel, in this thread; tell whether that worked."""
+        at = self.iteration
+        carry, inputs = self._stacked(), self._inputs(at // self._kernel.length)
+        works = self._kernel.compile(compiler, carry, inputs)
+        self._release()
+        return works
+
+    def advance(self, most: int | None = None) -> int:
+        """Run the rest of a block of those that are farthest behind.
+
+        Args:
+            most: not looked at: each chain has a goal.
+
+        Returns:
+            How many iterations that were, of all chains.
+
+        Raises:
+            Diverged: a position is not finite at the end.
+        """
+        at, length = self.iteration, self._kernel.length
+        here = [k for k, runner in self._runners.items() if runner.iteration == at]
+        here = [k for k in here if at < self._goals[k]]
+        block, offset = divmod(at, length)
+        stop = min(length, *(offset + self._goals[k] - at for k in here))
+        carry, inputs = self._stacked(), self._inputs(block)
+        self._span.array[:] = offset, stop, at + 1
+        result = self._kernel.run(carry, inputs, self._span.tensor())
+        if stop == length or at + stop - offset == max(self._goals.values()):
+            self._release()
+        self._hand_out(result, here, at + stop - offset)
+        return len(here) * (stop - offset)
+
+    def _stacked(self) -> Carry:
+        """Return what the iteration before left, of all chains."""
+        known = self._carry is not None and all(
+            runner.carry is self._given.get(k) for k, runner in self._runners.items()
+        )
+        if not known:
+            some = next(iter(self._runners.values()))
+            places = (self._runners.get(k, some) for k in range(self._kernel.chains))
+            self._carry = stack([runner.carry for runner in places])
+        assert self._carry is not None
+        return self._carry
+
+    def _inputs(self, block: int) -> BlockInputs:
+        """Return what a block consumes, of the chains that are at it."""
+        length = self._kernel.length
+        wanted = tuple(
+            k for k, runner in self._runners.items() if runner.iteration // length == block
+        )
+        if self._buffers is None:
+            self._buffers = self._pool.take()
+        buffers = self._buffers
+        if self._block != (block, wanted):
+            most = min(length, max(self._goals[k] for k in wanted) - block * length)
+            rows = self._kernel.stream.places(buffers.rows.array)[:most]
+            for k in wanted:
+                prefetcher = self._runners[k].prefetcher
+                prefetcher.draw(block, rows[:, k], buffers.noise.array[:most, k])
+            first = self._runners[wanted[0]].prefetcher
+            buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
+            self._block = block, wanted
+        seeds = tf.zeros([self._kernel.chains, 0], tf.int32)
+        minibatches = {"rows": buffers.rows.tensor()}
+        return BlockInputs(minibatches, buffers.noise.tensor(), buffers.stepsizes.tensor(), seeds)
+
+    def _release(self) -> None:
+        """Let the memory of the present block be used again."""
+        if self._buffers is not None:
+            self._pool.give_back(self._buffers)
+        self._buffers = self._block = None
+
+    def _hand_out(self, result: BlockResult, places: list[int], end: int) -> None:
+        """Give each chain what is its own."""
+        carries = unstack(result.carry, self._kernel.chains)
+        records = {name: array.numpy() for name, array in result.records.items()}
+        log_post, finite = result.log_post.numpy(), result.finite.numpy()
+        # Those that were not run for themselves stay where they were.
+        self._carry, self._given = result.carry, {}
+        diverged: Diverged | None = None
+        for k in places:
+            own = {name: array[:, k] for name, array in records.items()}
+            runner = self._runners[k]
+            try:
+                runner.take(BlockResult(carries[k], own, log_post[k], finite[k], {}), end)
+            except Diverged as event:
+                diverged = diverged or event
+                continue
+            self._given[k], self.estimate = runner.carry, runner.estimate
+        if diverged is not None:
+            raise diverged

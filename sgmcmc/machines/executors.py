@@ -1,0 +1,200 @@
+"""Executors of every make: which can be used, how wide they are, how to replace broken ones."""
+
+from __future__ import annotations
+
+import inspect
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError as Cancelled
+from typing import Any
+
+from sgmcmc.words import describe
+
+_UNKNOWN = 16
+"""Workers that are counted on where an executor does not tell how many it has."""
+
+_DASK = ("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError")
+"""Errors of Dask's distributed that say that a worker, or what it had done, is gone."""
+
+_SPAWN = (
+    "`executor`: its processes are forked, and TensorFlow does not survive that. Make them anew: "
+    'ProcessPoolExecutor(..., mp_context=multiprocessing.get_context("spawn")), or "forkserver".'
+)
+
+
+def checked(executor: Any) -> Executor:
+    """Return an executor, once it is known to be one that can be used.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: its processes are forked, or it has been shut down.
+    """
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            "`executor` must be a concurrent.futures.Executor, such as ProcessPoolExecutor, Dask's "
+            "client.get_executor() or mpi4py's MPIPoolExecutor, or a function without arguments "
+            f"that returns one; it is {describe(executor)}."
+        )
+    context: Any = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":
+        raise ValueError(_SPAWN)
+    if is_shut_down(executor):
+        raise ValueError(
+            "`executor` has been shut down. Make the call inside its `with` block, or hand in a "
+            "function that makes one."
+        )
+    return executor
+
+
+def is_maker(value: Any) -> bool:
+    """Tell whether a value is a function without arguments."""
+    if isinstance(value, Executor) or not callable(value):
+        return False
+    try:
+        inspect.signature(value).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def is_shut_down(executor: Executor) -> bool:
+    """Tell whether an executor takes no more work, as far as it tells; a broken one is replaced."""
+    if getattr(executor, "_broken", False):
+        return False
+    names = ("_shutdown", "_shutdown_thread")
+    return any(getattr(executor, name, False) is True for name in names)
+
+
+def width(executor: Executor) -> int:
+    """Return how many workers an executor has, or may have."""
+    for name in ("_max_workers", "num_workers"):
+        found = getattr(executor, name, None)
+        if isinstance(found, int) and found > 0:
+            return found
+    client = getattr(executor, "_client", None)
+    try:
+        return max(1, sum(client.ncores().values()))  # type: ignore[union-attr]
+    except Exception:
+        return _UNKNOWN
+
+
+def is_loss(error: BaseException) -> bool:
+    """Tell whether an error says that a worker is gone, not that its work has failed."""
+    return isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _DASK
+
+
+def like(executor: Executor) -> Executor | None:
+    """Return a new pool of processes like one that is broken; ``None`` for another executor."""
+    if not isinstance(executor, ProcessPoolExecutor):
+        return None
+    own: Any = executor
+    options: dict[str, Any] = {
+        "max_workers": own._max_workers,
+        "mp_context": own._mp_context,
+        "initializer": own._initializer,
+        "initargs": own._initargs,
+    }
+    most = getattr(own, "_max_tasks_per_child", None)
+    if most is not None:
+        options["max_tasks_per_child"] = most
+    return type(executor)(**options)
+
+
+DEATHS = 4
+"""How many workers may die in a row at the same call."""
+
+
+class LastingExecutor:
+    """The executor of a user's, or one that is made here as often as it takes.
+
+    Args:
+        executor: a ``concurrent.futures.Executor``, or a function without arguments that makes
+            one.
+
+    Attributes:
+        generation: how often it was replaced.
+
+    Raises:
+        TypeError, ValueError: it is no executor, or cannot be used.
+    """
+
+    def __init__(self, executor: Any) -> None:
+        self._maker = executor if is_maker(executor) else None
+        self._given = None if self._maker else checked(executor)
+        self._own: Executor | None = None
+        self.generation = 0
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it is the user's, who may have work for it besides."""
+        return self._given is not None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the user's has been shut down."""
+        return self._given is not None and is_shut_down(self._given)
+
+    @property
+    def width(self) -> int:
+        """How many workers there are."""
+        return width(self._executor())
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        """Have a worker call a function, of an executor that is made anew if it is broken."""
+        for _ in range(DEATHS):
+            generation = self.generation
+            try:
+                return self._executor().submit(function, *arguments)
+            except BrokenExecutor as error:
+                self.renew(generation, error)
+            except RuntimeError as error:
+                raise ValueError(f"`executor` takes no work: {error}.") from error
+        raise given_up()
+
+    def renew(self, generation: int, error: BaseException) -> None:
+        """Replace the executor, unless that was done since.
+
+        Raises:
+            BrokenExecutor: there is no way to make another.
+        """
+        if generation != self.generation:
+            return
+        if self._maker is None:
+            broken = self._own or self._given
+            assert broken is not None
+            another = like(broken)
+            if another is None:
+                if isinstance(error, BrokenExecutor):
+                    raise BrokenExecutor(
+                        "`executor` is broken, and no other can be made. Hand in a function that "
+                        "makes one."
+                    ) from error
+                return  # it replaces its workers itself
+            self.let_go()
+            self._own = another
+        else:
+            self.let_go()
+        self.generation += 1
+
+    def _executor(self) -> Executor:
+        if self._own is None and self._maker is not None:
+            self._own = checked(self._maker())
+        found = self._own or self._given
+        assert found is not None
+        return found
+
+    def let_go(self) -> None:
+        """Shut down what was made here."""
+        if self._own is not None:
+            own, self._own = self._own, None
+            own.shutdown(wait=False, cancel_futures=True)
+            if self._maker is None:
+                # The user's own is broken for good.
+                self.generation += 1
+
+
+def given_up() -> BrokenExecutor:
+    return BrokenExecutor(
+        f"`executor`: workers died {DEATHS} times in a row at the same work. They may be short of "
+        'memory; or the script that starts them lacks `if __name__ == "__main__":` around what '
+        "only it is to do; or a library that your functions load ends their process."
+    )
