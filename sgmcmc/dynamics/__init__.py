@@ -1,22 +1,16 @@
-"""The dynamics: each a small module that says how the state moves, given a gradient and noise.
+"""The dynamics: each says how the state moves, given a gradient and noise.
 
 Every one derives from :class:`Dynamics` and has the same parts, described in its docstring.
 None of them knows about data, likelihoods, loops or storage.
 """
 
-from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.exact import ExactDynamics
-from sgmcmc.dynamics.gsgnht import GSGNHT
-from sgmcmc.dynamics.hmc import HMC
-from sgmcmc.dynamics.nuts import NUTS
+from sgmcmc.dynamics.base import Dynamics, ExactDynamics
+from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
+from sgmcmc.dynamics.hamiltonian import HMC, NUTS
+from sgmcmc.dynamics.langevin import SGD, SGLD
+from sgmcmc.dynamics.momentum import SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
-from sgmcmc.dynamics.sgd import SGD
-from sgmcmc.dynamics.sggmc import SGGMC
-from sgmcmc.dynamics.sghmc import SGHMC
-from sgmcmc.dynamics.sgld import SGLD
-from sgmcmc.dynamics.sgnht import SGNHT
-from sgmcmc.dynamics.sgrld import SGRLD
-from sgmcmc.dynamics.underdamped import Underdamped
+from sgmcmc.dynamics.simplex import SGRLD
 
 __all__ = [
     "GSGNHT",

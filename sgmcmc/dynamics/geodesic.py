@@ -1,13 +1,28 @@
-"""What the dynamics on manifolds share."""
+"""Dynamics on manifolds: geodesic Monte Carlo, and the geodesic thermostat."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import known_keys
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.momentum import MomentumState, ThermostatState, first_thermostats
+from sgmcmc.target.constants import constant_not_negative, positive_constant
 from sgmcmc.target.geometry import Space
+
+FISHER = "fisher"
+"""What a user writes for a variance that is to be estimated."""
+
+_SMALL = 1e-8
+"""Below this rate of decay its series is used."""
+
+_LARGEST = 256
+"""Coordinates at most whose gradients' covariance is estimated, a matrix for each chain."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +56,247 @@ class GeodesicDynamics(Dynamics):
         slope = space.tangent(position, space.held(position, gradient, stepsize))
         return momentum + 0.5 * stepsize * slope
 
+    def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
+        """Return the state after the closing half kick."""
+        momentum = self.kicked(state.position, state.momentum, gradient, stepsize)
+        return state._replace(momentum=momentum)
+
     @property
     def known_space(self) -> Space:
         """Where the parameters live."""
         assert self.space is not None, "not bound"
         return self.space
+
+
+class LearningState(NamedTuple):
+    """The state of SGGMC that estimates the noise of its gradients.
+
+    Attributes:
+        position: θ, flat, on all manifolds.
+        momentum: ν, flat, tangent at θ, on the scale of one step.
+        variance: V, the mean so far of the estimates from each minibatch, (d, d).
+        count: of how many.
+    """
+
+    position: tf.Tensor
+    momentum: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
+
+
+@dataclass(frozen=True)
+class SGGMC(GeodesicDynamics):
+    """A symmetric splitting of geodesic Langevin dynamics, on manifolds and in ℝᵈ.
+
+    B: ν += (ε/2) Λ(θ) ĝ(θ), ν ← rν; A: (θ, ν) half a step along the geodesic;
+    O: ν ← cν + √(ε(1 − c²)) Λ(θ) ζ with c = e^(−α); A; B.
+
+    Λ(θ) projects onto the tangent space. The gradient noise, of variance V, warms ν; r cools it:
+    the friction of both factors r of a step is β̂ = arsinh(εV/2), with which N(0, ε) is what kicks
+    leave as it is. There is no upper bound on V, as there is where the noise of O is lessened
+    instead. In ℝᵈ, and with V = 0, this is BAOAB.
+
+    ``noise_variance="fisher"`` takes for V the mean, over the steps so far, of the covariance of
+    the single rows' gradients in a minibatch, times N²/n (1 − n/N): the empirical Fisher
+    information. It is a matrix, Λ V Λ in the tangent space, and r a function of it.
+
+    Args:
+        alpha: α > 0, the friction: a number, or a dict with one for each parameter.
+        noise_variance: V, the variance of the gradient estimate in each coordinate, not negative: a
+            number, or a dict with one for each parameter; a function of the dict of parameters that
+            returns such, in tensors; or ``"fisher"``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGGMC(alpha=0.2)
+        SGGMC(alpha=0.2, noise_variance=0.0)
+
+    Source:
+        Liu, Zhu & Song, NeurIPS 2016, section 3.3 and eq. 8, in the order of Leimkuhler & Matthews,
+        Proceedings of the Royal Society A 472, 2016, which has a gradient at the draws themselves.
+    """
+
+    alpha: Any = 0.1
+    noise_variance: Any = 0.0
+
+    name = "sggmc"
+
+    def bind(self, space: Space) -> SGGMC:
+        """Return these dynamics with their constants checked."""
+        return replace(
+            self,
+            space=space,
+            alpha=positive_constant("alpha", self.alpha, space.layout),
+            noise_variance=self._variance(space),
+        )
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether V is estimated."""
+        return isinstance(self.noise_variance, str)
+
+    def _variance(self, space: Space) -> Any:
+        if callable(self.noise_variance):
+            return self.noise_variance
+        if not self.learns_noise:
+            return constant_not_negative("noise_variance", self.noise_variance, space.layout)
+        if self.noise_variance != FISHER:
+            raise ValueError(
+                "`noise_variance` must be a number, a dict with one for each parameter, a function "
+                f"of `params` that returns such, or {FISHER!r}; it is {self.noise_variance!r}."
+            )
+        if space.layout.size > _LARGEST:
+            raise ValueError(
+                f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {space.layout.size} "
+                f"coordinates, more than {_LARGEST}. Give a number, or 0."
+            )
+        return FISHER
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState | LearningState:
+        """Return the state at the start of a chain, with ν ~ N(0, ε) in the tangent space."""
+        momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
+        if not self.learns_noise:
+            return MomentumState(position, momentum)
+        size, dtype = position.shape[0], position.dtype
+        return LearningState(position, momentum, tf.zeros([size, size], dtype), tf.zeros([], dtype))
+
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+        """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
+        space, start = self.known_space, state.position
+        alpha = tf.constant(self.alpha, gradient.dtype)
+        momentum = self.kicked(start, state.momentum, gradient, stepsize)
+        momentum = self._cooled(state, start, momentum, stepsize)
+        position, momentum = space.flow(start, momentum, 0.5)
+        spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * alpha))
+        noise = spread * space.tangent(position, normals[0])
+        position, momentum = space.flow(position, tf.exp(-alpha) * momentum + noise, 0.5)
+        position, momentum = self.settled(position, momentum)
+        momentum = self._cooled(state, position, momentum, stepsize)
+        return state._replace(position=position, momentum=momentum)
+
+    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+        """Return the state with V moved towards the estimate from another minibatch."""
+        n, count = parts.shape[0], state.count + 1.0
+        apart = parts - tf.reduce_mean(parts, 0)
+        found = n / (n - 1) * tf.matmul(apart, apart, transpose_a=True)
+        variance = state.variance + (found - state.variance) / count
+        return state._replace(variance=variance, count=count)
+
+    def _cooled(
+        self, state: Any, position: tf.Tensor, momentum: tf.Tensor, stepsize: tf.Tensor
+    ) -> tf.Tensor:
+        """Return rν, with r⁴ + εVr² = 1."""
+        if self.learns_noise:
+            tangents = self.known_space.tangents
+            variance = tangents(position, tf.transpose(tangents(position, state.variance)))
+            # The stepsize is the same along all of a manifold, so that it does not leave Λ.
+            scale = tf.broadcast_to(tf.sqrt(stepsize), momentum.shape)
+            half = 0.5 * scale[:, tf.newaxis] * variance * scale
+            values, vectors = tf.linalg.eigh(0.5 * (half + tf.transpose(half)))
+            along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
+            return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
+        if callable(self.noise_variance):
+            return momentum * _cooling(0.5 * stepsize * self._variance_at(position))
+        if not np.any(self.noise_variance):
+            return momentum
+        return momentum * _cooling(
+            0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
+        )
+
+    def _variance_at(self, position: tf.Tensor) -> tf.Tensor:
+        """Return V(θ) by the user's function, one number for each coordinate."""
+        layout = self.known_space.layout
+        found = self.noise_variance(self.known_space.constrain(position))
+        if isinstance(found, Mapping):
+            known_keys("noise_variance", found, layout.names, "the parameters are")
+            each = [found.get(name, 0.0) for name in layout.names]
+        else:
+            each = [found] * len(layout.names)
+        parts = [tf.cast(tf.convert_to_tensor(part), position.dtype) for part in each]
+        if any(part.shape.rank for part in parts):
+            raise ValueError(
+                "`noise_variance` must return a scalar, or a dict with one for each parameter; it "
+                f"returned the shapes {[tuple(part.shape) for part in parts]}."
+            )
+        sizes = layout.sizes.values()
+        return tf.concat([tf.fill([k], part) for k, part in zip(sizes, parts, strict=True)], 0)
+
+
+def _cooling(half: tf.Tensor) -> tf.Tensor:
+    """Return r of εV/2."""
+    return tf.exp(-0.5 * tf.asinh(half))
+
+
+@dataclass(frozen=True)
+class GSGNHT(GeodesicDynamics):
+    """A symmetric splitting of the thermostat on manifolds and in ℝᵈ.
+
+    B: ν += (ε/2) Λ(θ) ĝ(θ); A: (θ, ν) half a step along the geodesic, ξ += (ν·ν/m − ε)/2;
+    O: ν ← e^(−ξ) ν + √(aε (1 − e^(−2ξ))/ξ) Λ(θ) ζ; A; B.
+
+    There is one thermostat ξ for each named parameter, and m is the dimension of its manifold; the
+    speed ‖ν‖ does not change along a geodesic. O is the exact solution of dν = −ξν dt + √(2aε) dW,
+    whatever the sign of ξ. At the start ν ~ N(0, ε) in the tangent space and ξ = a. The thermostat
+    takes up the noise of the gradient, whose size need not be known.
+
+    Args:
+        a: the diffusion, positive: a number, or a dict with one for each parameter.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.GSGNHT(a=0.05)
+        GSGNHT(a=0.05)
+
+    Source:
+        Liu, Zhu & Song, NeurIPS 2016, eq. 6 and section 3.3.
+    """
+
+    a: Any = 0.01
+
+    name = "gsgnht"
+
+    def bind(self, space: Space) -> GSGNHT:
+        """Return these dynamics with their constant checked."""
+        return replace(self, space=space, a=positive_constant("a", self.a, space.layout))
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ThermostatState:
+        """Return the state at the start of a chain."""
+        momentum = tf.sqrt(stepsize) * self.known_space.tangent(position, normals[0])
+        thermostat = first_thermostats(self.a, self.known_space.layout, position.dtype)
+        return ThermostatState(position, momentum, thermostat)
+
+    def step(
+        self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ThermostatState:
+        """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
+        space = self.known_space
+        momentum = self.kicked(state.position, state.momentum, gradient, stepsize)
+        position, momentum = space.flow(state.position, momentum, 0.5)
+        thermostat = state.thermostat + 0.5 * self._excess(momentum, stepsize)
+        friction = space.layout.spread(thermostat)
+        twice = 2.0 * tf.constant(self.a, gradient.dtype)
+        spread = tf.sqrt(twice * stepsize * _mean_decay(2.0 * friction))
+        noise = spread * space.tangent(position, normals[0])
+        momentum = tf.exp(-friction) * momentum + noise
+        position, momentum = space.flow(position, momentum, 0.5)
+        thermostat += 0.5 * self._excess(momentum, stepsize)
+        return ThermostatState(*self.settled(position, momentum), thermostat)
+
+    def _excess(self, momentum: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
+        """Return ν·ν/m − ε of each parameter."""
+        space = self.known_space
+        layout, dimensions = space.layout, space.dimensions()
+        shares = [layout.sizes[name] / dimensions[name] for name in layout.names]
+        wanted = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
+        return tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum) - wanted
+
+
+def _mean_decay(rate: tf.Tensor) -> tf.Tensor:
+    """Return (1 − e^(−x))/x, the mean of e^(−xt) over 0 < t < 1, which is 1 at x = 0."""
+    small = tf.abs(rate) < _SMALL
+    safe = tf.where(small, tf.ones_like(rate), rate)
+    return tf.where(small, 1.0 - 0.5 * rate, -tf.math.expm1(-safe) / safe)

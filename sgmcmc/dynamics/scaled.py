@@ -115,6 +115,11 @@ class ScaledState(NamedTuple):
         return self.inner.position
 
 
+def _of_inner(name: str) -> Any:
+    """Return a property that is the inner dynamics' own."""
+    return property(lambda scaled: getattr(scaled.inner, name))
+
+
 @dataclass(frozen=True)
 class Scaled(Dynamics):
     """Other dynamics, with stepsizes ε / √S, S the mean square of each parameter's gradients.
@@ -134,45 +139,14 @@ class Scaled(Dynamics):
     until: int | None
     layout: Layout | None = field(default=None, repr=False, compare=False)
 
-    @property
-    def steps(self) -> int:  # type: ignore[override]
-        """Gradients that one iteration takes."""
-        return self.inner.steps
-
-    @property
-    def start_normals(self) -> int:  # type: ignore[override]
-        """Vectors of standard normals that ``init`` takes."""
-        return self.inner.start_normals
-
-    @property
-    def refresh_normals(self) -> int:  # type: ignore[override]
-        """Vectors of standard normals that ``refresh`` takes."""
-        return self.inner.refresh_normals
-
-    @property
-    def step_normals(self) -> int:  # type: ignore[override]
-        """Vectors of standard normals that ``step`` takes."""
-        return self.inner.step_normals
-
-    @property
-    def seeds(self) -> int:  # type: ignore[override]
-        """Seeds that ``step`` takes."""
-        return self.inner.seeds
-
-    @property
-    def compilable(self) -> bool:  # type: ignore[override]
-        """Whether XLA can compile what it does."""
-        return self.inner.compilable
-
-    @property
-    def on_manifolds(self) -> bool:  # type: ignore[override]
-        """Whether it moves parameters on manifolds along them."""
-        return self.inner.on_manifolds
-
-    @property
-    def learns_noise(self) -> bool:  # type: ignore[override]
-        """Whether the inner dynamics learn the noise of the gradient."""
-        return self.inner.learns_noise
+    steps = _of_inner("steps")
+    start_normals = _of_inner("start_normals")
+    refresh_normals = _of_inner("refresh_normals")
+    step_normals = _of_inner("step_normals")
+    seeds = _of_inner("seeds")
+    compilable = _of_inner("compilable")
+    on_manifolds = _of_inner("on_manifolds")
+    learns_noise = _of_inner("learns_noise")
 
     def bind(self, space: Space) -> Scaled:
         """Return these dynamics, knowing where the parameters lie in the position."""

@@ -1,4 +1,4 @@
-"""What the dynamics for points of the simplex share: their constants, state, and start."""
+"""Dynamics for points of the simplex: what they share, and Riemannian Langevin dynamics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ import tensorflow as tf
 
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, usable_counts
+from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
 from sgmcmc.target.layout import Layout
+from sgmcmc.words import describe, or_list
+
+PARAMETERISATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
+
 
 _Own = TypeVar("_Own", bound="SimplexDynamics")
 
@@ -80,3 +85,91 @@ class SimplexDynamics(Dynamics):
         """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
         counts = tf.nn.relu(gradient) if self.differences else gradient
         return SimplexState(self.simplices.scaled(position, counts, self.scaled))
+
+
+@dataclass(frozen=True)
+class SGRLD(SimplexDynamics):
+    """θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |.
+
+    That is the expanded-mean parameterisation. In the natural ones u = log θ moves by Langevin
+    dynamics without a metric: in the expanded one u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η;
+    in the reduced one, where the last component of u stays at zero,
+    u' = u + (h/2) [â − ω Σâ] + √h η, with â = alpha + ĉ.
+
+    Args:
+        alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
+            names those which are points of the simplex.
+        theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ, or ω Σalpha
+            in the expanded-natural parameterisation.
+        store_unnormalised: keep θ with each draw.
+        parameterisation: "expanded_mean", "expanded_natural" or "reduced_natural".
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGRLD(alpha=0.1).alpha
+        0.1
+
+    Source:
+        Patterson & Teh, NeurIPS 2013, eq. 10 and table 1; Baker, *Large-Scale Bayesian Computation
+        Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2.
+    """
+
+    parameterisation: str = "expanded_mean"
+
+    name = "sgrld"
+
+    def bind(self, space: Space) -> SGRLD:
+        """Return these dynamics, knowing which coordinates are on simplices."""
+        if self.parameterisation not in PARAMETERISATIONS:
+            raise ValueError(
+                f"`parameterisation` must be {or_list(PARAMETERISATIONS)}; it is "
+                f"{describe(self.parameterisation)}."
+            )
+        return super().bind(space)
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SimplexState:
+        """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
+        if self.parameterisation == "expanded_natural":
+            gradient = tf.zeros_like(gradient)
+        state = super().init(position, gradient, stepsize, normals)
+        if self.parameterisation != "reduced_natural":
+            return state
+        u, others = self.simplices.divide(state.position)
+        return SimplexState(self.simplices.unite(u - self.simplices.lasts(u), others))
+
+    def step(
+        self, state: SimplexState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> SimplexState:
+        """Return the state one step on; ``normals`` is η, of shape (1, d)."""
+        simplices = self.simplices
+        u, others = simplices.divide(state.position)
+        counts, slopes = simplices.divide(gradient)
+        h, epsilon = simplices.divide(stepsize)
+        noise, other_noise = simplices.divide(normals[0])
+        drift = self.drift(u, self.usable(counts))
+        if self.parameterisation == "expanded_mean":
+            theta = tf.exp(u)
+            moved = theta + 0.5 * h * drift + tf.sqrt(h * theta) * noise
+            u = tf.math.log(tf.maximum(tf.abs(moved), smallest(u.dtype)))
+        else:
+            moved = overdamped(u, drift, h, noise)
+            reduced = self.parameterisation == "reduced_natural"
+            u = tf.where(simplices.last, u, moved) if reduced else moved
+        if not simplices.alone:
+            others = overdamped(others, slopes, epsilon, other_noise)
+        return SimplexState(simplices.unite(u, others))
+
+    def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+        """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ; or â − ωΣâ where it is reduced.
+
+        It is the same for θ in the expanded-mean parameterisation, by the natural gradient, and for
+        u in the expanded-natural one.
+        """
+        points = tf.exp(self.simplices.log_points(u))
+        alpha = tf.constant(self.simplices.alpha, u.dtype)
+        if self.parameterisation == "reduced_natural":
+            expected = alpha + counts
+            return expected - points * self.simplices.totals(expected)
+        return alpha - tf.exp(u) + counts - points * self.simplices.totals(counts)

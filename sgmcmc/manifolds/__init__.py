@@ -5,8 +5,7 @@ vectors. :func:`sgmcmc.sggmc` and :func:`sgmcmc.gsgnht` move such a parameter al
 """
 
 from sgmcmc.manifolds.base import Manifold
-from sgmcmc.manifolds.simplex import Simplex
-from sgmcmc.manifolds.sphere import Sphere
+from sgmcmc.manifolds.sphere import Simplex, Sphere
 from sgmcmc.manifolds.stiefel import Stiefel
 
 __all__ = ["Manifold", "Simplex", "Sphere", "Stiefel"]

@@ -9,6 +9,11 @@ import tensorflow as tf
 
 from sgmcmc.manifolds.base import Manifold
 
+_AT_REST = 1e-30
+_HALVINGS, _TERMS = 4, {tf.float32: 7, tf.float64: 12}
+"""How often an exponent is halved before the series is taken, and its terms: up to a norm of 4,
+more than half a turn in one step, what is left out is below rounding."""
+
 
 @dataclass(frozen=True)
 class Stiefel(Manifold):
@@ -81,12 +86,6 @@ class Stiefel(Manifold):
         lower = tf.linalg.cholesky(tf.matmul(u, u, transpose_a=True))
         flipped = tf.linalg.triangular_solve(lower, tf.linalg.matrix_transpose(u))
         return tf.linalg.matrix_transpose(flipped)
-
-
-_AT_REST = 1e-30
-_HALVINGS, _TERMS = 4, {tf.float32: 7, tf.float64: 12}
-"""How often an exponent is halved before the series is taken, and its terms: up to a norm of 4,
-more than half a turn in one step, what is left out is below rounding."""
 
 
 def exponential(matrix: tf.Tensor) -> tf.Tensor:

@@ -9,9 +9,8 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.dynamics import SGNHT
-from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.sgnht import SGNHTState
+from sgmcmc.dynamics import SGNHT, Dynamics
+from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.laws import LinearLaw
 
@@ -57,7 +56,8 @@ class Resting(Dynamics):
         """Return the state one step on, of which the thermostat's move is dropped."""
         shape = tuple(state.position.shape)
         inner = replace(self.dynamics, layout=Layout({"all": shape}))
-        at = SGNHTState(state.position, state.momentum, tf.constant([self.friction], tf.float64))
+        friction = tf.constant([self.friction], tf.float64)
+        at = ThermostatState(state.position, state.momentum, friction)
         moved = inner.step(at, gradient, stepsize, normals)
         return RestingState(moved.momentum, moved.position)
 

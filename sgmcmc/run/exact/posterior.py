@@ -14,8 +14,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import HMC, NUTS
-from sgmcmc.dynamics.hamiltonian import Hamiltonian
-from sgmcmc.dynamics.hmc import STEPS
+from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length

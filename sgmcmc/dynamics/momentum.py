@@ -1,0 +1,255 @@
+"""Dynamics with a momentum: underdamped Langevin dynamics, SGHMC and the thermostat."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import choice, whole_number
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.target.constants import positive_constant
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.layout import Layout
+
+
+class MomentumState(NamedTuple):
+    """The state of dynamics with a momentum.
+
+    Attributes:
+        position: θ, flat and unconstrained, or on all manifolds.
+        momentum: ν, flat, on the scale of one step; tangent at θ on manifolds.
+    """
+
+    position: tf.Tensor
+    momentum: tf.Tensor
+
+
+class ThermostatState(NamedTuple):
+    """The state of dynamics with a momentum and thermostats.
+
+    Attributes:
+        position: θ, flat and unconstrained, or on all manifolds.
+        momentum: ν, flat, on the scale of one step; tangent at θ on manifolds.
+        thermostat: ξ, one for each named parameter.
+    """
+
+    position: tf.Tensor
+    momentum: tf.Tensor
+    thermostat: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Underdamped(Dynamics):
+    """ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ; θ += ν/2; ν += (ε/2) ĝ(θ).
+
+    c = e^(−friction). The momentum is drawn once, at the start, as ν ~ N(0, ε), and never afresh:
+    only the friction makes it forget. Without minibatch noise the stationary variance of a
+    Gaussian's positions is exact, whatever the stepsize.
+
+    Args:
+        friction: positive, in units of one step: a number, or a dict with one for each parameter.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.Underdamped(friction=1.0)
+        Underdamped(friction=1.0)
+
+    Source:
+        Leimkuhler & Matthews, Applied Mathematics Research eXpress 2013, eq. 6.
+    """
+
+    friction: Any = 0.5
+
+    name = "underdamped"
+    start_normals = 1
+
+    def bind(self, space: Space) -> Underdamped:
+        """Return this dynamics with its constant checked."""
+        return replace(self, friction=positive_constant("friction", self.friction, space.layout))
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState:
+        """Return the state at the start of a chain."""
+        return MomentumState(position, tf.sqrt(stepsize) * normals[0])
+
+    def step(
+        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState:
+        """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
+        friction = tf.constant(self.friction, gradient.dtype)
+        return MomentumState(*baoa(*state, gradient, stepsize, friction, normals[0]))
+
+    def finish_step(
+        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor
+    ) -> MomentumState:
+        """Return the state after the closing half kick."""
+        return MomentumState(state.position, state.momentum + 0.5 * stepsize * gradient)
+
+
+@dataclass(frozen=True)
+class SGHMC(Dynamics):
+    """An iteration draws ν ~ N(0, ε), then takes L steps of a symmetric splitting.
+
+    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ).
+
+    ``integrator="euler"`` is the published update instead, which has no half kicks:
+    ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ + ν. Its stationary variance is wrong by a factor of
+    about L/(L + 1) however small ε is.
+
+    Args:
+        alpha: α > 0, the friction: a number, or a dict with one for each parameter.
+        L: the number of steps in an iteration, each with a gradient of its own.
+        integrator: ``"symmetric"`` or ``"euler"``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGHMC(alpha=0.1).steps
+        5
+
+    Source:
+        Chen, Fox & Guestrin, ICML 2014, eq. 15, in the tuning constants of Baker, *Large-Scale
+        Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3; the
+        splitting is that of Leimkuhler & Matthews (2013) for underdamped Langevin dynamics.
+    """
+
+    alpha: Any = 0.01
+    L: int = 5
+    integrator: str = "symmetric"
+
+    name = "sghmc"
+    refresh_normals = 1
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """L."""
+        return self.L
+
+    def bind(self, space: Space) -> SGHMC:
+        """Return this dynamics with its constants checked."""
+        integrator = choice("integrator", self.integrator, ["symmetric", "euler"])
+        # Above 1 the factor 1 − α of Euler's step would turn the momentum round.
+        most = 1.0 if integrator == "euler" else math.inf
+        return replace(
+            self,
+            L=whole_number("L", self.L, 1),
+            integrator=integrator,
+            alpha=positive_constant("alpha", self.alpha, space.layout, most),
+        )
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState:
+        """Return the state at the start of a chain; its momentum is drawn by ``refresh``."""
+        return MomentumState(position, tf.zeros_like(position))
+
+    def refresh(
+        self, state: MomentumState, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState:
+        """Return the state with ν ~ N(0, ε) drawn afresh."""
+        return MomentumState(state.position, tf.sqrt(stepsize) * normals[0])
+
+    def step(
+        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> MomentumState:
+        """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
+        alpha = tf.constant(self.alpha, gradient.dtype)
+        if self.integrator == "symmetric":
+            return MomentumState(*baoa(*state, gradient, stepsize, alpha, normals[0]))
+        noise = tf.sqrt(2.0 * alpha * stepsize) * normals[0]
+        momentum = (1.0 - alpha) * state.momentum + stepsize * gradient + noise
+        return MomentumState(state.position + momentum, momentum)
+
+    def finish_step(
+        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor
+    ) -> MomentumState:
+        """Return the state after the closing half kick, which the published update lacks."""
+        if self.integrator == "euler":
+            return state
+        return MomentumState(state.position, state.momentum + 0.5 * stepsize * gradient)
+
+
+@dataclass(frozen=True)
+class SGNHT(Dynamics):
+    """ν ← (1 − ξ) ν + ε ĝ(θ) + √(2aε) ζ; θ ← θ + ν; ξ ← ξ + (ν·ν)/p − ε.
+
+    There is one thermostat ξ for each named parameter, and p is that parameter's size. At the
+    start ν ~ N(0, ε) and ξ = a. The thermostat takes up the noise of the gradient, whose size
+    need not be known.
+
+    Args:
+        a: the diffusion, positive: a number, or a dict with one for each parameter.
+        layout: the places of the named parameters in the flat position; set by ``bind``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGNHT(a=0.05)
+        SGNHT(a=0.05)
+
+    Source:
+        Ding et al., NeurIPS 2014, algorithm 2; Baker, *Large-Scale Bayesian Computation Using
+        Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3.
+    """
+
+    a: Any = 0.01
+    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
+
+    name = "sgnht"
+    start_normals = 1
+
+    def bind(self, space: Space) -> SGNHT:
+        """Return this dynamics with its constant checked, knowing which coordinates share a ξ."""
+        a = positive_constant("a", self.a, space.layout)
+        return replace(self, a=a, layout=space.layout)
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ThermostatState:
+        """Return the state at the start of a chain."""
+        assert self.layout is not None, "not bound"
+        thermostat = first_thermostats(self.a, self.layout, position.dtype)
+        return ThermostatState(position, tf.sqrt(stepsize) * normals[0], thermostat)
+
+    def step(
+        self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ThermostatState:
+        """Return the state one step on; ``normals`` is ζ, of shape (1, d)."""
+        assert self.layout is not None, "not bound"
+        a = tf.constant(self.a, gradient.dtype)
+        friction = self.layout.spread(state.thermostat)
+        momentum = (1.0 - friction) * state.momentum + stepsize * gradient
+        momentum += tf.sqrt(2.0 * a * stepsize) * normals[0]
+        excess = self.layout.means(momentum * momentum - stepsize)
+        return ThermostatState(state.position + momentum, momentum, state.thermostat + excess)
+
+
+def first_thermostats(a: Any, layout: Layout, dtype: tf.DType) -> tf.Tensor:
+    """Return ξ = a, one for each named parameter."""
+    each = np.broadcast_to(a, layout.size)
+    return tf.constant([each[part.start] for part in layout.slices.values()], dtype)
+
+
+def baoa(
+    position: tf.Tensor,
+    momentum: tf.Tensor,
+    gradient: tf.Tensor,
+    stepsize: tf.Tensor,
+    friction: tf.Tensor,
+    normals: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return θ and ν after the first four stages of BAOAB, which lacks only a closing half kick.
+
+    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−friction); θ += ν/2.
+    """
+    decay = tf.exp(-friction)
+    # −expm1 keeps 1 − c² exact for the small friction that people use.
+    spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * friction))
+    momentum += 0.5 * stepsize * gradient
+    position += 0.5 * momentum
+    momentum = decay * momentum + spread * normals
+    position += 0.5 * momentum
+    return position, momentum
