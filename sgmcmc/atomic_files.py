@@ -116,9 +116,9 @@ def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
     """Have errors of the operating system say what could not be written, and what is kept.
 
     Args:
-        argument: names the file or folder.
-        path: the file or folder.
-        kept: says what has not been lost.
+        argument: Name of the file or folder.
+        path: The file or folder.
+        kept: What has not been lost, in words.
     """
     try:
         yield

@@ -14,11 +14,7 @@ _makers: list[Callable[..., Any]] = []
 
 
 def make_bar(**options: Any) -> Any:
-    """Return a bar.
-
-    Args:
-        options: those of ``tqdm.tqdm``.
-    """
+    """Return a bar; the options are those of ``tqdm.tqdm``."""
     return (_makers[-1] if _makers else _tqdm())(**options)
 
 
@@ -48,8 +44,7 @@ def _tqdm() -> Callable[..., Any]:
 def made_by(maker: Callable[..., Any]) -> Iterator[None]:
     """Have all bars made by this inside the ``with`` block, in place of tqdm.
 
-    Args:
-        maker: takes the arguments of ``tqdm.tqdm`` and returns what has its methods.
+    ``maker`` takes the arguments of ``tqdm.tqdm`` and returns what has its methods.
     """
     _makers.append(maker)
     try:
@@ -59,5 +54,5 @@ def made_by(maker: Callable[..., Any]) -> Iterator[None]:
 
 
 def are_replaced() -> bool:
-    """Tell whether bars are others than tqdm's."""
+    """Return whether bars are others than tqdm's."""
     return bool(_makers)

@@ -110,17 +110,14 @@ def known_keys(argument: str, keys: Iterable[Any], allowed: Iterable[str], what:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether ``value`` is a real number; ``True`` and ``False`` are not."""
+    """Return whether ``value`` is a real number; ``True`` and ``False`` are not."""
     return isinstance(value, numbers.Real | np.number) and not isinstance(value, bool | np.bool_)
 
 
 def by_name(argument: str, value: Any, what: str) -> dict[str, Any]:
     """Return a dict whose keys are strings; ``None`` is an empty one.
 
-    Args:
-        argument: the argument's name.
-        value: what the user gave.
-        what: says what it is a dict of.
+    ``what`` says what it is a dict of.
     """
     if value is None:
         return {}

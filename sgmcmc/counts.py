@@ -23,10 +23,10 @@ class Counts:
     have the same names.
 
     Args:
-        data: the counts, int32.
-        indices: their columns, int32, ascending within a row.
-        indptr: where each row begins, and the end of the last, int32 (rows + 1,).
-        shape: rows and columns.
+        data: The counts, int32.
+        indices: Columns of the counts, int32, ascending within a row.
+        indptr: Start of each row, and the end of the last, int32 (rows + 1,).
+        shape: Rows and columns.
 
     Example:
         >>> counts = Counts.read([[2, 0, 1], [0, 0, 0], [0, 3, 0]])
@@ -85,10 +85,10 @@ class Counts:
         """Return the table with the given counts at the given places.
 
         Args:
-            rows: row of each count.
-            columns: its column.
-            values: the counts. Zeros are dropped; those at the same place are added.
-            shape: rows and columns of the table.
+            rows: Row of each count.
+            columns: Column of each count.
+            values: The counts. Zeros are dropped; those at the same place are added.
+            shape: Rows and columns of the table.
         """
         place = np.asarray(rows, np.int64) * shape[1] + np.asarray(columns, np.int64)
         places, inverse = np.unique(place, return_inverse=True)
@@ -107,8 +107,8 @@ class Counts:
         """Return counts that came in any form as a table of this kind.
 
         Args:
-            counts: a :class:`Counts`, a sparse matrix of SciPy, or an array (rows, columns).
-            label: the name of the argument, for messages.
+            counts: A :class:`Counts`, a sparse matrix of SciPy, or an array (rows, columns).
+            label: The name of the argument, for messages.
 
         Raises:
             TypeError: it is none of these, or holds no real numbers.

@@ -15,11 +15,11 @@ class DivergenceError(ArithmeticError):
     what to do about it: nearly always, to take a smaller stepsize.
 
     Args:
-        message: what happened, for a person.
-        iterations: first and last iteration, counted from 1 with burn-in included, between which
+        message: Message for a person.
+        iterations: First and last iteration, counted from 1 with burn-in included, between which
             the chain left the finite numbers.
-        parameter: the parameter that was found non-finite first.
-        samples: the finite draws before that, or ``None`` where the mode-finding diverged.
+        parameter: The parameter that was found non-finite first.
+        samples: The finite draws before that, or ``None`` where the mode-finding diverged.
 
     Example:
         >>> import sgmcmc, tensorflow as tf

@@ -1,28 +1,32 @@
-"""Ctrl-C, where it arrives in another shape."""
+"""Ctrl-C: errors that stand for it, and waiting for other threads that lets it through."""
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import re
+import threading
+import time
+from collections import deque
 from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+TICK = 0.5
+"""Some systems let Ctrl-C through only between waits, so none is longer, in seconds."""
 
 _REPLACED = re.compile(r"REPLACED BY KeyboardInterrupt\b|\AKeyboardInterrupt\b")
 """What pybind11 says where Ctrl-C came while it was making a Python error out of one of C++; and
 TensorFlow, where it came in a Python function that a graph calls."""
 
+Sent = TypeVar("Sent")
+
 
 def pass_on(error: BaseException) -> None:
-    """Raise KeyboardInterrupt where an error stands for Ctrl-C.
+    """Raise KeyboardInterrupt if an error stands for Ctrl-C.
 
-    Where that comes while C or C++ (the interpreter's, NumPy's, TensorFlow's) calls Python, it
+    If that comes while C or C++ (the interpreter's, NumPy's, TensorFlow's) calls Python, it
     arrives as the cause of a SystemError, or as another error that only names it. Whoever goes on
     after errors of any kind asks here first.
-
-    Args:
-        error: what was caught.
-
-    Raises:
-        KeyboardInterrupt: that is what it stands for.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -34,9 +38,50 @@ def pass_on(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def passed_on() -> Iterator[None]:
-    """Raise KeyboardInterrupt where an error leaves the block that stands for it."""
+    """Raise KeyboardInterrupt if an error that stands for it leaves the block."""
     try:
         yield
     except Exception as error:
         pass_on(error)
         raise
+
+
+class Mailbox(Generic[Sent]):
+    """What any threads send and one takes out, in the order in which it was sent.
+
+    In place of ``queue.SimpleQueue``, whose ``get`` can wait for ever in spite of its time limit.
+    Up to Python 3.12 it may find its lock free and nothing there; where no time is left by then,
+    it goes on with a negative limit, and to the lock that means none. ``queue.Queue`` takes its
+    locks in Python code, where Ctrl-C can come between.
+
+    Example:
+        >>> mailbox = Mailbox()
+        >>> mailbox.put("a report")
+        >>> mailbox.take(seconds=0.5)
+        'a report'
+    """
+
+    def __init__(self) -> None:
+        self._sent: deque[Sent] = deque()
+        # Held, unless something was sent since somebody last waited for it.
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def put(self, sent: Sent) -> None:
+        """Send something; this never waits."""
+        self._sent.append(sent)
+        with contextlib.suppress(RuntimeError):  # it has been rung already
+            self._bell.release()
+
+    def take(self, seconds: float) -> Sent:
+        """Return what was sent first; ``queue.Empty`` is raised if nothing comes in that time."""
+        until = time.monotonic() + seconds
+        # The bell may have been rung for what was taken without waiting: then wait again.
+        while not self._sent:
+            left = until - time.monotonic()
+            if left <= 0 or not self._bell.acquire(timeout=left):
+                break
+        try:
+            return self._sent.popleft()
+        except IndexError:
+            raise queue.Empty from None

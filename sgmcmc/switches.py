@@ -27,27 +27,27 @@ def _on(name: str) -> bool:
 
 
 def no_native() -> bool:
-    """Tell whether native code is switched off."""
+    """Return whether native code is switched off."""
     return _on("SGMCMC_NO_NATIVE")
 
 
 def copy_blocks() -> bool:
-    """Tell whether prepared blocks are to be copied."""
+    """Return whether prepared blocks are to be copied."""
     return _on("SGMCMC_COPY_BLOCKS")
 
 
 def public_calls() -> bool:
-    """Tell whether graphs are to be called through the public interface alone."""
+    """Return whether graphs are to be called through the public interface alone."""
     return _on("SGMCMC_PUBLIC_CALLS")
 
 
 def no_groups() -> bool:
-    """Tell whether each chain is to have its own kernel."""
+    """Return whether each chain is to have its own kernel."""
     return _on("SGMCMC_NO_GROUPS")
 
 
 def tensorflow_log() -> bool:
-    """Tell whether TensorFlow's log is to be left alone."""
+    """Return whether TensorFlow's log is to be left alone."""
     return _on("SGMCMC_TENSORFLOW_LOG")
 
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from sgmcmc.waits import Mailbox
+from sgmcmc.interrupts import Mailbox
 
 LATE = 30.0
 """Seconds after which a wait is not late but without end, however busy the machine."""

@@ -34,8 +34,8 @@ from topic_model import Corpus, load, simulate
 
 import sgmcmc
 from sgmcmc.models import HeldOut, SphericalTopicModel, sam, top_words
-from sgmcmc.models.spherical.held_out import document_cosines
-from sgmcmc.models.spherical.von_mises_fisher import log_normaliser
+from sgmcmc.models.spherical_likelihood import document_cosines
+from sgmcmc.models.spherical_likelihood import log_normaliser
 
 # %% [markdown]
 # ## The scores

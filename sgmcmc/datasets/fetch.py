@@ -13,7 +13,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sgmcmc.atomic_files import part_of
 from sgmcmc.datasets import folders
@@ -50,15 +53,9 @@ class Source:
 
 
 def open_decompressed(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed, for reading its content.
+    """Open a file that may be compressed, for reading its content in binary.
 
     The first bytes decide, not the name: some browsers and servers decompress on the way.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A binary file to read from.
     """
     with open(path, "rb") as file:
         magic = file.read(3)
@@ -70,18 +67,24 @@ def open_decompressed(path: Path) -> IO[bytes]:
 
 
 def need_sum(content: bytes, sha256: str | None) -> None:
-    """Compare decompressed content with its sum.
-
-    Args:
-        content: All of it.
-        sha256: Its SHA-256, or None if no official one is known.
-
-    Raises:
-        ValueError: It is another.
-    """
+    """Raise a ``ValueError`` if decompressed content has another sum than the official one."""
     actual = hashlib.sha256(content).hexdigest()
     if sha256 is not None and actual != sha256:
         raise ValueError(f"SHA-256 of the decompressed content is {actual} instead of {sha256}")
+
+
+def whole_numbers(fields: Any) -> NDArray[np.int64]:
+    """Return lists of bytes, nested or not, as integers in the same shape; else ``ValueError``."""
+    try:
+        return np.array(fields, dtype=bytes).astype(np.int64)
+    except ValueError as error:
+        raise ValueError("the content is not whole numbers") from error
+
+
+def need_range(name: str, values: NDArray[np.int64], most: int) -> None:
+    """Raise a ``ValueError`` unless all values are between 1 and ``most``."""
+    if values.size and not 1 <= values.min() <= values.max() <= most:
+        raise ValueError(f"{name}: not one of 1 to {most}")
 
 
 def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:

@@ -13,28 +13,24 @@ VARIABLE = "SGMCMC_DATA"
 
 
 def own() -> Path | None:
-    """Folder the user has chosen by the environment variable, if any."""
+    """Return the folder that the user has chosen by the environment variable, if any."""
     value = os.environ.get(VARIABLE)
     return Path(value).expanduser() if value else None
 
 
 def user() -> Path:
-    """Cache folder of the user, by the convention of the operating system."""
+    """Return the cache folder of the user, by the convention of the operating system."""
     return Path(platformdirs.user_cache_dir("sgmcmc", appauthor=False))
 
 
 def candidates() -> list[Path]:
-    """Folders that may hold files, in order of preference."""
+    """Return the folders that may hold files, in order of preference."""
     chosen = own()
     return [user()] if chosen is None else [chosen, user()]
 
 
 def writable() -> Path | None:
-    """Return the first folder where files can be made; it is made itself if need be.
-
-    Returns:
-        The folder, or None if there is none.
-    """
+    """Return the first folder where files can be made, itself made if need be; None if none."""
     for folder in candidates():
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)

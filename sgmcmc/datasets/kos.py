@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from sgmcmc.counts import Counts
 from sgmcmc.datasets import fetch
-from sgmcmc.datasets.fields import need_range, whole_numbers
 
 _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/"
 
@@ -47,14 +46,7 @@ SPEC = Spec(_source("docword.kos.txt.gz"), _source("vocab.kos.txt"), 3430, 6906,
 
 
 def load(verbose: bool = True) -> dict[str, Counts | NDArray[np.str_]]:
-    """Load the data set.
-
-    Args:
-        verbose: Show progress of a download.
-
-    Returns:
-        ``counts`` and ``vocab``; see `sgmcmc.datasets.get_dataset`.
-    """
+    """Load ``counts`` and ``vocab``; see `sgmcmc.datasets.get_dataset`."""
     return {
         "counts": fetch.load(SPEC.counts, partial(parse_counts, spec=SPEC), verbose),
         "vocab": fetch.load(SPEC.vocab, partial(parse_vocab, spec=SPEC), verbose),
@@ -62,20 +54,9 @@ def load(verbose: bool = True) -> dict[str, Counts | NDArray[np.str_]]:
 
 
 def parse_counts(path: Path, spec: Spec) -> Counts:
-    """Parse and check the file of the counts.
-
-    Args:
-        path: The file, compressed or not.
-        spec: What it has to hold.
-
-    Returns:
-        The counts, documents × words.
-
-    Raises:
-        ValueError: The content is not what it has to be.
-    """
+    """Return the checked counts, documents × words, of a file that may be compressed."""
     with fetch.open_decompressed(path) as file:
-        numbers = whole_numbers(file.read().split())
+        numbers = fetch.whole_numbers(file.read().split())
     shape = (spec.documents, spec.words)
     if len(numbers) < 3 or tuple(numbers[:2]) != shape:
         raise ValueError(f"does not begin with the numbers {shape[0]} and {shape[1]}")
@@ -83,7 +64,7 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
         raise ValueError(f"{(len(numbers) - 3) / 3:g} counts instead of {numbers[2]}")
     document, word, count = numbers[3:].reshape(-1, 3).T
     for name, values, most in (("document", document, shape[0]), ("word", word, shape[1])):
-        need_range(name, values, most)
+        fetch.need_range(name, values, most)
     if np.any(np.diff(document * (shape[1] + 1) + word) <= 0):
         raise ValueError("the counts are not in the order of documents and words")
     if np.any(count < 1) or count.sum() != spec.total:
@@ -92,18 +73,7 @@ def parse_counts(path: Path, spec: Spec) -> Counts:
 
 
 def parse_vocab(path: Path, spec: Spec) -> NDArray[np.str_]:
-    """Parse and check the file of the words.
-
-    Args:
-        path: The file, compressed or not.
-        spec: What it has to hold.
-
-    Returns:
-        The words, in the order of the columns of the counts.
-
-    Raises:
-        ValueError: The content is not what it has to be.
-    """
+    """Return the checked words, in the order of the columns of the counts."""
     with fetch.open_decompressed(path) as file:
         words = np.array(file.read().decode().split())
     if len(words) != spec.words or len(np.unique(words)) != spec.words:

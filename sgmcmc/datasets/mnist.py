@@ -51,14 +51,7 @@ SOURCES: Mapping[str, tuple[fetch.Source, fetch.Source]] = {
 
 
 def load(verbose: bool = True) -> dict[str, dict[str, Array]]:
-    """Load the data set.
-
-    Args:
-        verbose: Show progress of a download.
-
-    Returns:
-        Images and one-hot labels for training and test; see `sgmcmc.datasets.get_dataset`.
-    """
+    """Load images and one-hot labels for training and test; see `sgmcmc.datasets.get_dataset`."""
     return {
         "train": load_pair(*SOURCES["train"], skip=_SET_ASIDE, verbose=verbose),
         "test": load_pair(*SOURCES["test"], skip=0, verbose=verbose),
@@ -68,16 +61,9 @@ def load(verbose: bool = True) -> dict[str, dict[str, Array]]:
 def load_pair(
     images: fetch.Source, labels: fetch.Source, skip: int, verbose: bool
 ) -> dict[str, Array]:
-    """Load a file of images and the file of their labels.
+    """Load ``images`` (N, 784) in [0, 1] and one-hot ``labels`` (N, 10), both float32.
 
-    Args:
-        images: Images, 28 by 28 bytes each.
-        labels: Labels, 0 to 9.
-        skip: Number of images at the beginning to leave out.
-        verbose: Show progress of a download.
-
-    Returns:
-        ``images`` (N, 784) in [0, 1] and one-hot ``labels`` (N, 10), both float32.
+    The files hold images of 28 by 28 bytes, and labels 0 to 9; the first ``skip`` are left out.
     """
     read_images = partial(parse, sizes=(_PIXELS, _PIXELS), sha256=images.sha256)
     read_labels = partial(parse, sizes=(), sha256=labels.sha256, largest=_CLASSES - 1)
@@ -96,19 +82,9 @@ def load_pair(
 def parse(
     path: Path, sizes: tuple[int, ...], sha256: str | None, largest: int = 255
 ) -> NDArray[np.uint8]:
-    """Parse and check an IDX file of bytes.
+    """Return the checked bytes of an IDX file, compressed or not: uint8 (N, *sizes), read-only.
 
-    Args:
-        path: The file, compressed or not.
-        sizes: Sizes of all dimensions but the first.
-        sha256: SHA-256 of the decompressed content, if known.
-        largest: No byte may be above.
-
-    Returns:
-        uint8 array (N, *sizes), read-only.
-
-    Raises:
-        ValueError: The content is not what it has to be.
+    No byte may be above ``largest``.
     """
     with fetch.open_decompressed(path) as file:
         content = file.read()

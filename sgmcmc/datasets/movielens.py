@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgmcmc.datasets import fetch
-from sgmcmc.datasets.fields import need_range, whole_numbers
 
 _HOME = "https://files.grouplens.org/datasets/movielens/"
 Ratings = dict[str, NDArray[np.int32]]
@@ -53,14 +52,7 @@ SPEC = Spec(
 
 
 def load(verbose: bool = True) -> dict[str, Ratings]:
-    """Load the data set.
-
-    Args:
-        verbose: Show progress of a download.
-
-    Returns:
-        ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`.
-    """
+    """Load ``all``, ``train`` and ``test``; see `sgmcmc.datasets.get_dataset`."""
     parts = {}
     for part, source in SPEC.sources.items():
         read = partial(parse, rows=SPEC.rows[part], spec=SPEC, sha256=source.sha256)
@@ -75,19 +67,9 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
 
 
 def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArray[np.int64]:
-    """Parse and check a file.
+    """Return checked ratings of a file that may be compressed.
 
-    Args:
-        path: The file, compressed or not.
-        rows: Number of ratings it has to hold.
-        spec: What it has to hold.
-        sha256: SHA-256 of the decompressed content, if known.
-
-    Returns:
-        int64 (rows, 4): user, item, rating and timestamp, as they stand in the file.
-
-    Raises:
-        ValueError: The content is not what it has to be.
+    They are int64 (rows, 4): user, item, rating and timestamp, as they stand in the file.
     """
     with fetch.open_decompressed(path) as file:
         content = file.read()
@@ -98,9 +80,9 @@ def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArr
     fields = [line.split() for line in lines]
     if any(len(line) != 4 for line in fields):
         raise ValueError("a line is not 'user item rating timestamp'")
-    data = whole_numbers(fields)
+    data = fetch.whole_numbers(fields)
     for column, name, most in ((0, "user", spec.users), (1, "item", spec.items), (2, "rating", 5)):
-        need_range(name, data[:, column], most)
+        fetch.need_range(name, data[:, column], most)
     return data
 
 

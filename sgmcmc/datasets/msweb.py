@@ -63,14 +63,7 @@ class Visits(NamedTuple):
 
 
 def load(verbose: bool = True) -> dict[str, dict[str, NDArray[np.uint8]] | NDArray[np.str_]]:
-    """Load the data set.
-
-    Args:
-        verbose: Show progress of a download.
-
-    Returns:
-        ``train``, ``test``, ``titles`` and ``paths``; see `sgmcmc.datasets.get_dataset`.
-    """
+    """Load ``train``, ``test``, ``titles`` and ``paths``; see `sgmcmc.datasets.get_dataset`."""
     train, test = (
         fetch.load(SPECS[part].source, partial(parse, spec=SPECS[part]), verbose)
         for part in ("train", "test")
@@ -89,18 +82,7 @@ def load(verbose: bool = True) -> dict[str, dict[str, NDArray[np.uint8]] | NDArr
 
 
 def parse(path: Path, spec: Spec) -> Visits:
-    """Parse and check a file.
-
-    Args:
-        path: The file, compressed or not.
-        spec: What it has to hold.
-
-    Returns:
-        Visits and areas. The areas are in the order of their numbers.
-
-    Raises:
-        ValueError: The content is not what it has to be.
-    """
+    """Return checked visits and areas, in the order of the areas' numbers."""
     with fetch.open_decompressed(path) as file:
         lines = list(csv.reader(io.StringIO(file.read().decode("latin-1"))))
     areas = sorted((_number(line), line[3], line[4]) for line in _of_kind(lines, "A", 5))

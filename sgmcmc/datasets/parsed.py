@@ -29,16 +29,9 @@ Array = NDArray[np.float32]
 def load_or_parse(
     path: Path, filename: str, shape: tuple[int, ...], parse: Callable[[Path], Array]
 ) -> Array:
-    """Return the parsed content of a file, from the cache if it was parsed before.
+    """Return the parsed content of a file, a new array, from the cache if it was parsed before.
 
-    Args:
-        path: The source.
-        filename: Its proper name; `path` may be a temporary one.
-        shape: Shape of the array.
-        parse: Parses the source.
-
-    Returns:
-        float32 array of the given shape, new at each call.
+    ``filename`` is its proper name; ``path`` may be a temporary one.
     """
     name = f"{filename}.sgmcmc.npy"
     source_sum = _sum_of(path)

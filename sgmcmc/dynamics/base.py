@@ -29,19 +29,19 @@ class Dynamics(ABC):
     recognised in a store by them.
 
     Attributes:
-        name: what a user may write for it, with its default constants; empty for a class that goes
+        name: Name that a user may write, for default constants; empty for a class that goes
             by no name.
-        needs: names of constants that have no default.
-        steps: gradients, each from a minibatch of its own, that one iteration takes.
-        start_normals: vectors of standard normals that ``init`` takes.
-        refresh_normals: vectors of standard normals that ``refresh`` takes, once an iteration.
-        step_normals: vectors of standard normals that ``step`` takes, once a step.
-        seeds: seeds that ``step`` takes in place of normals, where it draws from other laws
+        needs: Names of constants that have no default.
+        steps: Number of gradients, each from a minibatch of its own, that one iteration takes.
+        start_normals: Vectors of standard normals that ``init`` takes.
+        refresh_normals: Vectors of standard normals that ``refresh`` takes, once an iteration.
+        step_normals: Vectors of standard normals that ``step`` takes, once a step.
+        seeds: Seeds that ``step`` takes in place of normals, where it draws from other laws
             itself; each is a pair of int32 that is used nowhere else.
-        compilable: whether XLA can compile what it does.
-        on_manifolds: whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
+        compilable: Whether XLA can compile what it does.
+        on_manifolds: Whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
             and ``retracted`` of the space that ``bind`` is handed.
-        learns_noise: whether ``learn`` is called in each step, for the noise of the gradient.
+        learns_noise: Whether ``learn`` is called in each step, for the noise of the gradient.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -93,7 +93,7 @@ class Dynamics(ABC):
 
         Args:
             position: θ, flat, (d,).
-            gradient: the gradient estimate there, (d,).
+            gradient: The gradient estimate there, (d,).
             stepsize: ε, a scalar or (d,).
             normals: (start_normals, d).
         """
@@ -140,7 +140,7 @@ class ExactDynamics(Dynamics):
     alone.
 
     Attributes:
-        acceptance: the acceptance rate that a stepsize is chosen for.
+        acceptance: The acceptance rate that a stepsize is chosen for.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -174,7 +174,7 @@ class ExactDynamics(Dynamics):
         """Return the state at the start of a chain.
 
         Args:
-            log_post: gives the log posterior and its gradient.
+            log_post: Function of the position that returns the log posterior and its gradient.
             position: θ, flat, (d,).
         """
 
@@ -185,10 +185,10 @@ class ExactDynamics(Dynamics):
         """Return the state after a move that leaves the posterior as it is.
 
         Args:
-            log_post: gives the log posterior and its gradient.
-            state: the state.
+            log_post: Function of the position that returns the log posterior and its gradient.
+            state: The state.
             stepsize: ε, a scalar or (d,).
-            seed: two int32, used nowhere else.
+            seed: Two int32, used nowhere else.
         """
 
     def init(

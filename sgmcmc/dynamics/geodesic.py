@@ -32,7 +32,7 @@ class GeodesicDynamics(Dynamics):
     Parameters that are on no manifold move in ℝᵈ, where geodesics are straight.
 
     Args:
-        space: where the parameters live; set by ``bind``.
+        space: Places of the parameters; set by ``bind``.
     """
 
     space: Space | None = field(
@@ -75,7 +75,7 @@ class LearningState(NamedTuple):
         position: θ, flat, on all manifolds.
         momentum: ν, flat, tangent at θ, on the scale of one step.
         variance: V, the mean so far of the estimates from each minibatch, (d, d).
-        count: of how many.
+        count: Number of estimates in it.
     """
 
     position: tf.Tensor
@@ -242,7 +242,7 @@ class GSGNHT(GeodesicDynamics):
     takes up the noise of the gradient, whose size need not be known.
 
     Args:
-        a: the diffusion, positive: a number, or a dict with one for each parameter.
+        a: The diffusion, positive: a number, or a dict with one for each parameter.
 
     Example:
         >>> import sgmcmc

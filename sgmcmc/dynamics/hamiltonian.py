@@ -39,11 +39,11 @@ class Moves(NamedTuple):
     """What happened in the moves so far, each number in float64.
 
     Attributes:
-        number: of moves.
-        acceptance: sum of the acceptance probabilities.
-        divergences: moves whose trajectory left the energy it began with by 1000 and more.
-        gradients: full gradients taken.
-        cut: moves that were ended by the largest number of gradients that a move may take.
+        number: Number of moves.
+        acceptance: Sum of the acceptance probabilities.
+        divergences: Moves whose trajectory left the energy it began with by 1000 and more.
+        gradients: Full gradients taken.
+        cut: Moves that were ended by the largest number of gradients that a move may take.
     """
 
     number: tf.Tensor
@@ -58,11 +58,11 @@ class ExactState(NamedTuple):
 
     Attributes:
         position: θ, flat and unconstrained.
-        log_post: the log posterior there, in float64.
-        gradient: of the log posterior there, flat.
+        log_post: The log posterior there, in float64.
+        gradient: Gradient of the log posterior there, flat.
         root: C, in warm-up: moves are made in z, θ = θ_now + Cz; nothing where the position's own
             coordinates are used.
-        moves: what happened so far.
+        moves: Counts of what happened so far.
     """
 
     position: tf.Tensor
@@ -80,7 +80,7 @@ class Hamiltonian(ExactDynamics):
     energies are compared in float64 whatever the dtype of the chain.
 
     Attributes:
-        metric: in warm-up "dense" or "diagonal": coordinates in the state that may be changed
+        metric: Form in warm-up, "dense" or "diagonal": coordinates in the state that may be changed
             between blocks; ``None`` for those of the position.
     """
 
@@ -90,8 +90,8 @@ class Hamiltonian(ExactDynamics):
         """Return the stepsize to take where one is chosen, at most this.
 
         Args:
-            stepsize: which gives the acceptance rate that is wanted.
-            whitened: whether the posterior is near N(0, I).
+            stepsize: Stepsize that gives the target acceptance rate.
+            whitened: Whether the posterior is near N(0, I).
         """
         return stepsize
 
@@ -103,11 +103,11 @@ class Hamiltonian(ExactDynamics):
         """Return the end of one move, log posterior and gradient there, and what happened.
 
         Args:
-            log_prob: the log posterior, with its gradient.
-            known: the same at the origin, where it costs nothing.
-            origin: where the move starts, (d,).
+            log_prob: The log posterior, with its gradient.
+            known: The same at the origin, where it costs nothing.
+            origin: Start of the move, (d,).
             stepsize: ε, a scalar or (d,), in float64.
-            seed: two int32.
+            seed: Two int32.
         """
 
     def start(self, log_post: LogPost, position: tf.Tensor) -> ExactState:
@@ -207,10 +207,10 @@ class HMC(Hamiltonian):
     whatever ε is.
 
     Args:
-        n_leapfrog: steps of a trajectory; ``None`` for 10, or for as many as ``length`` takes.
-        length: of a trajectory, in place of ``n_leapfrog``: there are as many steps of the mean ε
-            as it takes, at most 1024. π/2 is right where the posterior is near N(0, I).
-        jitter: from 0 to below 1.
+        n_leapfrog: Steps of a trajectory; ``None`` for 10, or for as many as ``length`` takes.
+        length: Length of a trajectory, in place of ``n_leapfrog``: there are as many steps of the
+            mean ε as it takes, at most 1024. π/2 is right if the posterior is near N(0, I).
+        jitter: Relative width of the random stepsize, from 0 to below 1.
 
     Example:
         >>> import sgmcmc
@@ -291,7 +291,7 @@ class NUTS(Hamiltonian):
     posterior is the stationary law, whatever ε is.
 
     Args:
-        max_tree_depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.
+        max_tree_depth: Largest depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.
 
     Example:
         >>> import sgmcmc

@@ -51,7 +51,8 @@ class Underdamped(Dynamics):
     Gaussian's positions is exact, whatever the stepsize.
 
     Args:
-        friction: positive, in units of one step: a number, or a dict with one for each parameter.
+        friction: Friction, positive, in units of one step: a number, or a dict with one for each
+            parameter.
 
     Example:
         >>> import sgmcmc
@@ -103,7 +104,7 @@ class SGHMC(Dynamics):
 
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
-        L: the number of steps in an iteration, each with a gradient of its own.
+        L: The number of steps in an iteration, each with a gradient of its own.
         integrator: ``"symmetric"`` or ``"euler"``.
 
     Example:
@@ -182,8 +183,8 @@ class SGNHT(Dynamics):
     need not be known.
 
     Args:
-        a: the diffusion, positive: a number, or a dict with one for each parameter.
-        layout: the places of the named parameters in the flat position; set by ``bind``.
+        a: The diffusion, positive: a number, or a dict with one for each parameter.
+        layout: The places of the named parameters in the flat position; set by ``bind``.
 
     Example:
         >>> import sgmcmc

@@ -26,8 +26,8 @@ class GradientScaled:
     """What :func:`gradient_scaled` returns.
 
     Attributes:
-        h: the stepsize before it is scaled, given like any other.
-        until: the iteration at which the scales are frozen; ``"burn_in"``, or ``None`` for never.
+        h: The stepsize before it is scaled, given like any other.
+        until: The iteration at which the scales are frozen; ``"burn_in"``, or ``None`` for never.
     """
 
     h: Any
@@ -53,7 +53,7 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
     that it adds dies out as 1/k; but the large gradients of a chain's first steps stay in it.
 
     Args:
-        h: a number, a schedule, an array with a number for each coordinate, or a dict with such an
+        h: A number, a schedule, an array with a number for each coordinate, or a dict with such an
             entry for each parameter; in units of squared parameter times the size of its gradient.
         until: ``"burn_in"``, or the number of iterations, counted from 1, burn-in included, in
             which the S_j are learned; ``None`` never freezes them. In the mode-finding of the
@@ -100,9 +100,9 @@ class ScaledState(NamedTuple):
     """The state of dynamics with scaled stepsizes.
 
     Attributes:
-        inner: the state of the dynamics.
+        inner: The state of the dynamics.
         mean_square: S, for each parameter.
-        moves: gradients seen, for each parameter; it stands still when S does.
+        moves: Gradients seen, for each parameter; it stands still when S does.
     """
 
     inner: Any
@@ -125,9 +125,9 @@ class Scaled(Dynamics):
     """Other dynamics, with stepsizes ε / √S, S the mean square of each parameter's gradients.
 
     Args:
-        inner: how the state moves.
-        until: the iteration at which S is frozen; ``None`` for never.
-        layout: places of the parameters; set by ``bind``.
+        inner: Dynamics that move the state.
+        until: The iteration at which S is frozen; ``None`` for never.
+        layout: Places of the parameters; set by ``bind``.
 
     Example:
         >>> import sgmcmc

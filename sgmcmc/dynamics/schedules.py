@@ -32,7 +32,7 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
     methods counts its own.
 
     Args:
-        h: the stepsize at the start, positive.
+        h: The stepsize at the start, positive.
         tau: τ, the number of iterations after which decay sets in, positive.
         kappa: κ, the rate of decay, not negative.
 
@@ -65,14 +65,14 @@ class Stepsizes:
     or an array, with a number for each coordinate.
 
     Args:
-        argument: the name of the user's argument, for messages.
-        values: one entry for all parameters, or one for each.
-        names: the parameters, where there is an entry for each.
-        sizes: the sizes of the parameters.
+        argument: The name of the user's argument, for messages.
+        values: One entry for all parameters, or one for each.
+        names: The parameters, where there is an entry for each.
+        sizes: The sizes of the parameters.
 
     Attributes:
-        constant: whether no entry is a schedule.
-        columns: the columns of the table that ``at`` returns: one, one for each parameter, or one
+        constant: Whether no entry is a schedule.
+        columns: The columns of the table that ``at`` returns: one, one for each parameter, or one
             for each coordinate if an entry is an array.
 
     Example:

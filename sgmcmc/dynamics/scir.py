@@ -67,9 +67,9 @@ class GammaState(NamedTuple):
     """The state of a chain with gamma parameters.
 
     Attributes:
-        position: flat; u = log θ for points of the simplex; log λ and log b̄ for gamma parameters,
+        position: Flat; u = log θ for points of the simplex; log λ and log b̄ for gamma parameters,
             with b̄ the rate that time is measured by; the parameter itself for others.
-        steps: how many steps were made, in each coordinate.
+        steps: Number of steps made, in each coordinate.
     """
 
     position: tf.Tensor
@@ -103,12 +103,12 @@ class SCIR(SimplexDynamics):
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters but those that
             ``gamma`` names, or a dict that names those which are points of the simplex.
-        theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
-        store_unnormalised: keep θ with each draw.
-        fresh_scale: draw Σθ ~ Gamma(Σâ) afresh before each step; not with minibatches.
-        gamma: dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
+        theta0: Dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
+        store_unnormalised: Whether θ is kept with each draw.
+        fresh_scale: Whether Σθ ~ Gamma(Σâ) is drawn afresh before each step; not with minibatches.
+        gamma: Dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
             parameter is λ raised to that power, so that (shape, rate, -1) is a variance.
-        half_lines: where gamma parameters lie in what is no simplex; set by ``bind``.
+        half_lines: Places of gamma parameters in what is no simplex; set by ``bind``.
 
     Example:
         >>> import sgmcmc

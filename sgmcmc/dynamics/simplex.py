@@ -26,7 +26,7 @@ class SimplexState(NamedTuple):
     """The state of a chain on simplices.
 
     Attributes:
-        position: flat; u = log θ for points of the simplex, the parameter itself for others.
+        position: Flat; u = log θ for points of the simplex, the parameter itself for others.
     """
 
     position: tf.Tensor
@@ -39,12 +39,12 @@ class SimplexDynamics(Dynamics):
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
             names those which are points of the simplex.
-        theta0: dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without
+        theta0: Dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without
             it θ starts at ω Σâ of the first minibatch.
-        store_unnormalised: keep θ with each draw, in ``samples.unnormalised``.
-        simplices: where the points of the simplex lie in the position; set by ``bind``.
-        scaled: whether θ of each is given at the start; set by ``bind``.
-        differences: whether counts come as differences of counts, which may be negative.
+        store_unnormalised: Whether θ is kept with each draw, in ``samples.unnormalised``.
+        simplices: Places of points of the simplex in the position; set by ``bind``.
+        scaled: Whether θ of each is given at the start; set by ``bind``.
+        differences: Whether counts come as differences of counts, which may be negative.
     """
 
     alpha: Any
@@ -99,9 +99,9 @@ class SGRLD(SimplexDynamics):
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
             names those which are points of the simplex.
-        theta0: dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ, or ω Σalpha
+        theta0: Dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ, or ω Σalpha
             in the expanded-natural parameterisation.
-        store_unnormalised: keep θ with each draw.
+        store_unnormalised: Whether θ is kept with each draw.
         parameterisation: "expanded_mean", "expanded_natural" or "reduced_natural".
 
     Example:

@@ -31,7 +31,7 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     second round would do.
 
     Args:
-        shape: the shape parameters, finite and at least 1; a vector.
+        shape: The shape parameters, finite and at least 1; a vector.
         seeds: (3, 2).
 
     Source:
@@ -58,9 +58,9 @@ def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     in 10^20 times.
 
     Args:
-        shape: at least 1.
-        seed: two int32.
-        dtype: of the number.
+        shape: Shape parameter, at least 1.
+        seed: Two int32.
+        dtype: Dtype of the number.
 
     Source:
         Marsaglia & Tsang, ACM Transactions on Mathematical Software 26, 2000.
@@ -79,7 +79,7 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     Small rates by inversion of the distribution function, large ones by TensorFlow.
 
     Args:
-        rate: the rates, finite; a vector.
+        rate: The rates, finite; a vector.
         seeds: (2, 2).
     """
     dtype = rate.dtype

@@ -27,7 +27,7 @@ from sgmcmc import switches
 from sgmcmc.bars import make_bar
 from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
-from sgmcmc.waits import TICK, Mailbox
+from sgmcmc.interrupts import TICK, Mailbox
 
 
 class Progress:

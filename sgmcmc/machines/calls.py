@@ -15,10 +15,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from sgmcmc.interrupts import TICK, Mailbox
 from sgmcmc.machines import worker
 from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
 from sgmcmc.machines.worker import Parcel
-from sgmcmc.waits import TICK, Mailbox
 
 PER_WORKER = 2
 """Calls under way for each worker, so that none waits for its next."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sgmcmc.models.factors import HeldOutRatings, MatrixFactorisation, matrix_factorisation
-from sgmcmc.models.mixtures import DPMixture, Prediction, dp_mixture
+from sgmcmc.models.factorisation import MatrixFactorisation, matrix_factorisation
+from sgmcmc.models.mixture_components import Prediction
+from sgmcmc.models.mixtures import DPMixture, dp_mixture
 from sgmcmc.models.networks import KerasModel, keras_model
-from sgmcmc.models.spherical import HeldOut, SphericalTopicModel, sam
+from sgmcmc.models.ratings import HeldOutRatings
+from sgmcmc.models.spherical import SphericalTopicModel, sam
+from sgmcmc.models.spherical_likelihood import HeldOut
 from sgmcmc.models.topics import Completion, TopicModel, lda, top_words
 
 __all__ = [

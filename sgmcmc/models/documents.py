@@ -1,23 +1,33 @@
-"""Documents as a rectangle: the words of each, one after another, padded to the longest."""
+"""Documents as sequences of words, padded to the longest, and as unit vectors."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sgmcmc.counts import Counts
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.words import describe
 
 Ints = NDArray[np.int32]
+
+WEIGHTINGS = ("tf-idf", "counts", "unit")
+"""What documents are made unit vectors of: see :func:`unit_vectors`."""
+
+_LONGEST = 1e-4
+"""By how much the length of a unit vector in float32 may differ from 1."""
 
 
 class Documents(NamedTuple):
     """Documents as sequences of words.
 
     Attributes:
-        words: number of each word in the vocabulary, (documents, longest); 0 after the end.
-        lengths: words in each document, (documents,).
+        words: Number of each word in the vocabulary, (documents, longest); 0 after the end.
+        lengths: Number of words in each document, (documents,).
     """
 
     words: Ints
@@ -28,9 +38,6 @@ def unrolled(counts: Counts) -> Documents:
     """Return documents as sequences in which a word stands as often as it is counted.
 
     The order is that of the vocabulary: the model does not know any other.
-
-    Args:
-        counts: documents × words.
 
     Example:
         >>> unrolled(Counts.read([[0, 2, 1], [1, 0, 0]])).words
@@ -45,12 +52,24 @@ def unrolled(counts: Counts) -> Documents:
     return Documents(words, lengths.astype(np.int32))
 
 
+def need_words(counts: Counts, label: str = "counts") -> None:
+    """Raise an error if a document has no words."""
+    empty = np.flatnonzero(counts.row_totals == 0)
+    if empty.size:
+        raise ValueError(f"`{label}`: document {empty[0]} has no words. Leave such documents out.")
+
+
+def word_columns(counts: Counts) -> Tensors:
+    """Return documents as columns of a dataset, ``"words"`` and ``"lengths"``."""
+    return {name: tf.constant(part) for name, part in unrolled(counts)._asdict().items()}
+
+
 def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
     """Return documents less every ``every``-th of their words, and those words.
 
     Args:
-        counts: documents × words.
-        every: of each document's sequence of words, numbers every, 2·every, ... are hidden.
+        counts: Documents × words.
+        every: Spacing of the hidden words, numbers every, 2·every, ... of each document.
 
     Returns:
         What is left, and document and word of each hidden one, two arrays of equal length.
@@ -68,3 +87,137 @@ def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
     rest = Counts.from_triples(document, words[document, at], np.ones(len(at)), counts.shape)
     document, at = np.nonzero(goes)
     return rest, document.astype(np.int32), words[document, at]
+
+
+def inverse_document_frequency(counts: Counts) -> NDArray[np.float64]:
+    """Return log((1 + N) / (1 + n_w)) + 1 for each word w, n_w the documents that hold it.
+
+    The ones let a word that no document holds, or that all do, keep a finite positive weight.
+
+    Args:
+        counts: N documents × words.
+
+    Example:
+        >>> inverse_document_frequency(Counts.read([[2, 0, 1], [1, 0, 0]])).round(3)
+        array([1.   , 2.099, 1.405])
+
+    Source:
+        Manning, Raghavan & Schütze, Introduction to Information Retrieval, 2008, section 6.2.
+    """
+    holding = np.bincount(counts.indices, minlength=counts.shape[1])
+    frequencies: NDArray[np.float64] = np.log((1 + len(counts)) / (1 + holding)) + 1
+    return frequencies
+
+
+def unit_vectors(
+    documents: Any,
+    weighting: str,
+    frequencies: NDArray[np.float64] | None = None,
+    width: int | None = None,
+) -> tuple[sparse.csr_array, NDArray[np.float64] | None]:
+    """Return documents as rows of length 1, and the weights of the words, if they have any.
+
+    Args:
+        documents: Counts, in any form that `Counts.read` takes; for ``"unit"`` unit vectors, an
+            array or a sparse matrix of SciPy.
+        weighting: ``"tf-idf"``, a count times the inverse document frequency of its word;
+            ``"counts"``, counts as they are; ``"unit"``, unit vectors that are only checked.
+        frequencies: Inverse document frequencies; ``None`` takes them from these documents.
+        width: Number of coordinates that they must have; ``None`` for any.
+
+    Raises:
+        TypeError: they hold no numbers.
+        ValueError: a count is negative or not whole, a document is empty, or its vector not of
+            length 1, or has another number of coordinates.
+
+    Example:
+        >>> rows, _ = unit_vectors([[3, 0, 4], [0, 2, 0]], "counts")
+        >>> rows.toarray()
+        array([[0.6, 0. , 0.8],
+               [0. , 1. , 0. ]])
+    """
+    if weighting == "unit":
+        rows = _checked(documents)
+        _check_width(rows.shape[1], width)
+        return rows, None
+    counts = Counts.read(documents, "documents")
+    _check_width(counts.shape[1], width)
+    need_words(counts, "documents")
+    values = counts.data.astype(np.float64)
+    if weighting == "tf-idf":
+        if frequencies is None:
+            frequencies = inverse_document_frequency(counts)
+        values *= frequencies[counts.indices]
+    return _scaled(sparse.csr_array((values, counts.indices, counts.indptr), counts.shape)), (
+        frequencies
+    )
+
+
+def columns(rows: sparse.csr_array) -> Tensors:
+    """Return unit vectors as columns of a dataset, in float32.
+
+    Vectors with few entries other than 0 are ``"places"`` and ``"values"``, (N, T) each, padded to
+    the most that any has; others ``"vectors"`` (N, W).
+
+    Args:
+        rows: The vectors.
+
+    Example:
+        >>> sorted(columns(sparse.csr_array(np.eye(8))))
+        ['places', 'values']
+        >>> sorted(columns(sparse.csr_array(np.full((1, 4), 0.5))))
+        ['vectors']
+    """
+    lengths = np.diff(rows.indptr)
+    longest = int(lengths.max())
+    if 3 * longest > rows.shape[1]:
+        return {"vectors": tf.constant(rows.toarray().astype(np.float32))}
+    places = np.zeros((rows.shape[0], longest), np.int32)
+    values = np.zeros(places.shape, np.float32)
+    inside = np.arange(longest) < lengths[:, np.newaxis]
+    places[inside], values[inside] = rows.indices, rows.data
+    return {"places": tf.constant(places), "values": tf.constant(values)}
+
+
+def _checked(documents: Any) -> sparse.csr_array:
+    """Return unit vectors as they are, scaled by what rounding has left."""
+    if not sparse.issparse(documents):
+        documents = np.asarray(documents)
+    if documents.dtype.kind not in "iuf":
+        raise TypeError(f"`documents` must hold real numbers; its dtype is {documents.dtype}.")
+    if len(documents.shape) != 2 or 0 in documents.shape:
+        raise ValueError(
+            "`documents` must have two axes, documents and coordinates, and neither of length 0; "
+            f"it is {describe(documents)}."
+        )
+    rows = sparse.csr_array(documents).astype(np.float64)
+    rows.sum_duplicates()
+    lengths = _lengths(rows)
+    wrong = np.flatnonzero(~(np.abs(lengths - 1) < _LONGEST))
+    if wrong.size:
+        raise ValueError(
+            f"`documents`: document {wrong[0]} has length {lengths[wrong[0]]:g}, not 1. Divide "
+            'each by its length; for counts of words take `weighting="tf-idf"`.'
+        )
+    return _scaled(rows)
+
+
+def _check_width(found: int, width: int | None) -> None:
+    if width is not None and found != width:
+        raise ValueError(
+            f"`documents` have {found} coordinates, and the model {width}: held-out documents must "
+            "be counted in the same vocabulary."
+        )
+
+
+def _scaled(rows: sparse.csr_array) -> sparse.csr_array:
+    """Return the rows divided by their lengths."""
+    scaled = rows.copy()
+    scaled.data = rows.data / np.repeat(_lengths(rows), np.diff(rows.indptr))
+    return scaled
+
+
+def _lengths(rows: sparse.csr_array) -> NDArray[np.float64]:
+    """Return the length of each row."""
+    squares: NDArray[np.float64] = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.sqrt(squares)

@@ -23,10 +23,10 @@ class KerasModel:
     """What a sampler needs of a Keras network; :func:`sgmcmc.keras_model` makes it.
 
     Args:
-        log_lik: log-likelihood of each row, of `params` and `dataset`.
-        log_prior: log prior of the weights, N(0, prior_scale²) each.
-        params: starting values: the network's weights as they are, by name.
-        predict: outputs of the network, of `params` and `dataset`, for
+        log_lik: Log-likelihood of each row, of `params` and `dataset`.
+        log_prior: Log prior of the weights, N(0, prior_scale²) each.
+        params: Starting values: the network's weights as they are, by name.
+        predict: Outputs of the network, of `params` and `dataset`, for
             :meth:`sgmcmc.Samples.predict`; the dataset needs no targets.
 
     Example:
@@ -57,14 +57,14 @@ def keras_model(
     trained, with the prior θ_j ~ N(0, prior_scale²). The model itself is not changed.
 
     Args:
-        model: a built :class:`keras.Model`. Weights that are frozen stay as they are.
-        likelihood: a loss, taken for the negative log-likelihood of a row: its name, or a
+        model: A built :class:`keras.Model`. Weights that are frozen stay as they are.
+        likelihood: A loss, taken for the negative log-likelihood of a row: its name, or a
             :class:`keras.losses.Loss`, such as ``SparseCategoricalCrossentropy(from_logits=True)``;
             or a function of the network's outputs that returns a distribution of
             TensorFlow Probability for the targets.
-        prior_scale: sd of every weight.
-        inputs: name of the features in the dataset.
-        targets: name of the targets.
+        prior_scale: Sd of every weight.
+        inputs: Name of the features in the dataset.
+        targets: Name of the targets.
 
     Returns:
         A :class:`sgmcmc.models.KerasModel`: what samplers take, and `predict`.

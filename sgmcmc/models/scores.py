@@ -15,6 +15,43 @@ from sgmcmc.engine.reductions import Reduction
 Carried = dict[str, tf.Tensor]
 
 
+def score_probabilities(
+    draws: Any,
+    names: Sequence[str],
+    size: int,
+    log_probabilities: Callable[[Tensors, tf.Tensor], tf.Tensor],
+    scores: Callable[[tf.Tensor, tf.Tensor], Carried],
+    finish: Callable[[Carried], Any],
+    seed: int = 0,
+) -> Reduction:
+    """Return a reduction that scores what is held out by its probabilities' means over the draws.
+
+    Args:
+        draws: Number of draws.
+        names: Names of the scores.
+        size: Number of probabilities.
+        log_probabilities: Logs of the probabilities at a draw, (size,), given the parameters and
+            two int32 that are fresh at each draw.
+        scores: Scores by name, given logs of the means over the draws so far, and logs at the
+            last draw.
+        finish: Result for the user, given the scores, ``"count"`` and ``"total"``, logs of the sums
+            over the draws.
+        seed: Seed of the random numbers that ``log_probabilities`` takes.
+    """
+
+    def start(params: Tensors) -> Carried:
+        dtype = next(iter(params.values())).dtype
+        return {"total": tf.fill([size], tf.constant(-np.inf, dtype))}
+
+    def update(state: Carried, params: Tensors) -> tuple[Carried, Carried]:
+        new = log_probabilities(params, nth_seed(tf.constant([seed, 0]), state["count"]))
+        total = tf.reduce_logsumexp(tf.stack([state["total"], new]), axis=0)
+        mean = total - tf.math.log(tf.cast(state["count"] + 1, total.dtype))
+        return {"total": total}, scores(mean, new)
+
+    return score_draws(draws, names, start, update, finish)
+
+
 def score_draws(
     draws: Any,
     names: Sequence[str],
@@ -22,18 +59,18 @@ def score_draws(
     update: Callable[[Carried, Tensors], tuple[Carried, Carried]],
     finish: Callable[[Carried], Any],
 ) -> Reduction:
-    """Return a reduction that keeps some scores of each draw, beside what it carries along.
+    """Return a reduction that keeps some scores of each draw, and a state of its own.
 
     Args:
-        draws: how many draws there will be.
-        names: of the scores; each is an array, (draws,), NaN where there was no draw.
-        start: what is carried before the first draw, given the starting values.
-        update: what is carried after a draw and the scores of now, given what was carried, with
-            ``"count"``, the draws before, and the parameters.
-        finish: what the user sees, given all that was carried, the scores and ``"count"``.
+        draws: Number of draws.
+        names: Names of the scores; each is an array, (draws,), NaN where there was no draw.
+        start: State before the first draw, given the starting values.
+        update: State after a draw, and its scores, given the state before, with ``"count"``, the
+            number of draws before, and the parameters.
+        finish: Result for the user, given state, scores and ``"count"``.
 
     Raises:
-        TypeError, ValueError: ``draws`` is not a whole number of at least 1.
+        TypeError, ValueError: ``draws`` is not an integer of at least 1.
     """
     draws = whole_number("draws", draws, 1)
     slots = tf.range(draws)
@@ -50,3 +87,8 @@ def score_draws(
         return {"count": state["count"] + 1, **carried, **written}
 
     return Reduction(begin, fold, finish)
+
+
+def nth_seed(seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    """Return the seed of the stream of random numbers that has this number."""
+    return tf.random.experimental.stateless_fold_in(seed, number, alg="philox")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sgmcmc.datasets as datasets
-from sgmcmc.datasets import covertype, folders, libsvm, mnist
+from sgmcmc.datasets import covertype, folders, mnist
 from sgmcmc.datasets.fetch import DamagedFileError
 from tests.datasets.sources import ARRAY, IMAGES, LABELS, NAME, TEXT, idx, mnist_sources, spec_of
 
@@ -61,7 +61,7 @@ def parse(tmp_path: Path, text: bytes, **changes: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("chunk", [12, 17, 1 << 20])
 def test_libsvm(tmp_path, monkeypatch, text, chunk):
-    monkeypatch.setattr(libsvm, "_CHUNK", chunk)
+    monkeypatch.setattr(covertype, "_CHUNK", chunk)
     array = parse(tmp_path, text)
     assert array.dtype == np.float32 and array.flags.writeable
     np.testing.assert_array_equal(array, ARRAY)
@@ -129,7 +129,7 @@ def test_libsvm_refuses(tmp_path, line, reason):
 
 
 def test_libsvm_line_numbers_count_over_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm, "_CHUNK", 40)
+    monkeypatch.setattr(covertype, "_CHUNK", 40)
     with pytest.raises(ValueError, match="^line 31: label"):
         parse(tmp_path, b"1 1:0.5\n" * 30 + b"7\n", rows=50)
 
@@ -148,7 +148,7 @@ def test_covertype_counts(tmp_path, changes, reason):
 
 
 def test_libsvm_refuses_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm, "_CHUNK", 100)
+    monkeypatch.setattr(covertype, "_CHUNK", 100)
     with pytest.raises(ValueError, match="not text in lines"):
         parse(tmp_path, bytes(1000))
 

@@ -12,9 +12,9 @@ from scipy import sparse, special, stats
 import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import SphericalTopicModel, sam, top_words
-from sgmcmc.models.spherical.proportions import sweep_proportions
-from sgmcmc.models.spherical.unit_vectors import unit_vectors
-from sgmcmc.models.spherical.von_mises_fisher import log_normaliser
+from sgmcmc.models.documents import unit_vectors
+from sgmcmc.models.spherical_likelihood import log_normaliser
+from sgmcmc.models.spherical_sweeps import sweep_proportions
 
 SEED = tf.constant([1, 2])
 

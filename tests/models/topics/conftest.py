@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sgmcmc.models.topics import sweeps
+from sgmcmc.models import topic_sweeps as sweeps
 
 
 @pytest.fixture

@@ -15,9 +15,11 @@ from outside.
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from sgmcmc.models.seeds import nth_seed
+from sgmcmc.models.scores import nth_seed
 
 _LEAST_WIDTH = 8  # a step for fewer documents than these takes no less time
 
@@ -39,13 +41,13 @@ def sweep_topics(
 
     Args:
         topics: ω, the words' probabilities in each topic, (K, W).
-        words: documents, (n, T), in any order.
-        lengths: words in each document, (n,); the rest of its row is padding.
+        words: Documents, (n, T), in any order.
+        lengths: Words in each document, (n,); the rest of its row is padding.
         alpha: Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: sweeps.
-        seed: two int32.
-        keep: how many of the last sweeps are kept.
-        before: topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
+        n_sweeps: Sweeps.
+        seed: Two int32.
+        keep: Number of the last sweeps that are kept.
+        before: Topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
 
     Returns:
         int32 (n, T, keep): the topic of each word at the end of each kept sweep, or -1 where
@@ -99,19 +101,16 @@ def _sweep(
     assigned: tf.Tensor,
     counts: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Visit every word once.
+    """Visit every word once, and return the topics after, and their counts.
 
     Args:
         by_word: ω transposed, (W, K).
-        by_place: the words, (T, n), the longest document first.
-        lengths: of the documents, descending.
+        by_place: Words, (T, n), the longest document first.
+        lengths: Lengths of the documents, (n,), descending.
         alpha: Dirichlet concentration.
-        uniforms: uniform numbers in [0, 1), (T, n).
-        assigned: topics before, (T, n), -1 for none.
-        counts: words of each topic in each document, (n, K).
-
-    Returns:
-        Topics after, and their counts.
+        uniforms: Uniform numbers in [0, 1), (T, n).
+        assigned: Topics before, (T, n), -1 for none.
+        counts: Words of each topic in each document, (n, K).
     """
     after = tf.fill(assigned.shape, -1)
     place = tf.constant(0)
@@ -165,10 +164,7 @@ def _draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tensor:
     """Return how many words of each document have each topic, (n, K).
 
-    Args:
-        assigned: topics, int32 (n, ...), -1 for none.
-        n_topics: K.
-        dtype: of the counts.
+    Topics are int32 (n, ...), -1 for none.
     """
     documents = assigned.shape[0]
     rows = tf.reshape(assigned, [documents, -1])
@@ -177,3 +173,42 @@ def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tens
         tf.ones(rows.shape, dtype), tf.where(rows >= 0, place, -1), documents * n_topics
     )
     return tf.reshape(counts, [documents, n_topics])
+
+
+def log_likelihood(
+    topics: tf.Tensor, words: tf.Tensor, assigned: tf.Tensor, alpha: float
+) -> tf.Tensor:
+    """Return Σ_d Σ_i log Σ_k π_dik ω_{k, w_i}, whose derivative is the expected counts over ω.
+
+    ``topics`` is ω, (K, W), ``words`` (n, T), and ``assigned`` the topic of each, -1 for no word.
+    """
+    concentration = tf.constant(alpha, topics.dtype)
+
+    @tf.custom_gradient
+    def of_topics(topics: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        value, counts = _expected_counts(topics, words, assigned, concentration)
+        return value, lambda upstream: upstream * tf.math.divide_no_nan(counts, topics)
+
+    return of_topics(topics)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _expected_counts(
+    topics: tf.Tensor, words: tf.Tensor, assigned: tf.Tensor, alpha: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the log-likelihood, and the expected counts of each topic and word, (K, W).
+
+    Both come of one pass over (n, T, K) numbers, a cluster of its own for XLA, which takes less
+    than half of the time of separate operations and their derivatives.
+    """
+    K, W = topics.shape
+    counts = topic_counts(assigned, K, topics.dtype)
+    others = counts[:, tf.newaxis] - tf.one_hot(assigned, K, dtype=topics.dtype)
+    joint = (alpha + others) * tf.gather(tf.transpose(topics), words)
+    sums = tf.reduce_sum(joint, axis=2, keepdims=True)
+    there = (assigned >= 0)[..., tf.newaxis] & (sums > 0)
+    shares = tf.where(there, joint / sums, 0.0)
+    expected = tf.math.unsorted_segment_sum(tf.reshape(shares, [-1, K]), tf.reshape(words, [-1]), W)
+    totals = tf.reduce_sum(counts, axis=1)[:, tf.newaxis, tf.newaxis] + (K * alpha - 1)
+    value = tf.reduce_sum(tf.math.log(tf.where(there, sums / totals, 1.0)))
+    return value, tf.transpose(expected)

@@ -2,22 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import whole_number
+from sgmcmc.checks import positive_number, whole_number
+from sgmcmc.counts import Counts
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.dynamics.variates import gamma_number
-from sgmcmc.models.mixtures.observations import read_rows
-from sgmcmc.models.mixtures.prediction import Prediction, joint
-from sgmcmc.models.mixtures.slices import component_counts, draw_components, log_weights, word_table
+from sgmcmc.models.documents import word_columns
+from sgmcmc.models.mixture_components import (
+    Prediction,
+    component_counts,
+    draw_components,
+    joint,
+    log_weights,
+    word_table,
+)
 
 _NOTHING = 1e-30
 """Stands for the concentration 0, which samplers on the simplex do not take."""
+
+
+def dp_mixture(
+    counts: Any,
+    base: float = 0.5,
+    concentration: Sequence[float] = (1.0, 1.0),
+    max_components: int = 128,
+) -> DPMixture:
+    """Return a Dirichlet-process mixture of categoricals, for samplers on the simplex.
+
+    Observation i is drawn as x_i ~ Multi(n_i, θ_{z_i}) with P(z_i = j) = v_j Π_{l<j} (1 − v_l),
+    v_j ~ Beta(1, α), θ_j ~ Dir(a, ..., a), j = 1, 2, ..., and α ~ Gamma(s, r). There are
+    infinitely many components; the slice sampler (``gibbs``) needs finitely many at a time, of
+    which the first ``max_components`` are held, whether any observation is in them or not. A slice
+    that needs more ends the chain with an error. The sampler moves the sticks and the components,
+    at the concentrations of ``model.alpha``.
+
+    Args:
+        counts: Count of each word (category) in each observation, (N, W): an array, a
+            sparse matrix of SciPy, or `sgmcmc.counts.Counts`.
+        base: a, Dirichlet concentration of each word in a component.
+        concentration: s and r, shape and rate of the gamma prior of α.
+        max_components: K. Some 25 times α is enough for tens of thousands of observations.
+
+    Returns:
+        A :class:`DPMixture`.
+
+    Raises:
+        TypeError: ``counts`` holds no numbers, or another argument is not one.
+        ValueError: a count is negative or not whole, an observation is empty, ``base`` or
+            ``concentration`` is not positive, ``max_components`` is not a whole number of at
+            least 1.
+
+    Example:
+        >>> from sgmcmc.models import dp_mixture
+        >>> model = dp_mixture([[2, 0, 1], [0, 3, 0]], base=0.1, max_components=20)
+        >>> model.dataset["words"].numpy().tolist()
+        [[0, 0, 2], [1, 1, 1]]
+
+    Source:
+        Dunson and Xing, JASA 104 (2009); Baker, *Large-Scale Bayesian Computation Using Stochastic
+        Gradient MCMC*, Lancaster 2018, equation 5.5.1.
+    """
+    base = positive_number("base", base)
+    if isinstance(concentration, (str, Mapping)) or np.shape(concentration) != (2,):
+        raise ValueError(
+            "`concentration` must be two numbers, shape and rate of the gamma prior of α; it is "
+            f"{concentration!r}."
+        )
+    shape, rate = (positive_number(f"concentration[{i}]", concentration[i]) for i in range(2))
+    K = whole_number("max_components", max_components, 1)
+    dataset, n_words = _read_rows(counts)
+    if n_words * K >= 2**31:
+        raise ValueError(f"`max_components` × words must be below 2**31; {K} is too many.")
+    return DPMixture(dataset, n_words, base, (shape, rate), K)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +87,11 @@ class DPMixture:
     """What a sampler needs of a Dirichlet-process mixture; made by :func:`dp_mixture`.
 
     Args:
-        dataset: the observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
+        dataset: The observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
             words of the longest.
         n_words: W, the words in the vocabulary.
         base: Dirichlet concentration of each word in a component.
-        concentration: shape and rate of the gamma prior of the process's concentration α.
+        concentration: Shape and rate of the gamma prior of the process's concentration α.
         max_components: K, how many components are held.
 
     Example:
@@ -67,8 +129,8 @@ class DPMixture:
 
         Args:
             params: ``{"sticks": (K, 2), "components": (K, W)}``.
-            minibatch: rows of ``dataset``, n of them, and of ``latents``.
-            seed: two int32.
+            minibatch: Rows of ``dataset``, n of them, and of ``latents``.
+            seed: Two int32.
 
         Returns:
             The minibatch with ``"component"`` drawn, int32 (n,), and with ``"concentration"``
@@ -126,7 +188,7 @@ class DPMixture:
 
         Args:
             params: ``{"sticks": (K, 2), "components": (K, W)}``.
-            minibatch: what :meth:`gibbs` returned.
+            minibatch: Result of :meth:`gibbs`.
 
         Returns:
             A scalar.
@@ -169,9 +231,9 @@ class DPMixture:
         """Return starting values: components from their prior, some of them of equal weight.
 
         Args:
-            seed: of the draw.
-            n_components: how many share the weight at the start, equally, but for one such share
-                that all others have together.
+            seed: Seed of the draw.
+            n_components: Number of components that share the weight at the start equally, but for
+                one such share that all others have together.
 
         Returns:
             ``{"sticks": (K, 2), "components": (K, W)}``, float64.
@@ -209,8 +271,8 @@ class DPMixture:
         Σ_j p(z_i = j) p(z_l = j), on average over the draws.
 
         Args:
-            params: a draw, ``{"sticks": (K, 2), "components": (K, W)}``.
-            counts: observations, in any form that :func:`dp_mixture` takes; by default those of
+            params: A draw, ``{"sticks": (K, 2), "components": (K, W)}``.
+            counts: Observations, in any form that :func:`dp_mixture` takes; by default those of
                 the model.
 
         Returns:
@@ -236,7 +298,7 @@ class DPMixture:
         """Return the task of predicting held-out observations.
 
         Args:
-            counts: held-out observations, in any form that :func:`dp_mixture` takes.
+            counts: Held-out observations, in any form that :func:`dp_mixture` takes.
 
         Returns:
             A :class:`Prediction`, which scores a chain inside it.
@@ -256,10 +318,19 @@ class DPMixture:
 
     def _read(self, counts: Any) -> Tensors:
         """Return observations in the model's vocabulary."""
-        dataset, n_words = read_rows(counts)
+        dataset, n_words = _read_rows(counts)
         if n_words != self.n_words:
             raise ValueError(
                 f"`counts` has {n_words} words, and the model {self.n_words}: observations must "
                 "be counted in the same vocabulary."
             )
         return dataset
+
+
+def _read_rows(counts: Any) -> tuple[Tensors, int]:
+    """Return counted observations as sequences of words, and the size of their vocabulary."""
+    table = Counts.read(counts)
+    empty = np.flatnonzero(table.row_totals == 0)
+    if empty.size:
+        raise ValueError(f"`counts`: observation {empty[0]} is empty. Leave such rows out.")
+    return word_columns(table), table.shape[1]

@@ -21,11 +21,10 @@ import math
 
 import tensorflow as tf
 
-from sgmcmc.models.seeds import nth_seed
+from sgmcmc.models.scores import nth_seed
 
 _LEAST, _MOST = 1e-30, 1e26
 """Between these odds stay: no proportion becomes 0, for the others are divided by their sum."""
-
 
 _SHORTEST = 1e-12
 """Below this a squared length is rounding: topics that point against each other cancel."""
@@ -54,10 +53,10 @@ def sweep_proportions(
         gram: β_j'β_k, (K, K).
         kappa: κ, a scalar.
         alpha: Dirichlet concentration of the proportions.
-        n_sweeps: sweeps; 0 leaves the proportions as they are.
-        seed: two int32.
-        before: proportions to start from, positive, (n, K).
-        keep: how many of the last sweeps are kept.
+        n_sweeps: Sweeps; 0 leaves the proportions as they are.
+        seed: Two int32.
+        before: Proportions to start from, positive, (n, K).
+        keep: Number of the last sweeps that are kept.
 
     Returns:
         (n, keep, K).
@@ -160,13 +159,13 @@ def _arc(
     interval.
 
     Args:
-        odds: at present, (n,), like all of these.
+        odds: Odds at present, (n,), like all of these.
         length: ‖w'β‖.
-        cosine: of ψ.
+        cosine: cos ψ.
         first: v'w'β / ‖w'β‖.
         target: v'β_k.
         kappa: κ, a scalar.
-        uniform: in [0, 1).
+        uniform: Uniform numbers in [0, 1).
     """
     sine = tf.maximum(tf.sqrt((1 - cosine) * (1 + cosine)), 1e-6)
     psi = tf.atan2(sine, cosine)

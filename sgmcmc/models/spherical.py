@@ -9,12 +9,76 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from sgmcmc.checks import whole_number
+from sgmcmc.checks import choice, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.models.spherical.held_out import HeldOut, document_cosines
-from sgmcmc.models.spherical.proportions import mixed_lengths, sweep_proportions
-from sgmcmc.models.spherical.unit_vectors import columns, unit_vectors
-from sgmcmc.models.spherical.von_mises_fisher import log_normaliser
+from sgmcmc.models.documents import WEIGHTINGS, columns, unit_vectors
+from sgmcmc.models.spherical_likelihood import HeldOut, document_cosines, log_normaliser
+from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions
+
+
+def sam(
+    documents: Any,
+    n_topics: int,
+    kappa: float = 2000.0,
+    sigma: float = 2000.0,
+    kappa0: float = 10.0,
+    alpha: float = 1.0,
+    n_sweeps: int = 4,
+    weighting: str = "tf-idf",
+) -> SphericalTopicModel:
+    """Return the spherical admixture model of documents, for samplers on the sphere.
+
+    The mean of the topics is μ ~ vMF(m, κ₀), a topic β_k ~ vMF(μ, σ); document d has proportions
+    θ_d ~ Dir(α, ..., α) and the direction v_d ~ vMF(r / ‖r‖, κ), r = Σ_k θ_dk β_k. μ is integrated
+    out, the θ_d are drawn for each minibatch by Gibbs sampling (``gibbs``), and the sampler moves
+    the topics on the sphere. m is the direction of all ones.
+
+    Args:
+        documents: Count of each word in each document, (N, W): an array, a sparse matrix
+            of SciPy, or `sgmcmc.counts.Counts`; or unit vectors, with ``weighting="unit"``.
+        n_topics: K.
+        kappa: κ.
+        sigma: σ.
+        kappa0: κ₀.
+        alpha: α, Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Gibbs sweeps over each minibatch.
+        weighting: Source of the unit vectors: ``"tf-idf"``, each count times
+            log((1 + N) / (1 + documents that hold the word)) + 1; ``"counts"``, the counts;
+            ``"unit"``, unit vectors as they are, with entries of any sign.
+
+    Returns:
+        A :class:`SphericalTopicModel`.
+
+    Raises:
+        TypeError: ``documents`` hold no numbers, or another argument is not one.
+        ValueError: a count is negative or not whole, a document has no words, or is not of length
+            1 with ``weighting="unit"``; there are fewer than two coordinates; ``n_topics`` or
+            ``n_sweeps`` is not a whole number of at least 1; a concentration is not positive.
+
+    Example:
+        >>> from sgmcmc.models import sam
+        >>> model = sam([[2, 0, 1], [0, 3, 0]], n_topics=2, weighting="counts")
+        >>> model.dataset["vectors"].numpy().round(3)
+        array([[0.894, 0.   , 0.447],
+               [0.   , 1.   , 0.   ]], dtype=float32)
+
+    Source:
+        Reisinger et al., ICML 2010; Liu, Zhu & Song, NeurIPS 2016, section 4.
+    """
+    n_topics = whole_number("n_topics", n_topics, 1)
+    n_sweeps = whole_number("n_sweeps", n_sweeps, 1)
+    kappa, sigma = positive_number("kappa", kappa), positive_number("sigma", sigma)
+    kappa0, alpha = positive_number("kappa0", kappa0), positive_number("alpha", alpha)
+    weighting = choice("weighting", weighting, WEIGHTINGS)
+    rows, frequencies = unit_vectors(documents, weighting)
+    if rows.shape[1] < 2:
+        raise ValueError("`documents` have one coordinate; a direction needs at least two.")
+    if rows.shape[1] * n_topics >= 2**31:
+        raise ValueError(f"`n_topics` × words must be below 2**31; {n_topics} is too many topics.")
+    return SphericalTopicModel(
+        columns(rows), n_topics, rows.shape[1], kappa, sigma, kappa0, alpha, n_sweeps, weighting,
+        frequencies,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +86,7 @@ class SphericalTopicModel:
     """What a sampler needs of the spherical admixture model; made by :func:`sam`.
 
     Args:
-        dataset: the documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
+        dataset: The documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
         n_topics: K.
         n_words: W, the coordinates of a document.
         kappa: κ, how near documents are to their mixture of topics.
@@ -30,8 +94,8 @@ class SphericalTopicModel:
         kappa0: κ₀, how near that mean is to the direction of all ones.
         alpha: Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps for each minibatch; the gradient is that of the second half.
-        weighting: how counts became unit vectors.
-        frequencies: inverse document frequencies of the words, (W,), if they were used.
+        weighting: Weighting by which counts became unit vectors.
+        frequencies: Inverse document frequencies of the words, (W,), if they were used.
 
     Example:
         >>> from sgmcmc.models import sam
@@ -60,8 +124,8 @@ class SphericalTopicModel:
 
         Args:
             params: ``{"topics": (K, W)}``.
-            minibatch: rows of ``dataset``, n of them, and of ``latents``.
-            seed: two int32.
+            minibatch: Rows of ``dataset``, n of them, and of ``latents``.
+            seed: Two int32.
 
         Returns:
             The minibatch with ``"drawn"``, the proportions after each sweep of the second half,
@@ -117,7 +181,7 @@ class SphericalTopicModel:
 
         Args:
             params: ``{"topics": (K, W)}``.
-            minibatch: what :meth:`gibbs` returned.
+            minibatch: Result of :meth:`gibbs`.
 
         Returns:
             (n,).
@@ -175,8 +239,8 @@ class SphericalTopicModel:
         """Return starting values: the directions of sums of a few random documents.
 
         Args:
-            seed: of the choice.
-            n_documents: how many documents there are to a topic, at most N.
+            seed: Seed of the choice.
+            n_documents: Number of documents to a topic, at most N.
 
         Returns:
             ``{"topics": (K, W)}``, float64.
@@ -212,12 +276,12 @@ class SphericalTopicModel:
         """Return the task of predicting held-out documents.
 
         Args:
-            documents: in the form that :func:`sam` was given.
+            documents: Held-out documents, in the form that :func:`sam` was given.
             n_particles: P, proportions drawn from their prior for the estimate of a document's
                 likelihood.
-            n_temperatures: through how many steps they go from prior to posterior; 1 is plain
+            n_temperatures: Number of steps from prior to posterior; 1 is plain
                 importance sampling from the prior.
-            seed: of the draws from the prior.
+            seed: Seed of the draws from the prior.
 
         Returns:
             A :class:`HeldOut`, which scores topics inside the chain.

@@ -1,19 +1,81 @@
-"""Held-out ratings: how well the draws of a chain predict them, followed inside it."""
+"""Ratings of items by users, as a user hands them over, and held out to be predicted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.models.factors.ratings import Ratings
 from sgmcmc.models.scores import score_draws
+from sgmcmc.words import describe
+
+COLUMNS = ("user", "item", "rating")
 
 _BY_DRAW = ("rmse", "log_predictive", "rmse_averaged", "log_predictive_averaged")
+
+
+class Ratings(NamedTuple):
+    """Ratings, one a row.
+
+    Attributes:
+        user: Number of the user, from 0, int32 (N,).
+        item: Number of the item, from 0, int32 (N,).
+        rating: Rating by the user, float64 (N,).
+    """
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    rating: NDArray[np.float64]
+
+    @classmethod
+    def read(cls, ratings: Any, sizes: Mapping[str, int | None] | None = None) -> Ratings:
+        """Return ratings from a mapping, or a table, with the columns user, item and rating.
+
+        Args:
+            ratings: Ratings as the user gave them.
+            sizes: Number of users and of items, if known.
+
+        Raises:
+            TypeError: they have no columns, or these hold no numbers.
+            ValueError: a column is missing or not a vector, lengths differ, there are none, a
+                number of a user or an item is not whole, negative or too large, or a rating is
+                not finite.
+
+        Example:
+            >>> Ratings.read({"user": [0, 1], "item": [0, 0], "rating": [4, 2]}).rating.tolist()
+            [4.0, 2.0]
+        """
+        if not hasattr(ratings, "keys") or not hasattr(ratings, "__getitem__"):
+            raise TypeError(
+                "`ratings` must be a dict or a table with the columns 'user', 'item' and 'rating'; "
+                f"it is {describe(ratings)}."
+            )
+        missing = [name for name in COLUMNS if name not in set(ratings.keys())]
+        if missing:
+            raise ValueError(f"`ratings` lacks the column {missing[0]!r}.")
+        user, item, rating = (_vector(name, ratings[name]) for name in COLUMNS)
+        if not len(user) == len(item) == len(rating):
+            raise ValueError(
+                "`ratings`: the columns 'user', 'item' and 'rating' must have equal lengths; they "
+                f"have {len(user)}, {len(item)} and {len(rating)}."
+            )
+        if not len(rating):
+            raise ValueError("`ratings` holds no ratings.")
+        if not np.isfinite(rating).all():
+            row = int(np.flatnonzero(~np.isfinite(rating))[0])
+            raise ValueError(f"`ratings['rating']` must be finite; row {row} is {rating[row]}.")
+        sizes = sizes or {}
+        return cls(
+            _numbers("user", user, sizes.get("user")),
+            _numbers("item", item, sizes.get("item")),
+            rating.astype(np.float64),
+        )
 
 
 class HeldOutRatings:
@@ -23,11 +85,11 @@ class HeldOutRatings:
 
     Args:
         ratings: T of them.
-        predict: means of ratings, of parameters and a dataset.
+        predict: Means of ratings, of parameters and a dataset.
         precision: τ, of a rating around its mean.
 
     Attributes:
-        ratings: as given.
+        ratings: Ratings as given.
         dataset: ``"user"`` and ``"item"``, as ``samples.predict`` takes them.
 
     Example:
@@ -65,8 +127,8 @@ class HeldOutRatings:
         It takes memory for a few numbers of each rating, however many parameters there are.
 
         Args:
-            draws: how many draws the chain keeps, ``n_iters // thin``.
-            skip: how many of them come before those that are averaged, where scores are to be
+            draws: Number of draws that the chain keeps, ``n_iters // thin``.
+            skip: Number of draws before those that are averaged, if scores should be
                 seen from the start of a chain.
 
         Returns:
@@ -141,3 +203,32 @@ class HeldOutRatings:
 def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Return log(eˣ + eʸ), where x may be −∞."""
     return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
+
+
+def _vector(name: str, values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"`ratings[{name!r}]` must hold numbers; it is {describe(values)}.")
+    if array.ndim != 1:
+        raise ValueError(
+            f"`ratings[{name!r}]` must be a vector, an entry for each rating; its shape is "
+            f"{array.shape}."
+        )
+    return array
+
+
+def _numbers(name: str, array: np.ndarray, size: int | None) -> NDArray[np.int32]:
+    """Return numbers of users or items, known to be in range."""
+    label = f"`ratings[{name!r}]`"
+    fine = np.isfinite(array) & (array == np.floor(array)) & (array >= 0)
+    if not fine.all():
+        row = int(np.flatnonzero(~fine)[0])
+        raise ValueError(
+            f"{label} must number {name}s from 0 in whole numbers; row {row} is {array[row]}."
+        )
+    most = 2**24 if size is None else size
+    if array.max() >= most:
+        row = int(array.argmax())
+        known = f"there are {most} {name}s" if size is not None else f"{most} is too many"
+        raise ValueError(f"{label}: row {row} is {array[row]}, but {known}, numbered from 0.")
+    return array.astype(np.int32)

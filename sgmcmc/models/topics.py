@@ -1,0 +1,383 @@
+"""Latent Dirichlet allocation: documents as mixtures of topics, points of a simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+from sgmcmc.checks import positive_number, whole_number
+from sgmcmc.counts import Counts
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.engine.reductions import Reduction
+from sgmcmc.models.documents import held_out, need_words, unrolled, word_columns
+from sgmcmc.models.scores import score_probabilities
+from sgmcmc.models.topic_sweeps import log_likelihood, sweep_topics, topic_counts
+
+
+def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> TopicModel:
+    """Return latent Dirichlet allocation on counted words, for samplers on the simplex.
+
+    Document d has topic proportions π_d ~ Dir(α, ..., α); each of its words has a topic
+    z_i ~ π_d and is drawn from that topic's probabilities ω_{z_i}. The proportions are integrated
+    out, the z_i are drawn for each minibatch by Gibbs sampling (``gibbs``), and the sampler moves
+    the topics ω, with the Dirichlet prior that its argument ``alpha`` names.
+
+    Args:
+        counts: Count of each word in each document, (N, W): an array, a sparse matrix of
+            SciPy, or `sgmcmc.counts.Counts`, which ``get_dataset("kos")`` returns.
+        n_topics: K.
+        alpha: α, Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Gibbs sweeps over each minibatch.
+
+    Returns:
+        A :class:`TopicModel`.
+
+    Raises:
+        TypeError: ``counts`` holds no numbers, or another argument is not one.
+        ValueError: a count is negative or not whole, a document has no words, ``n_topics`` or
+            ``n_sweeps`` is not a whole number of at least 1, ``alpha`` is not positive.
+
+    Example:
+        >>> from sgmcmc.models import lda
+        >>> model = lda([[2, 0, 1], [0, 3, 0]], n_topics=2)
+        >>> model.dataset["words"].numpy().tolist()
+        [[0, 0, 2], [1, 1, 1]]
+
+    Source:
+        Blei, Ng and Jordan, JMLR 3 (2003); Patterson and Teh, NeurIPS 2013, section 4.
+    """
+    table = Counts.read(counts)
+    n_topics = whole_number("n_topics", n_topics, 1)
+    n_sweeps = whole_number("n_sweeps", n_sweeps, 1)
+    alpha = positive_number("alpha", alpha)
+    need_words(table)
+    if table.shape[1] * n_topics >= 2**31:
+        raise ValueError(f"`n_topics` × words must be below 2**31; {n_topics} is too many topics.")
+    return TopicModel(word_columns(table), n_topics, table.shape[1], alpha, n_sweeps)
+
+
+@dataclass(frozen=True, eq=False)
+class TopicModel:
+    """What a sampler needs of latent Dirichlet allocation; made by :func:`lda`.
+
+    Args:
+        dataset: The documents: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
+            words of the longest.
+        n_topics: K.
+        n_words: W, the words in the vocabulary.
+        alpha: Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Gibbs sweeps for each minibatch.
+
+    Example:
+        >>> from sgmcmc.models import lda
+        >>> model = lda([[2, 0, 1], [0, 3, 0]], n_topics=2)
+        >>> model.n_words, model.dataset["lengths"].numpy().tolist()
+        (3, [3, 3])
+    """
+
+    dataset: Tensors
+    n_topics: int
+    n_words: int
+    alpha: float
+    n_sweeps: int
+
+    def gibbs(self, params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
+        """Draw the topic of every word of a minibatch by Gibbs sampling, given the topics.
+
+        p(z_i = k | z_-i, ω) ∝ (α + n_dk) ω_{k, w_i}, n_dk without word i; the proportions of the
+        topics in a document are integrated out. The sweeps go on from the last visit of a
+        document if the sampler was given ``latents=model.latents``; else they start anew.
+
+        Args:
+            params: ``{"topics": (K, W)}``.
+            minibatch: Rows of ``dataset``, n of them, and of ``latents``.
+            seed: Two int32.
+
+        Returns:
+            The minibatch with ``"assignments"``, int32 (n, T), -1 for no word.
+
+        Raises:
+            KeyError: there are no ``"topics"`` among the parameters.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import lda
+            >>> model = lda([[2, 0, 1], [0, 3, 0]], n_topics=2)
+            >>> topics = tf.constant([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
+            >>> drawn = model.gibbs({"topics": topics}, model.dataset, tf.constant([1, 2]))
+            >>> drawn["assignments"].numpy().tolist()
+            [[0, 0, 0], [1, 1, 1]]
+
+        Source:
+            Patterson and Teh, NeurIPS 2013, section 4; Griffiths and Steyvers, PNAS 101 (2004).
+        """
+        drawn = sweep_topics(
+            params["topics"],
+            minibatch["words"],
+            minibatch["lengths"],
+            self.alpha,
+            self.n_sweeps,
+            seed,
+            before=minibatch.get("assignments"),
+        )
+        return {**minibatch, "assignments": drawn[..., 0]}
+
+    @property
+    def latents(self) -> Tensors:
+        """What a sampler has to keep for Gibbs sweeps that go on from visit to visit.
+
+        ``{"assignments": (N, T)}``, the topic of each word, none at the start: hand it over as
+        ``latents=model.latents``.
+        """
+        return {"assignments": tf.fill(self.dataset["words"].shape, -1)}
+
+    def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:
+        """Return the log-likelihood of each word given the topics of its document's others.
+
+        Σ_d Σ_i log Σ_k π_dik ω_{k, w_i}, with π_dik = (α + n_dk) / (Kα + n_d) and neither count
+        containing word i. The counts that the sampler makes of it, ω ∂/∂ω, are the sums of the
+        probabilities p(z_i = k | z_-i, ω): their expectation is that of the counts of the drawn
+        z_i, and their variance far smaller, since drawing z_i once more adds nothing but noise.
+
+        Args:
+            params: ``{"topics": (K, W)}``.
+            minibatch: Result of :meth:`gibbs`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            KeyError: the minibatch has no assignments: the sampler was not given
+                ``gibbs=model.gibbs``.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import lda
+            >>> model = lda([[2, 0, 1]], n_topics=1)
+            >>> topics = {"topics": tf.constant([[0.25, 0.25, 0.5]])}
+            >>> drawn = model.gibbs(topics, model.dataset, tf.constant([1, 2]))
+            >>> float(model.log_lik(topics, drawn) / tf.math.log(2.0))
+            -5.0
+
+        Source:
+            Patterson and Teh, NeurIPS 2013, equation 13, with z_i integrated out.
+        """
+        if "assignments" not in minibatch:
+            raise KeyError("the minibatch lacks 'assignments': pass gibbs=model.gibbs")
+        words, assigned = minibatch["words"], minibatch["assignments"]
+        return log_likelihood(params["topics"], words, assigned, self.alpha)
+
+    def start(self, seed: int | None = None, concentration: float = 1.0) -> dict[str, np.ndarray]:
+        """Return starting values: topics drawn from a symmetric Dirichlet distribution.
+
+        Args:
+            seed: Seed of the draw.
+            concentration: Concentration of the distribution; above 1, topics resemble each other.
+
+        Returns:
+            ``{"topics": (K, W)}``, float64.
+
+        Raises:
+            TypeError: ``concentration`` is not a number.
+            ValueError: it is not positive.
+
+        Example:
+            >>> from sgmcmc.models import lda
+            >>> lda([[2, 0, 1]], n_topics=4).start(seed=1)["topics"].sum(axis=1).round(6)
+            array([1., 1., 1., 1.])
+        """
+        concentration = positive_number("concentration", concentration)
+        shape = (self.n_topics, self.n_words)
+        weights = np.random.default_rng(seed).gamma(concentration, size=shape)
+        weights = np.maximum(weights, 1e-30)  # a small concentration gives zeros
+        return {"topics": weights / weights.sum(axis=1, keepdims=True)}
+
+    def completion(self, counts: Any, n_sweeps: int = 20, every: int = 10) -> Completion:
+        """Return the task of completing held-out documents.
+
+        Args:
+            counts: Held-out documents, in any form that :func:`lda` takes.
+            n_sweeps: Gibbs sweeps with which the proportions of the topics are estimated from
+                the words that are shown; half are dropped.
+            every: Spacing of the hidden words: every ``every``-th of a document.
+
+        Returns:
+            A :class:`Completion`, which scores topics inside the chain.
+
+        Raises:
+            TypeError: ``counts`` holds no numbers, or ``n_sweeps`` or ``every`` is not one.
+            ValueError: the vocabulary is another, or no word is hidden.
+
+        Example:
+            >>> from sgmcmc.models import lda
+            >>> task = lda([[2, 0, 1], [0, 3, 0]], n_topics=2).completion([[1, 1, 2]], every=4)
+            >>> task.words.numpy().tolist(), task.word.numpy().tolist()
+            ([[0, 1, 2]], [2])
+        """
+        table = Counts.read(counts)
+        if table.shape[1] != self.n_words:
+            raise ValueError(
+                f"`counts` has {table.shape[1]} words, and the model {self.n_words}: held-out "
+                "documents must be counted in the same vocabulary."
+            )
+        n_sweeps, every = whole_number("n_sweeps", n_sweeps, 1), whole_number("every", every, 1)
+        shown, document, word = held_out(table, every)
+        if not len(word):
+            raise ValueError(
+                f"`counts`: no document has {every} words, so none is hidden. "
+                "Take a smaller `every`."
+            )
+        words, lengths = map(tf.constant, unrolled(shown))
+        hidden = tf.constant(document), tf.constant(word)
+        return Completion(words, lengths, *hidden, self.alpha, n_sweeps)
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Documents of which every ``every``-th word is hidden and to be predicted.
+
+    Made by :meth:`TopicModel.completion`.
+
+    Args:
+        words: The words shown, int32 (documents, T).
+        lengths: Number of words shown of each document, int32 (documents,).
+        document: Document of each hidden word, int32 (hidden,).
+        word: The hidden words, int32 (hidden,).
+        alpha: Dirichlet concentration of the topics' proportions in a document.
+        n_sweeps: Gibbs sweeps for an estimate of the proportions; half are dropped.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sgmcmc.models import lda
+        >>> task = lda([[1, 1, 1]], n_topics=1).completion([[3, 1, 0]], every=4)
+        >>> topics = tf.constant([[0.5, 0.25, 0.25]])
+        >>> task.probabilities(topics, seed=tf.constant([1, 2])).numpy().tolist()
+        [0.25]
+
+    Source:
+        Wallach, Murray, Salakhutdinov and Mimno, ICML 2009.
+    """
+
+    words: tf.Tensor
+    lengths: tf.Tensor
+    document: tf.Tensor
+    word: tf.Tensor
+    alpha: float
+    n_sweeps: int
+
+    def proportions(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Estimate the proportions of the topics in each document from the words shown.
+
+        π_dk is the mean over the kept sweeps of (α + n_dk) / (Kα + n_d).
+
+        Args:
+            topics: ω, (K, W).
+            seed: Two int32.
+
+        Returns:
+            π, (documents, K).
+        """
+        K = topics.shape[0]
+        keep = self.n_sweeps - self.n_sweeps // 2
+        drawn = sweep_topics(
+            topics, self.words, self.lengths, self.alpha, self.n_sweeps, seed, keep
+        )
+        weights = self.alpha + topic_counts(drawn, K, topics.dtype) / keep
+        return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
+
+    def probabilities(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Return the probability of each hidden word, Σ_k π_dk ω_kw.
+
+        Args:
+            topics: ω, (K, W).
+            seed: Two int32, for the Gibbs sweeps.
+
+        Returns:
+            (hidden,).
+        """
+        proportions = tf.gather(self.proportions(topics, seed), self.document)
+        return tf.reduce_sum(proportions * tf.gather(tf.transpose(topics), self.word), axis=1)
+
+    def perplexity(self, draws: int, seed: int = 0, parameter: str = "topics") -> Reduction:
+        """Return the reduction that follows the perplexity along a chain.
+
+        exp(−Σ_i log p̄_i / M) over the M hidden words, p̄_i the mean over the draws seen so far of
+        the probability of word i. It is W for a uniform guess, and 1 if every word is certain.
+
+        Args:
+            draws: Number of draws that the chain keeps, ``n_iters // thin``.
+            seed: Seed of the Gibbs sweeps, which are fresh at each draw.
+            parameter: Name of the topics among the parameters.
+
+        Returns:
+            A `sgmcmc.Reduction`; its result is a dict of ``"perplexity"`` (draws,) after each
+            draw, NaN where there was none, and ``"probabilities"`` (hidden,), the last p̄.
+
+        Raises:
+            TypeError: ``draws`` is not a number.
+            ValueError: it is not a whole number of at least 1.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> from sgmcmc.models import lda
+            >>> score = lda([[1, 1]], n_topics=1).completion([[5, 5]]).perplexity(draws=1)
+            >>> topics = {"topics": tf.constant([[0.5, 0.5]])}
+            >>> state = score.update(score.start(topics, tf.float32), topics)
+            >>> float(score.result(state)["perplexity"][0])
+            2.0
+
+        Source:
+            Patterson and Teh, NeurIPS 2013, section 4.1, equation 15.
+        """
+
+        def log_probabilities(params: Tensors, at: tf.Tensor) -> tf.Tensor:
+            return tf.math.log(self.probabilities(params[parameter], at))
+
+        def scores(mean: tf.Tensor, new: tf.Tensor) -> Tensors:
+            return {"perplexity": tf.exp(-tf.reduce_mean(mean))}
+
+        def finish(state: Tensors) -> Tensors:
+            seen = tf.cast(tf.maximum(state["count"], 1), state["total"].dtype)
+            return {
+                "perplexity": state["perplexity"],
+                "probabilities": tf.exp(state["total"]) / seen,
+            }
+
+        return score_probabilities(
+            draws, ["perplexity"], len(self.word), log_probabilities, scores, finish, seed
+        )
+
+
+def top_words(topics: ArrayLike, vocab: ArrayLike, n: int = 10) -> list[list[str]]:
+    """Return the most probable words of each topic, the first of them first.
+
+    Args:
+        topics: Probabilities, (K, W): a draw, or a mean of draws.
+        vocab: The W words.
+        n: Number of words to give of each topic.
+
+    Returns:
+        K lists of n words.
+
+    Raises:
+        TypeError: ``n`` is not a number.
+        ValueError: ``topics`` does not have two axes, or not as many columns as there are words;
+            ``n`` is not whole, or below 1.
+
+    Example:
+        >>> from sgmcmc.models import top_words
+        >>> top_words([[0.1, 0.7, 0.2], [0.8, 0.1, 0.1]], ["cat", "dog", "eel"], n=2)
+        [['dog', 'eel'], ['cat', 'dog']]
+    """
+    n = whole_number("n", n, 1)
+    table, words = np.asarray(topics), np.asarray(vocab)
+    if table.ndim != 2 or table.shape[1] != len(words):
+        raise ValueError(
+            f"`topics` must have the shape (topics, {len(words)}), a column for each word of "
+            f"`vocab`; it has {table.shape}."
+        )
+    return [[str(word) for word in words[np.argsort(-row, kind="stable")[:n]]] for row in table]
