@@ -31,6 +31,7 @@ from sgmcmc.engine.reductions import (
     running_moments,
 )
 from sgmcmc.errors import DivergenceError
+from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
@@ -70,6 +71,7 @@ __all__ = [
     "Session",
     "StepwiseSampler",
     "ZeroVarianceSamples",
+    "check_part",
     "get_dataset",
     "get_params",
     "gradient_scaled",

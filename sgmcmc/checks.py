@@ -15,6 +15,11 @@ import tensorflow as tf
 from sgmcmc.words import describe, did_you_mean, or_list
 
 
+def from_outside(part: Any) -> bool:
+    """Return whether an object's class is a user's own, not one of this package."""
+    return type(part).__module__.partition(".")[0] != "sgmcmc"
+
+
 def whole_number(argument: str, value: Any, least: int) -> int:
     """Return ``value`` as an ``int``; whole floats pass, because R has no others."""
     message = f"`{argument}` must be a whole number, {least} or more; it is {describe(value)}."

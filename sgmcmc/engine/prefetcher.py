@@ -316,7 +316,7 @@ class Prefetcher:
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
-            drawn = self._kernel.stream.draws.draw(rng, count * rows.shape[1])
+            drawn = self._kernel.stream.drawn(rng, count * rows.shape[1], None)
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
 
     def _edges(self, number: int) -> Edges | None:

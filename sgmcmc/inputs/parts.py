@@ -10,12 +10,14 @@ import numpy as np
 
 from sgmcmc import dynamics as dynamics_room
 from sgmcmc import gradients as gradients_room
-from sgmcmc.checks import is_number, minibatch_rows
+from sgmcmc.checks import from_outside, is_number, minibatch_rows
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.inputs.options import Options
+from sgmcmc.inputs.part_checks import try_minibatches
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
+from sgmcmc.minibatches.base import bound
 from sgmcmc.words import describe, did_you_mean, or_list
 
 
@@ -216,7 +218,10 @@ def bind_minibatches(
             f"`minibatch_size` must be given: a proportion between 0 and 1 or a whole number from "
             f"1 to {size}."
         )
-    return minibatches.bind(size, minibatch_rows("minibatch_size", minibatch_size, size))
+    draws = bound(minibatches, size, minibatch_rows("minibatch_size", minibatch_size, size))
+    if from_outside(draws):
+        try_minibatches(minibatches, draws, size, gradient.needs_rows)
+    return draws
 
 
 def constants(part: object) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import warnings
+import weakref
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import CancelledError as Cancelled
 from typing import Any
@@ -103,6 +105,10 @@ DEATHS = 4
 """How many workers may die in a row at the same call."""
 
 
+_warned: weakref.WeakSet[Executor] = weakref.WeakSet()
+"""Broken executors that users were told of."""
+
+
 class LastingExecutor:
     """The executor of a user's, or one that is made here as often as it takes.
 
@@ -122,6 +128,8 @@ class LastingExecutor:
         self._given = None if self._maker else checked(executor)
         self._own: Executor | None = None
         self.generation = 0
+        if self._given is not None and getattr(self._given, "_broken", False):
+            _warn_once(self._given)
 
     @property
     def is_given(self) -> bool:
@@ -190,6 +198,20 @@ class LastingExecutor:
             if self._maker is None:
                 # The user's own is broken for good.
                 self.generation += 1
+
+
+def _warn_once(executor: Executor) -> None:
+    """Warn that a pool broke in an earlier call, unless that was said."""
+    if executor not in _warned:
+        _warned.add(executor)
+        warnings.warn(
+            "`executor` is broken, because one of its workers died in an earlier call. A new pool "
+            "like it takes its place for the time of this call, and of each later one, whose "
+            "workers have to start and import TensorFlow each time. Make a new executor, or hand "
+            "in a function that makes one.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def given_up() -> BrokenExecutor:

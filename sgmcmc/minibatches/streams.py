@@ -22,7 +22,7 @@ from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sparse
-from sgmcmc.minibatches.base import RowDraws
+from sgmcmc.minibatches.base import RowDraws, drawn
 from sgmcmc.minibatches.rows import row_dtype
 
 Arrays = dict[str, np.ndarray]
@@ -108,9 +108,9 @@ class Stream(ABC):
     def drawn(self, rng: np.random.Generator, count: int, edges: Edges | None) -> np.ndarray:
         """Return the rows of a block's minibatches, (count, n)."""
         if edges is None:
-            return self.draws.draw(rng, count)
-        before, after = (self.draws.draw(edge, 1) for edge in edges)
-        between = [self.draws.draw(rng, count - 2)] if count > 2 else []
+            return drawn(self.draws, self.data.size, rng, count)
+        before, after = (drawn(self.draws, self.data.size, edge, 1) for edge in edges)
+        between = [drawn(self.draws, self.data.size, rng, count - 2)] if count > 2 else []
         return np.concatenate([before, *between, after])
 
     def minibatch(
@@ -129,7 +129,7 @@ class Stream(ABC):
 
     def first(self, rng: np.random.Generator) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
-        rows = self.draws.draw(rng, 1)[0]
+        rows = self.drawn(rng, 1, None)[0]
         columns = {**self.columns, **self._sparse}
         arrays = {name: column.tensor_at(rows) for name, column in columns.items()}
         return self._assembled(arrays, tf.constant(rows))

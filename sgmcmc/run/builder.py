@@ -14,6 +14,7 @@ from sgmcmc.engine.prefetcher import Prefetcher, Source, core_to_spare, pool_of
 from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
+from sgmcmc.inputs.part_checks import try_parts
 from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.run.phases import Phase
@@ -82,13 +83,12 @@ def make_runners(
             )
             for number in range(len(starts))
         ]
-        carries = crew.begin(
-            kernel,
-            [
-                prefetcher.start(start, kernel.gradient.init(its_whole, start))
-                for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
-            ],
-        )
+        begun = [
+            prefetcher.start(start, kernel.gradient.init(its_whole, start))
+            for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
+        ]
+        try_parts(kernel.iteration, begun[0])
+        carries = crew.begin(kernel, begun)
         runners = [
             Runner(
                 kernel, prefetcher, whole[number], carries[number], total, rows[number],

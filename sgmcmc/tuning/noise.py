@@ -15,6 +15,7 @@ from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
+from sgmcmc.minibatches.base import drawn
 from sgmcmc.target.target import Target
 
 _ROUND = 64
@@ -70,7 +71,8 @@ class NoiseMeter:
         middle = tf.constant(centre, dtype)
         for start in range(0, len(positions), _ROUND):
             at = positions[start : start + _ROUND]
-            rows = self._draws.draw(rng, 2 * _ROUND).reshape(_ROUND, 2, -1)[: len(at)]
+            rows = drawn(self._draws, self._data.size, rng, 2 * _ROUND)
+            rows = rows.reshape(_ROUND, 2, -1)[: len(at)]
             columns = self._data.rows(rows.reshape(-1))
             none = np.zeros((len(at), 2), dtype.as_numpy_dtype)
             each = tf.constant(none if self._weights is None else self._weights[rows])

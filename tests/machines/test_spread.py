@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import warnings
 from collections import OrderedDict
 from concurrent.futures import (
     BrokenExecutor,
@@ -183,3 +184,15 @@ def test_errors_that_do_not_pickle_come_back_as_text() -> None:
     found = worker._portable(OwnError(1, 2))
     assert type(found) is RuntimeError and "OwnError: mine" in str(found)
     assert pickle.loads(pickle.dumps(found)).args == found.args
+
+
+def test_a_pool_that_broke_before_is_told_once() -> None:
+    """Whoever goes on with it learns why each later call takes as long as workers take to start."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(BrokenExecutor):
+            pool.submit(os._exit, 1).result()
+        with pytest.warns(RuntimeWarning, match="`executor` is broken"):
+            Spread(pool, {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            Spread(pool, {})

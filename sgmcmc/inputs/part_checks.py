@@ -1,0 +1,597 @@
+"""Trial of a user's own dynamics, gradient or minibatches: mistakes that a chain would not show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import from_outside
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
+from sgmcmc.dynamics.simplex import SimplexDynamics
+from sgmcmc.engine.iteration import Iteration
+from sgmcmc.engine.kernel import Start
+from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
+from sgmcmc.gradients.latents import LatentState
+from sgmcmc.graphs.quiet import without_chatter
+from sgmcmc.graphs.user_functions import first_lines
+from sgmcmc.inputs.arrays import read_params
+from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.interrupts import pass_on
+from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
+from sgmcmc.minibatches.base import bound, drawn
+from sgmcmc.minibatches.streams import make_stream
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.posterior import WholePosterior
+from sgmcmc.target.target import LogLik, LogPrior, Target
+from sgmcmc.words import describe
+
+_MOST_DRAWN = 100_000
+"""Row numbers that are drawn to see how often each comes, twice."""
+
+_MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
+_TOO_OFTEN = 8.0
+"""Standard errors by which rows come too often that are in no doubt drawn too often."""
+
+_REPEATED = 1e-3
+"""How far two results for the same arguments may be apart, as a part of what changed."""
+
+_ROWS_OF_EXACT = 64
+"""Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients."""
+
+
+def check_part(
+    part: Dynamics | Gradient | Minibatches,
+    log_lik: LogLik | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    log_prior: LogPrior | None = None,
+    *,
+    minibatch_size: int | None = None,
+    stepsize: float = 1e-3,
+    manifolds: Mapping[str, Any] | None = None,
+    dtype: tf.DType = tf.float32,
+    seed: int = 1,
+) -> None:
+    """Try a part of your own, and raise an error that says what is wrong with it.
+
+    It is for your own dynamics, gradient estimators and minibatches what scikit-learn's
+    ``check_estimator`` is for estimators. Most mistakes in a part do not stop a chain: its draws
+    are wrong. The same is tried, in a few hundredths of a second, before each chain that such a
+    part is handed to.
+
+    - **Dynamics**: ``init``, ``refresh``, ``step``, ``learn`` and ``finish_step`` (``start`` and
+      ``transition`` of exact ones) return a ``NamedTuple`` with a ``position`` of shape (d,), and
+      the same shapes and dtypes throughout, whether the stepsize is a number or has (d,). The
+      same arguments give the same state: there is no other randomness than that of ``normals``
+      and seeds.
+    - **Gradients**: ``estimate`` returns a gradient of shape (d,), not a number that would be
+      broadcast, and its state in the same shapes and dtypes; ``refresh`` does too. The same
+      arguments give the same estimate; ``needs_rows`` is set if it looks at row numbers.
+    - **Minibatches**: ``draw`` returns integers of shape (count, n) between 0 and N − 1, the same
+      for the same generator. Weights are positive, one for each row, and rows are drawn as often
+      as they say, so that a sum over the dataset is estimated without bias: E Σ w = N. Where a
+      row is in a minibatch twice, its places are neighbours. ``to_json`` returns what JSON holds.
+
+    Args:
+        part: an object of a class of your own (or of this package).
+        log_lik: the log-likelihood that it is tried with; by default, with ``dataset`` and
+            ``params``, a small built-in regression, or counts for dynamics of the simplex.
+        dataset: the dataset.
+        params: the starting values, a dict.
+        log_prior: the log-prior; ``None`` is flat.
+        minibatch_size: n; by default a quarter of the rows, at most 100.
+        stepsize: that dynamics are tried with.
+        manifolds: parameters that are on manifolds.
+        dtype: of the chain.
+        seed: of the random numbers that the part is handed.
+
+    Raises:
+        TypeError, ValueError: names the class, the method, and the mistake.
+
+    Example:
+        >>> import dataclasses, sgmcmc, tensorflow as tf
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Averaged(sgmcmc.gradients.MinibatchGradient):
+        ...     def estimate(self, target, state, position, minibatch, at_centre):
+        ...         gradient = target.gradient(position, minibatch)
+        ...         return tf.reduce_mean(gradient), state
+        >>> sgmcmc.check_part(sgmcmc.gradients.MinibatchGradient())
+        >>> sgmcmc.check_part(Averaged())
+        Traceback (most recent call last):
+            ...
+        ValueError: `Averaged.estimate` must return a gradient of shape (d,) = (3,); ...
+    """
+    if not isinstance(part, Dynamics | Gradient | Minibatches):
+        hint = f" Did you mean {part.__name__}(...)?" if isinstance(part, type) else ""
+        raise TypeError(
+            "`part` must be an object of a subclass of sgmcmc.dynamics.Dynamics, "
+            f"sgmcmc.gradients.Gradient or sgmcmc.minibatches.Minibatches; it is {describe(part)}."
+            f"{hint}"
+        )
+    given = [argument is not None for argument in (log_lik, dataset, params)]
+    if any(given) and not all(given):
+        raise ValueError("Give `log_lik`, `dataset` and `params` together, or none of them.")
+    dynamics = part if isinstance(part, Dynamics) else SGLD()
+    gradient = part if isinstance(part, Gradient) else MinibatchGradient()
+    if log_lik is None or dataset is None or params is None:
+        log_lik, dataset, params = _built_in(dynamics)
+    data = read_dataset(dataset, dtype, ())
+    n = max(1, min(100, data.size // 4)) if minibatch_size is None else minibatch_size
+    if gradient.whole_dataset or isinstance(dynamics, ExactDynamics):
+        n = data.size
+    draws = bound(part if isinstance(part, Minibatches) else Uniform(), data.size, n)
+    if isinstance(part, Minibatches):
+        try_minibatches(part, draws, data.size, neighbours=True)
+        return
+    starts = read_params(params, None, dtype)
+    geometries = read_geometries({}, manifolds or {}, dynamics, starts, dtype)
+    space = Space({name: value.shape for name, value in starts[0].items()}, geometries)
+    target = Target(log_lik, log_prior, space, dtype)
+    position = space.start(starts[0], dtype)
+    dry_run(target, data, n, [position], None, gradient.needs_rows)
+    dynamics = dynamics.bind(space)
+    whole = WholeData(target, data, n)
+    gradient = gradient.bind(whole)
+    stream = make_stream(data, draws, dtype, with_rows=gradient.needs_rows, ahead=False, xla=False)
+    rng = np.random.default_rng(seed)
+    with _told(gradient, "init"):
+        estimator = gradient.init(whole, position)
+    minibatch = stream.first(rng)
+    ghat = _try_gradient(gradient, target, estimator, tf.constant(position), minibatch, minibatch)
+    if isinstance(part, Gradient):
+        _try_refresh(gradient, whole, estimator, position)
+        return
+    for each in (tf.constant(stepsize, dtype), tf.fill([target.size], tf.cast(stepsize, dtype))):
+        _try_dynamics(dynamics, target, tf.constant(position), ghat, each, minibatch, rng)
+
+
+def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any]]:
+    """Return log-likelihood, dataset and starting values of a small model."""
+    rng = np.random.default_rng(1)
+    if isinstance(dynamics, SimplexDynamics):
+        alpha = getattr(dynamics, "alpha", None)
+        if alpha is None or isinstance(alpha, Mapping):
+            raise ValueError(
+                f"`part`: {type(dynamics).__name__} names its parameters; give `log_lik`, "
+                "`dataset` and `params` too."
+            )
+        counts = rng.multinomial(5, [0.2, 0.3, 0.5], 40)
+        omega = np.full(np.shape(alpha)[-1:] or (3,), 1.0 / (np.shape(alpha) or (3,))[-1])
+        counts = np.resize(counts, (40, len(omega)))
+        return (
+            lambda params, data: tf.reduce_sum(data["counts"] * tf.math.log(params["omega"]), 1),
+            {"counts": counts},
+            {"omega": omega},
+        )
+    x = rng.normal(size=(40, 2))
+    y = x @ [1.0, -0.5] + 0.3 + rng.normal(size=40)
+    return (
+        lambda params, data: (
+            -0.5 * (data["y"] - params["bias"] - tf.linalg.matvec(data["x"], params["beta"])) ** 2
+        ),
+        {"x": x, "y": y},
+        {"bias": 0.2, "beta": [0.6, -0.8]},
+    )
+
+
+def try_parts(iteration: Iteration, start: Start) -> None:
+    """Try a user's own dynamics and gradient where a chain starts, before it is compiled.
+
+    Args:
+        iteration: the parts, bound.
+        start: what the chain starts with.
+    """
+    dynamics, gradient, target = iteration.dynamics, iteration.gradient, iteration.target
+    inner = getattr(dynamics, "inner", dynamics)
+    if not (from_outside(inner) or from_outside(gradient)):
+        return
+    minibatch = at_centre = start.minibatch
+    latents, rng = iteration.latents, np.random.default_rng(1)
+    if latents is not None:
+        state = latents.state(gradient.centred, start.position.dtype)
+        assert isinstance(state, LatentState)
+        centre = gradient.centre(start.estimator) if gradient.centred else None
+        minibatch, at_centre, _ = latents.complete(
+            target.space, state, start.position, centre, minibatch, start.seeds
+        )
+    if from_outside(gradient):
+        ghat = _try_gradient(
+            gradient, target, start.estimator, start.position, minibatch, at_centre
+        )
+    elif isinstance(dynamics, ExactDynamics):
+        ghat = tf.zeros_like(start.position)
+    else:
+        ghat = gradient.estimate(target, start.estimator, start.position, minibatch, at_centre)[0]
+    if from_outside(inner):
+        stepsize = target.space.layout.spread(start.stepsizes)
+        _try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)
+
+
+# ------------------------------------------------------------------------------------ minibatches
+
+
+def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool) -> None:
+    """Try minibatches whose draws a user wrote.
+
+    Args:
+        minibatches: as the user gave them.
+        draws: the same, bound to the dataset and checked for shapes.
+        rows: N.
+        neighbours: a row that is in a minibatch twice must have neighbouring places.
+    """
+    with _told(minibatches, "to_json"):
+        json.dumps(minibatches.to_json())
+    if draws.every_row:
+        return
+    count = max(2, min(_MOST_MINIBATCHES, _MOST_DRAWN // draws.size))
+    label = f"`minibatches`: {type(draws).__name__}.draw"
+    with _told(draws, "draw"):
+        first, again = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
+    if not np.array_equal(first, again):
+        raise ValueError(
+            f"{label} gives different rows for the same generator. All randomness must come from "
+            "the `rng` that it is handed, and nothing be kept between calls: a block is drawn "
+            "again when a chain is resumed."
+        )
+    if neighbours:
+        _need_neighbours(label, first)
+    if count >= _FEWEST_MINIBATCHES:
+        second = drawn(draws, rows, np.random.default_rng(2), count)
+        _need_right_weights(label, draws.weights, rows, first, second)
+
+
+def _need_neighbours(label: str, found: np.ndarray) -> None:
+    runs = 1 + (np.diff(found, axis=1) != 0).sum(1)
+    distinct = 1 + (np.diff(np.sort(found, axis=1), axis=1) != 0).sum(1)
+    bad = np.flatnonzero(runs != distinct)
+    if bad.size:
+        raise ValueError(
+            f"{label} puts a row into a minibatch twice at places that are no neighbours: "
+            f"{describe(found[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
+        )
+
+
+def _need_right_weights(
+    label: str, weights: np.ndarray | None, rows: int, first: np.ndarray, second: np.ndarray
+) -> None:
+    """Raise an error if rows come more often than their weights say.
+
+    The rows that came too often in one half of the minibatches are counted in the other half,
+    where they come as often as they should if the weights are right.
+    """
+    count, size = second.shape
+    expected = np.full(rows, size / rows) if weights is None else 1.0 / weights
+    often = np.bincount(first.reshape(-1), minlength=rows) > count * expected
+    found, mean = often[second].sum(1), float(expected[often].sum())
+    error = max(float(found.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
+    if found.mean() - mean > _TOO_OFTEN * error:
+        raise ValueError(
+            f"{label}: some rows, such as {int(np.flatnonzero(often)[0])}, come more often than "
+            f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
+            f"where it should be {mean:.3g}, so that sums over the dataset are biased. The weight "
+            "of a row must be one over the number of times that it is in a minibatch on average; "
+            f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."
+        )
+
+
+# --------------------------------------------------------------------------------------- gradients
+
+
+def _try_gradient(
+    gradient: Gradient,
+    target: Target,
+    memory: Any,
+    position: tf.Tensor,
+    minibatch: Minibatch,
+    at_centre: Minibatch,
+) -> tf.Tensor:
+    """Return the estimate of a gradient estimator that was tried."""
+    label = f"{type(gradient).__name__}.estimate"
+    _need_tuple(f"{type(gradient).__name__}.init", memory)
+    if gradient.centred:
+        with _told(gradient, "centre"):
+            _need_vector(f"{type(gradient).__name__}.centre", gradient.centre(memory), position)
+
+    def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        given = minibatch, at_centre
+        try:
+            found = gradient.estimate(target, memory, position, *given)
+        except Exception as error:
+            pass_on(error)
+            if not gradient.needs_rows and _works_with_rows(
+                gradient, target, memory, position, *given
+            ):
+                raise ValueError(
+                    f"`{label}` looks at `minibatch.rows`, which are handed over on request: set "
+                    "`needs_rows = True` in the class."
+                ) from error
+            raise
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(
+                f"`{label}` must return the gradient and the state, a tuple of two; it returned "
+                f"{describe(found)}."
+            )
+        _need_vector(label, found[0], position, "a gradient", " It would be broadcast.")
+        _need_like(label, found[1], memory)
+        return found
+
+    with _told(gradient, "estimate"):
+        results = _results(estimate, memory, position)
+    for one, other in _pairs(results):
+        for (_, a), (_, b) in zip(_leaves(one), _leaves(other), strict=True):
+            if _differ(a, b, 10 * _REPEATED * _size(a)):
+                raise ValueError(
+                    f"`{label}` gives different results for the same arguments: it draws random "
+                    "numbers of its own, or keeps something in Python between calls. What an "
+                    "estimator remembers belongs into its state."
+                )
+    return tf.constant(results[0][0])
+
+
+def _works_with_rows(
+    gradient: Gradient,
+    target: Target,
+    memory: Any,
+    position: tf.Tensor,
+    minibatch: Minibatch,
+    at_centre: Minibatch,
+) -> bool:
+    """Return whether an estimator works once it is handed row numbers."""
+    size = next(iter(minibatch.columns.values())).shape[0]
+    given = (each._replace(rows=tf.range(size)) for each in (minibatch, at_centre))
+    try:
+        gradient.estimate(target, memory, position, *given)
+    except Exception as error:
+        pass_on(error)
+        return False
+    return True
+
+
+def _try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np.ndarray) -> None:
+    name = type(gradient).__name__
+    every = gradient.refresh_every(whole)
+    if every is None:
+        return
+    if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+        raise ValueError(
+            f"`{name}.refresh_every` must return None or a whole number, 1 or more; it returned "
+            f"{describe(every)}."
+        )
+    with _told(gradient, "refresh"):
+        found = gradient.refresh(whole, memory, position, 1)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(
+                f"`{name}.refresh` must return a gradient or None, and the state; it returned "
+                f"{describe(found)}."
+            )
+        if found[0] is not None:
+            _need_vector(f"{name}.refresh", found[0], tf.constant(position), "a gradient")
+        _need_like(f"{name}.refresh", found[1], memory)
+
+
+# ---------------------------------------------------------------------------------------- dynamics
+
+
+def _try_dynamics(
+    dynamics: Dynamics,
+    target: Target,
+    position: tf.Tensor,
+    gradient: tf.Tensor,
+    stepsize: tf.Tensor,
+    minibatch: Minibatch,
+    rng: np.random.Generator,
+) -> None:
+    """Try an iteration of bound dynamics, method by method."""
+    own = getattr(dynamics, "inner", dynamics)
+    d, dtype = target.size, target.dtype
+
+    def normals(vectors: int) -> tf.Tensor:
+        return tf.constant(rng.standard_normal((vectors, d)), dtype)
+
+    if isinstance(dynamics, ExactDynamics):
+        methods = _exact_methods(dynamics, target, position, stepsize, minibatch.columns)
+    else:
+        noise = normals(dynamics.step_normals)
+        if dynamics.seeds:
+            noise = tf.constant(rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32)
+        rows = next(iter(minibatch.columns.values())).shape[0]
+        begun, opened = normals(dynamics.start_normals), normals(dynamics.refresh_normals)
+        parts = tf.constant(rng.standard_normal((rows, d)), dtype)
+        methods = {
+            "init": lambda _: dynamics.init(position, gradient, stepsize, begun),
+            "refresh": lambda state: dynamics.refresh(state, stepsize, opened),
+            "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
+            "learn": lambda state: dynamics.learn(state, parts),
+            "finish_step": lambda state: dynamics.finish_step(state, gradient, stepsize),
+        }
+        if not dynamics.learns_noise:
+            del methods["learn"]
+
+    def iterate() -> dict[str, Any]:
+        states: dict[str, Any] = {}
+        state: Any = None
+        for name, method in methods.items():
+            label = f"{type(own).__name__}.{name}"
+            with _told(own, name):
+                after = method(state)
+                _need_tuple(label, after)
+                if not hasattr(after, "position"):
+                    raise TypeError(
+                        f"`{label}` returned a state without `position`, a "
+                        f"{type(after).__name__} of {', '.join(after._fields)}; the chain is "
+                        "where its `position` is."
+                    )
+                _need_vector(label, after.position, position, "a state whose `position` is")
+                if state is not None:
+                    _need_like(label, after, state)
+            states[name] = state = after
+        return states
+
+    with _told(own, "", f" with a stepsize of shape {stepsize.shape}"):
+        results = _results(iterate)
+    for one, other in _pairs(results):
+        before = position.numpy()
+        for name in methods:
+            for (_, a), (_, b) in zip(_leaves(one[name]), _leaves(other[name]), strict=True):
+                moved = np.abs(a - before).max(initial=0) if a.shape == before.shape else _size(a)
+                if _differ(a, b, _REPEATED * moved + 1e-7 * _size(a)):
+                    raise ValueError(
+                        f"`{type(own).__name__}.{name}` gives different results for the same "
+                        "arguments: it draws random numbers of its own, or keeps something in "
+                        "Python between calls. Use the standard normals that it is handed "
+                        "(`start_normals`, `refresh_normals` and `step_normals` say how many), or "
+                        "ask for seeds with `seeds`: what tf.random draws cannot be drawn again "
+                        "when a chain is resumed, and what NumPy draws is drawn once, when the "
+                        "chain is compiled."
+                    )
+
+
+def _exact_methods(
+    dynamics: ExactDynamics,
+    target: Target,
+    position: tf.Tensor,
+    stepsize: tf.Tensor,
+    columns: Tensors,
+) -> dict[str, Callable[[Any], Any]]:
+    """Return the methods of exact dynamics as functions of the state."""
+    sparse = any(isinstance(column, tf.SparseTensor) for column in columns.values())
+    few = columns if sparse else {name: c[:_ROWS_OF_EXACT] for name, c in columns.items()}
+    seed = tf.constant([1, 2], tf.int32)
+
+    def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return WholePosterior(target, few)(position)
+
+    return {
+        "start": lambda _: dynamics.start(log_post, position),
+        "transition": lambda state: dynamics.transition(log_post, state, stepsize, seed),
+    }
+
+
+# ------------------------------------------------------------------------------------------ shared
+
+
+def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return what two graphs of a function give, each called twice, as arrays.
+
+    What TensorFlow draws differs from call to call, and what NumPy draws from graph to graph.
+    """
+    found = []
+    with without_chatter():
+        for _ in range(2):
+            graph = tf.function(function, autograph=False).get_concrete_function(*arguments)
+            found += [tf.nest.map_structure(np.asarray, graph(*arguments)) for _ in range(2)]
+    return found
+
+
+def _pairs(results: list[Any]) -> list[tuple[Any, Any]]:
+    return [(results[0], other) for other in results[1:]]
+
+
+def _leaves(structure: Any) -> list[tuple[str, np.ndarray]]:
+    """Return names and values of the tensors in a state."""
+    return [
+        (name, np.asarray(leaf))
+        for name, leaf in zip(_names(structure), tf.nest.flatten(structure), strict=True)
+    ]
+
+
+def _names(structure: Any) -> list[str]:
+    """Return what the tensors in a state are called in messages."""
+    if isinstance(structure, Mapping):
+        return [f"{k}.{n}".rstrip(".") for k in sorted(structure) for n in _names(structure[k])]
+    if isinstance(structure, tuple | list):
+        fields = getattr(structure, "_fields", range(len(structure)))
+        return [
+            f"{field}.{name}".rstrip(".")
+            for field, part in zip(fields, structure, strict=True)
+            for name in _names(part)
+        ]
+    return [""]
+
+
+def _size(array: np.ndarray) -> float:
+    return float(np.abs(array).max(initial=0)) if np.isfinite(array).all() else 0.0
+
+
+def _differ(one: np.ndarray, other: np.ndarray, allowed: float) -> bool:
+    """Return whether two results differ by more than rounding allows."""
+    if one.dtype.kind != "f":
+        return not np.array_equal(one, other)
+    both = np.isfinite(one) & np.isfinite(other)
+    if not np.array_equal(np.isfinite(one), np.isfinite(other)):
+        return True
+    return bool(np.abs(one[both] - other[both]).max(initial=0.0) > allowed)
+
+
+def _need_tuple(label: str, state: Any) -> None:
+    if not (isinstance(state, tuple) and hasattr(state, "_fields")):
+        raise TypeError(
+            f"`{label}` must return its state, a NamedTuple of tensors; it returned "
+            f"{describe(state)}."
+        )
+
+
+def _need_vector(
+    label: str, value: Any, position: tf.Tensor, what: str = "a vector", more: str = ""
+) -> None:
+    """Raise an error unless a value has shape and dtype of the position."""
+    tensor = tf.convert_to_tensor(value)
+    shape = tuple(position.shape)
+    if tensor.shape != position.shape:
+        raise ValueError(
+            f"`{label}` must return {what} of shape (d,) = {shape}; it returned shape "
+            f"{tensor.shape}.{more}"
+        )
+    if tensor.dtype != position.dtype:
+        raise TypeError(
+            f"`{label}` must return {what} of {position.dtype.name}, the dtype of the chain; it "
+            f"returned {tensor.dtype.name}."
+        )
+
+
+def _need_like(label: str, after: Any, before: Any) -> None:
+    """Raise an error unless a state has the structure, shapes and dtypes of the one before."""
+    _need_tuple(label, after)
+    if type(after) is not type(before) or _names(after) != _names(before):
+        raise TypeError(
+            f"`{label}` must return a state like the one that it was handed, a "
+            f"{type(before).__name__} of {', '.join(_names(before))}; it returned a "
+            f"{type(after).__name__} of {', '.join(_names(after))}."
+        )
+    leaves = zip(_names(after), tf.nest.flatten(after), tf.nest.flatten(before), strict=True)
+    for name, new, old in leaves:
+        a, b = tf.convert_to_tensor(new), tf.convert_to_tensor(old)
+        if not a.shape.is_compatible_with(b.shape):
+            raise ValueError(
+                f"`{label}` returned `{name}` of shape {a.shape}, which had shape {b.shape} "
+                "before; shapes of a state do not change."
+            )
+        if a.dtype != b.dtype:
+            raise TypeError(
+                f"`{label}` returned `{name}` as {a.dtype.name}, which was {b.dtype.name} before; "
+                "dtypes of a state do not change."
+            )
+
+
+@contextmanager
+def _told(part: object, method: str, given: str = "") -> Iterator[None]:
+    """Name class and method in an error that a user's own code raises."""
+    label = f"{type(part).__name__}.{method}".rstrip(".")
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except Exception as error:
+        pass_on(error)
+        if label in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"`{label}` failed when it was tried{given}. {first_lines(error)}") from error
