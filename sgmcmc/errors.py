@@ -1,4 +1,4 @@
-"""The exceptions that sgmcmc raises beside ``ValueError`` and ``TypeError``."""
+"""The exceptions that sgmcmc raises besides ``ValueError`` and ``TypeError``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DivergenceError(ArithmeticError):
         iterations: First and last iteration, counted from 1 with burn-in included, between which
             the chain left the finite numbers.
         parameter: The parameter that was found non-finite first.
-        samples: The finite draws before that, or ``None`` where the mode-finding diverged.
+        samples: The finite draws before that, or ``None`` if the mode-finding diverged.
 
     Example:
         >>> import sgmcmc, tensorflow as tf

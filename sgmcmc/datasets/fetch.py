@@ -43,8 +43,8 @@ class Source:
         filename: Its name, both where it was published and in the data folder; it may begin with
             the name of a folder in there.
         urls: Addresses of the same file, tried in turn.
-        sha256: SHA-256 of the decompressed content, where the official one is known. Sums of
-            archives are of no use: a file compressed anew is just as good.
+        sha256: SHA-256 of the decompressed content, if the official one is known. Sums of
+            archives are of no use: a file compressed again is just as good.
     """
 
     filename: str

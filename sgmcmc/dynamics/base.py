@@ -36,8 +36,8 @@ class Dynamics(ABC):
         start_normals: Vectors of standard normals that ``init`` takes.
         refresh_normals: Vectors of standard normals that ``refresh`` takes, once an iteration.
         step_normals: Vectors of standard normals that ``step`` takes, once a step.
-        seeds: Seeds that ``step`` takes in place of normals, where it draws from other laws
-            itself; each is a pair of int32 that is used nowhere else.
+        seeds: Seeds that ``step`` takes in place of normals, if it draws from other
+            distributions itself; each is a pair of int32 that is used nowhere else.
         compilable: Whether XLA can compile what it does.
         on_manifolds: Whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
             and ``retracted`` of the space that ``bind`` is handed.
@@ -107,7 +107,7 @@ class Dynamics(ABC):
         """Return the state at the next position; ``gradient`` is that at the present one.
 
         ``normals`` has shape (step_normals, d); in its place comes an array of seeds, (seeds, 2),
-        where ``seeds`` asks for them.
+        if ``seeds`` asks for them.
         """
 
     def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
@@ -120,7 +120,7 @@ class Dynamics(ABC):
     def learn(self, state: Any, parts: tf.Tensor) -> Any:
         """Return the state with what a new gradient tells of its own noise; by default nothing.
 
-        It is called between ``step`` and ``finish_step`` where ``learns_noise`` asks for it. The
+        It is called between ``step`` and ``finish_step`` if ``learns_noise`` asks for it. The
         gradient estimate is, up to a constant, the sum of ``parts``, (n, d), one for each row of
         the minibatch, whose covariance over the minibatch, times n, is that of the sum.
         """

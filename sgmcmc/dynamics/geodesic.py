@@ -93,7 +93,7 @@ class SGGMC(GeodesicDynamics):
 
     Λ(θ) projects onto the tangent space. The gradient noise, of variance V, warms ν; r cools it:
     the friction of both factors r of a step is β̂ = arsinh(εV/2), with which N(0, ε) is what kicks
-    leave as it is. There is no upper bound on V, as there is where the noise of O is lessened
+    leave as it is. There is no upper bound on V, as there is if the noise of O is lessened
     instead. In ℝᵈ, and with V = 0, this is BAOAB.
 
     ``noise_variance="fisher"`` takes for V the mean, over the steps so far, of the covariance of

@@ -26,7 +26,7 @@ _ROUNDING = 1e-4
 """By how much a length may exceed a whole number of steps, which float32 rounds."""
 
 STEPS = 10
-"""Steps of a trajectory where nothing is said of them."""
+"""Steps of a trajectory by default."""
 
 _MOST = 1024
 """Steps that a trajectory of a given length takes at most."""
@@ -60,7 +60,7 @@ class ExactState(NamedTuple):
         position: θ, flat and unconstrained.
         log_post: The log posterior there, in float64.
         gradient: Gradient of the log posterior there, flat.
-        root: C, in warm-up: moves are made in z, θ = θ_now + Cz; nothing where the position's own
+        root: C, in warm-up: moves are made in z, θ = θ_now + Cz; nothing if the position's own
             coordinates are used.
         moves: Counts of what happened so far.
     """
@@ -87,7 +87,7 @@ class Hamiltonian(ExactDynamics):
     metric: str | None = field(default=None, repr=False, kw_only=True, metadata={"constant": False})
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
-        """Return the stepsize to take where one is chosen, at most this.
+        """Return the stepsize to use if one is chosen, at most this.
 
         Args:
             stepsize: Stepsize that gives the target acceptance rate.
@@ -104,7 +104,7 @@ class Hamiltonian(ExactDynamics):
 
         Args:
             log_prob: The log posterior, with its gradient.
-            known: The same at the origin, where it costs nothing.
+            known: The same at the origin, at no cost.
             origin: Start of the move, (d,).
             stepsize: ε, a scalar or (d,), in float64.
             seed: Two int32.
@@ -165,7 +165,7 @@ class Hamiltonian(ExactDynamics):
 
 
 def acceptance_of(log_ratio: tf.Tensor) -> tf.Tensor:
-    """Return the probability of acceptance; zero where the ratio is not a number."""
+    """Return the probability of acceptance; zero if the ratio is not a number."""
     probability = tf.exp(tf.minimum(log_ratio, 0.0))
     return tf.where(tf.math.is_nan(probability), tf.zeros_like(probability), probability)
 
@@ -203,8 +203,8 @@ class HMC(Hamiltonian):
 
     A leapfrog step is ν += (ε/2) ∇log p(θ | x); θ += εν; ν += (ε/2) ∇log p(θ | x). In each
     iteration ε is multiplied by a number drawn uniformly from 1 − jitter to 1 + jitter, so that no
-    direction comes back to where it started for ever. The posterior is the stationary law,
-    whatever ε is.
+    direction comes back to where it started for ever. The posterior is the stationary
+    distribution, whatever ε is.
 
     Args:
         n_leapfrog: Steps of a trajectory; ``None`` for 10, or for as many as ``length`` takes.
@@ -251,7 +251,7 @@ class HMC(Hamiltonian):
         self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
         origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
-        """Return the end of one trajectory, or its start where that was not accepted."""
+        """Return the end of one trajectory, or its start if that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
             wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
@@ -288,7 +288,7 @@ class NUTS(Hamiltonian):
     """Hamiltonian Monte Carlo whose trajectories are doubled until they turn back.
 
     Of the points of a trajectory one is drawn with probability in proportion to e^(−H). The
-    posterior is the stationary law, whatever ε is.
+    posterior is the stationary distribution, whatever ε is.
 
     Args:
         max_tree_depth: Largest depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.

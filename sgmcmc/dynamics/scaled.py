@@ -16,7 +16,7 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.words import describe
 
 BURN_IN = "burn_in"
-"""What ``until`` is where the scales are learned in the burn-in."""
+"""Value of ``until`` for scales that are learned in the burn-in."""
 
 _LABEL = "root mean square gradient of "
 
@@ -47,8 +47,8 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
 
     The S_j change until iteration ``until`` and are then frozen, by default at the end of the
     burn-in: from there on the chain is the one whose stepsizes are these numbers, with the same
-    law. Scales that went on changing with the gradients would need a correction for it in the
-    drift (the term Γ of Ma, Chen & Fox). With ``until=None`` they do, without one, as in the
+    distribution. Scales that went on changing with the gradients would need a correction for it in
+    the drift (the term Γ of Ma, Chen & Fox). With ``until=None`` they do, without one, as in the
     published experiment: a running mean over k gradients changes by a part 1/k, so that the error
     that it adds dies out as 1/k; but the large gradients of a chain's first steps stay in it.
 
@@ -65,7 +65,7 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
 
     Raises:
         ValueError, TypeError: ``until`` is not a whole number of at least 1, ``"burn_in"`` or
-            ``None``; by the sampler, where ``h`` is no stepsize, and for ``"burn_in"`` where the
+            ``None``; by the sampler, if ``h`` is no stepsize, and for ``"burn_in"`` if the
             chain has none.
 
     Example:
@@ -84,7 +84,7 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
 
     Source:
         J. Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
-        2018, appendix A.3; Ma, Chen & Fox, NeurIPS 2015, for the law of scales that change.
+        2018, appendix A.3; Ma, Chen & Fox, NeurIPS 2015, for scales that change.
     """
     if isinstance(until, str):
         if until != BURN_IN:
@@ -102,7 +102,7 @@ class ScaledState(NamedTuple):
     Attributes:
         inner: The state of the dynamics.
         mean_square: S, for each parameter.
-        moves: Gradients seen, for each parameter; it stands still when S does.
+        moves: Gradients seen, for each parameter; constant once S is.
     """
 
     inner: Any
@@ -209,7 +209,7 @@ class Scaled(Dynamics):
         return self.layout.means(gradient * gradient)
 
     def _scale(self, stepsize: tf.Tensor, mean_square: tf.Tensor) -> tf.Tensor:
-        """Return ε / √S for each coordinate; zero where there was no gradient yet."""
+        """Return ε / √S for each coordinate; zero if there was no gradient yet."""
         assert self.layout is not None, "not bound"
         factors = tf.math.divide_no_nan(tf.ones_like(mean_square), tf.sqrt(mean_square))
         return stepsize * self.layout.spread(factors)

@@ -67,7 +67,7 @@ class Stepsizes:
     Args:
         argument: The name of the user's argument, for messages.
         values: One entry for all parameters, or one for each.
-        names: The parameters, where there is an entry for each.
+        names: The parameters, if there is an entry for each.
         sizes: The sizes of the parameters.
 
     Attributes:

@@ -21,14 +21,14 @@ _LEAST = 1e-6
 """How small a rate may be, as a part of that by which time is measured."""
 
 
-class Law(NamedTuple):
-    """dλ = (a − bλ) ds + √(2λ) dW over a time s, whose stationary law is Gamma(a, b).
+class CIR(NamedTuple):
+    """dλ = (a − bλ) ds + √(2λ) dW over a time s, with the stationary distribution Gamma(a, b).
 
     Attributes:
         u: log λ, a vector.
         degrees: a.
         time: bs, so that λ forgets by the factor e^(−bs).
-        log_rate: log b; ``None`` where b is one.
+        log_rate: log b; ``None`` if b is one.
     """
 
     u: tf.Tensor
@@ -37,9 +37,9 @@ class Law(NamedTuple):
     log_rate: tf.Tensor | None = None
 
 
-def transition(law: Law, seeds: tf.Tensor) -> tf.Tensor:
+def transition(process: CIR, seeds: tf.Tensor) -> tf.Tensor:
     """Return a draw of log λ after that time; ``seeds`` has shape (6, 2)."""
-    u, degrees, time, log_rate = law
+    u, degrees, time, log_rate = process
     scaled = u if log_rate is None else u + log_rate
     rate = tf.exp(scaled) / tf.math.expm1(time)
     # TensorFlow's Poisson draws never return from what is not finite.
@@ -53,7 +53,7 @@ def transition(law: Law, seeds: tf.Tensor) -> tf.Tensor:
 
 
 def log_gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Return logs of numbers with the laws Gamma(shape, 1), however small; seeds are (4, 2)."""
+    """Return logs of draws of Gamma(shape, 1), however small; seeds are (4, 2)."""
     # TensorFlow's gamma draws never return from what is not finite.
     good = tf.math.is_finite(shape)
     shape = tf.where(good, shape, 1.0)
@@ -80,18 +80,19 @@ class GammaState(NamedTuple):
 class SCIR(SimplexDynamics):
     """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.
 
-    The non-central chi-squared law is drawn as what it is, a chi-squared law whose degrees of
-    freedom are raised by twice a Poisson number: θ' = (1 − e^(−h)) Γ with Γ ~ Gamma(â + N) and
+    The non-central chi-squared distribution is a chi-squared distribution whose degrees of freedom
+    are raised by twice a Poisson number: θ' = (1 − e^(−h)) Γ with Γ ~ Gamma(â + N) and
     N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To have log θ' however small it is, Γ is drawn as
     G V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
 
     Σθ of the last step depends on the counts of the last step. Where latent variables are drawn
     and the totals Σĉ of several points differ from draw to draw, it is not independent of ω, and
-    the law of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step; then
-    ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each step:
-    ω moves towards â/Σâ, of which a minibatch's mean is not that of all data where totals differ.
+    the distribution of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step;
+    then ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each
+    step: ω moves towards â/Σâ, whose mean over minibatches is not that of all data if totals
+    differ.
 
-    A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same law over a time t:
+    A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same transition over a time t:
     λ' = (1 − e^(−b̂t))/(2b̂) · W, W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), with â = shape + ĉ and
     b̂ = rate + ê. Time is measured by t = h/b̄, with log b̄ the mean of log b̂ over the steps before:
     were it b̂ of this very step, the mean of λ would be off by as much as that of â/b̂ is from a/b,
@@ -166,9 +167,9 @@ class SCIR(SimplexDynamics):
         u, others = simplices.divide(state.position)
         counts, slopes = simplices.divide(gradient)
         h, epsilon = simplices.divide(stepsize)
-        law = self._on_simplices(u, counts, h, seeds[6])
+        process = self._on_simplices(u, counts, h, seeds[6])
         if lines.none:
-            u = transition(law, seeds)
+            u = transition(process, seeds)
             if not simplices.alone:
                 others = _langevin(others, slopes, epsilon, seeds)
             return SimplexState(simplices.unite(u, others))
@@ -179,25 +180,25 @@ class SCIR(SimplexDynamics):
         of_lines, log_rate = self._on_half_lines(
             log_lambda, log_unit, lines.halves(slopes), lines.halves(epsilon)[0]
         )
-        u, log_lambda = tf.split(transition(_both(law, of_lines), seeds), [u.shape[0], -1])
+        u, log_lambda = tf.split(transition(_both(process, of_lines), seeds), [u.shape[0], -1])
         log_unit += (log_rate - log_unit) / (steps + 2.0)
         if not lines.alone:
             free = _langevin(free, slopes_free, epsilon_free, seeds)
         others = lines.unite(lines.join(log_lambda, log_unit), free)
         return GammaState(simplices.unite(u, others), state.steps + 1.0)
 
-    def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> Law:
-        """Return the law of θ' for points of the simplex."""
+    def _on_simplices(self, u: tf.Tensor, counts: tf.Tensor, h: tf.Tensor, seed: tf.Tensor) -> CIR:
+        """Return the process of θ for points of the simplex."""
         counts = self.usable(counts)
         positive = _positive(counts) if self.differences else counts
         degrees = tf.constant(self.simplices.alpha, u.dtype) + positive
         if self.fresh_scale and not self.simplices.none:
             u = self._rescaled(u, degrees, seed)
         if not self.differences:
-            return Law(u, degrees, h)
+            return CIR(u, degrees, h)
         lacking = _positive(-counts)
         log_rate = tf.where(lacking > 0.0, tf.math.log(tf.exp(u) + lacking) - u, 0.0)
-        return Law(u, degrees, h * tf.exp(log_rate), log_rate)
+        return CIR(u, degrees, h * tf.exp(log_rate), log_rate)
 
     def _rescaled(self, u: tf.Tensor, degrees: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return log θ with the same ω and Σθ ~ Gamma(Σâ)."""
@@ -211,8 +212,8 @@ class SCIR(SimplexDynamics):
         log_unit: tf.Tensor,
         slopes: tuple[tf.Tensor, tf.Tensor],
         h: tf.Tensor,
-    ) -> tuple[Law, tf.Tensor]:
-        """Return the law of λ', and log b̂."""
+    ) -> tuple[CIR, tf.Tensor]:
+        """Return the process of λ, and log b̂."""
         lines, dtype = self.half_lines, log_lambda.dtype
         counts, exposures = slopes
         own, unit = tf.exp(log_lambda), tf.exp(log_unit)
@@ -223,7 +224,7 @@ class SCIR(SimplexDynamics):
         rate += tf.math.divide_no_nan(_positive(-counts), own)
         rate = tf.where(rate < _LEAST * unit, _LEAST * unit, rate)
         log_rate = tf.math.log(rate)
-        return Law(log_lambda, degrees, h * rate / unit, log_rate), log_rate
+        return CIR(log_lambda, degrees, h * rate / unit, log_rate), log_rate
 
 
 def _positive(values: tf.Tensor) -> tf.Tensor:
@@ -234,18 +235,18 @@ def _positive(values: tf.Tensor) -> tf.Tensor:
 def _langevin(
     position: tf.Tensor, slopes: tf.Tensor, stepsize: tf.Tensor, seeds: tf.Tensor
 ) -> tf.Tensor:
-    """Return where the parameters move that are on neither."""
+    """Return the next values of parameters that are on neither."""
     normals = tf.random.stateless_normal(position.shape, seeds[6], dtype=position.dtype)
     return overdamped(position, slopes, stepsize, normals)
 
 
-def _both(first: Law, second: Law) -> Law:
-    """Return the law of two vectors of coordinates, one after the other."""
+def _both(first: CIR, second: CIR) -> CIR:
+    """Return the process of two vectors of coordinates, one after the other."""
     ones = tf.ones_like(first.u)
     log_rate = tf.zeros_like(first.u) if first.log_rate is None else first.log_rate
     time = first.time * ones
     assert second.log_rate is not None
-    return Law(
+    return CIR(
         tf.concat([first.u, second.u], 0),
         tf.concat([first.degrees, second.degrees], 0),
         tf.concat([time, second.time], 0),

@@ -76,7 +76,7 @@ class SimplexDynamics(Dynamics):
         return "gamma parameters" if self.alpha is None else "points of the simplex"
 
     def usable(self, counts: tf.Tensor) -> tf.Tensor:
-        """Return expected counts, NaN where they are negative and must not be."""
+        """Return expected counts, NaN if they are negative and must not be."""
         return counts if self.differences else usable_counts(counts)
 
     def init(
@@ -162,7 +162,7 @@ class SGRLD(SimplexDynamics):
         return SimplexState(simplices.unite(u, others))
 
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-        """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ; or â − ωΣâ where it is reduced.
+        """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ; or â − ωΣâ if it is reduced.
 
         It is the same for θ in the expanded-mean parameterisation, by the natural gradient, and for
         u in the expanded-natural one.

@@ -25,7 +25,7 @@ _TERMS = 20
 
 
 def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Return numbers with the laws Gamma(shape, 1).
+    """Return draws of Gamma(shape, 1).
 
     One round of rejection settles 95 % and more; what it rejects is drawn afresh, which is what a
     second round would do.
@@ -52,7 +52,7 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
 
 
 def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Return one number with the law Gamma(shape, 1), by operations that XLA compiles.
+    """Return one draw of Gamma(shape, 1), by operations that XLA compiles.
 
     The first of many proposals that is accepted; for lack of one NaN, which happens less than once
     in 10^20 times.
@@ -74,7 +74,7 @@ def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Return numbers with the laws Poisson(rate), as floats.
+    """Return draws of Poisson(rate), as floats.
 
     Small rates by inversion of the distribution function, large ones by TensorFlow.
 

@@ -86,10 +86,10 @@ class Simplex(UnitVectors):
     """Points ω of the simplex along the last axis, as ω = v² with v on the sphere.
 
     The chain moves v along great circles. Densities are with respect to Lebesgue's measure on the
-    simplex, as that of a Dirichlet law is, so that no prior is Dirichlet(1, ..., 1); the area of
-    the sphere is Dirichlet(1/2, ..., 1/2) on the simplex, so that Σ log |v_i| is added. The
+    simplex, as Dirichlet densities are, so that no prior is Dirichlet(1, ..., 1); the area of the
+    sphere is Dirichlet(1/2, ..., 1/2) on the simplex, so that Σ log |v_i| is added. The
     integrator has trouble near a component that is zero, unless its density behaves there as
-    1/√ω: stepsizes have to be small, or use :func:`sgmcmc.scir`, whose law is exact.
+    1/√ω: stepsizes have to be small, or use :func:`sgmcmc.scir`, which has no discretization error.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -149,5 +149,5 @@ class Simplex(UnitVectors):
 
 
 def _least(dtype: tf.DType) -> tf.Tensor:
-    """Return the smallest ω that is shown; its root and its logarithm have room beside it."""
+    """Return the smallest ω that is shown; its root and its logarithm are representable too."""
     return tf.constant(np.finfo(dtype.as_numpy_dtype).tiny * 2.0**26, dtype)

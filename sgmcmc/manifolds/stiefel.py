@@ -22,7 +22,7 @@ class Stiefel(Manifold):
     With A = XᵀV, S = VᵀV, the geodesic from X with velocity V is
     [X(t) V(t)] = [X V] exp(t [[A, −S], [I, A]]) diag(e^(−At), e^(−At)).
     The tangent space at X has the projection W − X (XᵀW + WᵀX)/2. Densities are with respect to the
-    Hausdorff measure, of which no prior is the uniform law. For p = n a chain keeps the sign of
+    Hausdorff measure, so that no prior means a uniform one. For p = n a chain keeps the sign of
     det X with which it starts.
 
     Example:

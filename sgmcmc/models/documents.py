@@ -65,14 +65,9 @@ def word_columns(counts: Counts) -> Tensors:
 
 
 def held_out(counts: Counts, every: int) -> tuple[Counts, Ints, Ints]:
-    """Return documents less every ``every``-th of their words, and those words.
+    """Return documents less words number every, 2·every, ... of each, and those words.
 
-    Args:
-        counts: Documents × words.
-        every: Spacing of the hidden words, numbers every, 2·every, ... of each document.
-
-    Returns:
-        What is left, and document and word of each hidden one, two arrays of equal length.
+    The hidden words are two arrays of equal length, document and word of each.
 
     Example:
         >>> rest, document, word = held_out(Counts.read([[0, 2, 1], [1, 0, 0]]), every=2)
@@ -93,9 +88,6 @@ def inverse_document_frequency(counts: Counts) -> NDArray[np.float64]:
     """Return log((1 + N) / (1 + n_w)) + 1 for each word w, n_w the documents that hold it.
 
     The ones let a word that no document holds, or that all do, keep a finite positive weight.
-
-    Args:
-        counts: N documents × words.
 
     Example:
         >>> inverse_document_frequency(Counts.read([[2, 0, 1], [1, 0, 0]])).round(3)
@@ -126,9 +118,7 @@ def unit_vectors(
         width: Number of coordinates that they must have; ``None`` for any.
 
     Raises:
-        TypeError: they hold no numbers.
-        ValueError: a count is negative or not whole, a document is empty, or its vector not of
-            length 1, or has another number of coordinates.
+        TypeError, ValueError: they are wrong; the message says how.
 
     Example:
         >>> rows, _ = unit_vectors([[3, 0, 4], [0, 2, 0]], "counts")
@@ -158,9 +148,6 @@ def columns(rows: sparse.csr_array) -> Tensors:
 
     Vectors with few entries other than 0 are ``"places"`` and ``"values"``, (N, T) each, padded to
     the most that any has; others ``"vectors"`` (N, W).
-
-    Args:
-        rows: The vectors.
 
     Example:
         >>> sorted(columns(sparse.csr_array(np.eye(8))))

@@ -169,7 +169,7 @@ class Prediction:
 
         Returns:
             A `sgmcmc.Reduction`; its result is a dict of ``"log_predictive"``, ``"perplexity"``
-            and ``"of_draw"``, the log predictive of each draw alone, all (draws,), NaN where there
+            and ``"of_draw"``, the log predictive of each draw alone, all (draws,), NaN if there
             was none.
 
         Raises:

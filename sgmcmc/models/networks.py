@@ -124,7 +124,7 @@ def keras_model(
 
 
 def _names(model: Any) -> list[str]:
-    """Return names of the weights: layer and kind, with the path before them where need be."""
+    """Return names of the weights: layer and kind, with the path before them if needed."""
     paths = [variable.path.split("/") for variable in model.trainable_variables]
     for parts in range(2, max(map(len, paths)) + 1):
         names = ["_".join(path[-parts:]) for path in paths]
@@ -134,7 +134,7 @@ def _names(model: Any) -> list[str]:
 
 
 def _refuse_state(model: Any) -> None:
-    """Raise an error where outputs of one row depend on other rows, or on chance."""
+    """Raise an error if outputs of one row depend on other rows, or on chance."""
     for variable in model.non_trainable_variables:
         path = ["model", *variable.path.split("/")]
         if path[-1] == _RANDOM:

@@ -35,17 +35,9 @@ class Ratings(NamedTuple):
 
     @classmethod
     def read(cls, ratings: Any, sizes: Mapping[str, int | None] | None = None) -> Ratings:
-        """Return ratings from a mapping, or a table, with the columns user, item and rating.
+        """Return checked ratings from a mapping, or a table, with the columns of the same names.
 
-        Args:
-            ratings: Ratings as the user gave them.
-            sizes: Number of users and of items, if known.
-
-        Raises:
-            TypeError: they have no columns, or these hold no numbers.
-            ValueError: a column is missing or not a vector, lengths differ, there are none, a
-                number of a user or an item is not whole, negative or too large, or a rating is
-                not finite.
+        ``sizes`` has the number of users and of items, if known.
 
         Example:
             >>> Ratings.read({"user": [0, 1], "item": [0, 0], "rating": [4, 2]}).rating.tolist()
@@ -132,7 +124,7 @@ class HeldOutRatings:
                 seen from the start of a chain.
 
         Returns:
-            A `sgmcmc.Reduction`; its result is a dict of these, (draws,) each, NaN where there was
+            A `sgmcmc.Reduction`; its result is a dict of these, (draws,) each, NaN if there was
             no draw, and of ``"mean"`` and ``"sd"`` of the predictive distribution of each rating,
             (T,), its own noise 1/τ included.
 

@@ -63,7 +63,7 @@ def score_draws(
 
     Args:
         draws: Number of draws.
-        names: Names of the scores; each is an array, (draws,), NaN where there was no draw.
+        names: Names of the scores; each is an array, (draws,), NaN if there was no draw.
         start: State before the first draw, given the starting values.
         update: State after a draw, and its scores, given the state before, with ``"count"``, the
             number of draws before, and the parameters.

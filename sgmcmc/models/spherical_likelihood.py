@@ -85,7 +85,7 @@ class HeldOut:
             p̂ = c_W(κ) (1/P) Σ_p exp(Σ_t (b_t − b_{t−1}) κ cos(v, r_{p,t−1})),
 
         annealed importance sampling. Either estimate of p is unbiased, so its logarithm is too
-        small on average, by half of the variance of p̂/p; that of T = 1 by very much where κ is
+        small on average, by half of the variance of p̂/p; that of T = 1 by very much if κ is
         large.
 
         Args:
@@ -149,7 +149,7 @@ class HeldOut:
 
         Returns:
             A `sgmcmc.Reduction`; its result is a dict of ``"log_perplexity"`` (draws,) after each
-            draw, NaN where there was none, and ``"log_likelihood"`` (documents,), the last
+            draw, NaN if there was none, and ``"log_likelihood"`` (documents,), the last
             logarithms of the mean.
 
         Raises:
@@ -190,7 +190,7 @@ class HeldOut:
 
 
 def log_normaliser(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
-    """Return log c_d(κ), where vMF(x | μ, κ) = c_d(κ) exp(κ μ'x) on the unit vectors of ℝᵈ.
+    """Return log c_d(κ), with vMF(x | μ, κ) = c_d(κ) exp(κ μ'x) on the unit vectors of ℝᵈ.
 
     c_d(κ) = κ^ν / ((2π)^(d/2) I_ν(κ)) with ν = d/2 − 1, a density with respect to the area of the
     sphere. It is computed in float64: for thousands of dimensions log I_ν is in the tens of

@@ -36,7 +36,7 @@ def sweep_topics(
 ) -> tf.Tensor:
     """Draw the topics of all words, and keep those after each of the last sweeps.
 
-    Words without a topic count in no n_dk. So where none has one yet, the first sweep draws each
+    Words without a topic count in no n_dk. So if none has one yet, the first sweep draws each
     given those that were visited before it.
 
     Args:
@@ -50,7 +50,7 @@ def sweep_topics(
         before: Topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.
 
     Returns:
-        int32 (n, T, keep): the topic of each word at the end of each kept sweep, or -1 where
+        int32 (n, T, keep): the topic of each word at the end of each kept sweep, or -1 if
         there is no word, or none of the topics gives it a positive probability.
     """
     order = tf.argsort(lengths, direction="DESCENDING")
@@ -147,7 +147,7 @@ def _widths(documents: int) -> list[int]:
 
 
 def _draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Draw from each row of (n, K) by inversion; -1 where all weights are 0.
+    """Draw from each row of (n, K) by inversion; -1 if all weights are 0.
 
     Nothing of weight 0 is ever drawn, rounding or not: in ``log_lik`` it would be log 0.
     """

@@ -90,7 +90,7 @@ class TopicModel:
 
         p(z_i = k | z_-i, ω) ∝ (α + n_dk) ω_{k, w_i}, n_dk without word i; the proportions of the
         topics in a document are integrated out. The sweeps go on from the last visit of a
-        document if the sampler was given ``latents=model.latents``; else they start anew.
+        document if the sampler was given ``latents=model.latents``; else they start again.
 
         Args:
             params: ``{"topics": (K, W)}``.
@@ -315,7 +315,7 @@ class Completion:
 
         Returns:
             A `sgmcmc.Reduction`; its result is a dict of ``"perplexity"`` (draws,) after each
-            draw, NaN where there was none, and ``"probabilities"`` (hidden,), the last p̄.
+            draw, NaN if there was none, and ``"probabilities"`` (hidden,), the last p̄.
 
         Raises:
             TypeError: ``draws`` is not a number.
