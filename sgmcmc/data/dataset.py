@@ -65,9 +65,8 @@ class Column(ABC):
 class DenseColumn(Column):
     """A column whose rows are those of an array.
 
-    Attributes:
-        address: where its rows lie one after another in memory, in ``dtype``; ``None`` if they do
-            not.
+    ``address`` is where its rows lie one after another in memory, in ``dtype``; ``None`` if they do
+    not.
     """
 
     address: int | None = None
@@ -125,11 +124,7 @@ class ArrayColumn(DenseColumn):
 class MappedColumn(DenseColumn):
     """A column in a file that is mapped into memory.
 
-    Only the rows of a minibatch are ever read, and converted then.
-
-    Args:
-        array: the file, or what of it is in memory already.
-        dtype: what the numbers become.
+    Only the rows of a minibatch are ever read, and converted to ``dtype`` then.
     """
 
     def __init__(self, array: np.ndarray, dtype: np.dtype) -> None:
@@ -161,7 +156,7 @@ def digest_of_pieces(column: DenseColumn, length: int) -> str:
 
 
 def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
-    """Tell whether rows of this dtype lie one after another in an array."""
+    """Return whether rows of this dtype lie one after another in an array."""
     return array.dtype == dtype and array.flags.c_contiguous
 
 
@@ -175,14 +170,10 @@ def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 
 class Data:
-    """The dataset as the chain reads it.
-
-    Args:
-        columns: the columns by name, all of the same length.
-        size: N, their length.
-        given: what the user handed over, which a worker may be able to open by itself.
+    """The dataset as the chain reads it: columns by name, all of length ``size``.
 
     Attributes:
+        given: what the user handed over, which a worker may be able to open by itself.
         machines: where it is passed over.
         key: names it in workers; ``None`` until it is sent to some.
     """

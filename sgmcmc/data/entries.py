@@ -68,10 +68,9 @@ def check_values(
 
     Args:
         label: what the array is, for messages.
-        array: the values, or a piece of them.
+        array: the values, or a piece of them, which begins with row ``start``.
         dtype: what they become.
-        start: index of the piece's first row.
-        place: tells where a value of a vector is, for messages.
+        place: returns where a value of a vector is, for messages.
     """
     if array.size == 0:
         return

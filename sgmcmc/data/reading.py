@@ -113,7 +113,7 @@ def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
 
 
 def _is_stored(values: Any) -> bool:
-    """Tell whether an array is on disk: a memmap, or anything whose rows have to be asked for."""
+    """Return whether an array is on disk: a memmap, or anything whose rows have to be asked for."""
     if isinstance(values, np.ndarray):
         return isinstance(values, np.memmap)
     # pandas, polars and xarray are in memory, whatever else they have; ragged tensors are not ours.
@@ -155,11 +155,8 @@ def _read_table(
 ) -> Iterator[tuple[str, Column, int]]:
     """Yield name, column and length of what is wanted of a table, which is read once.
 
-    Args:
-        label: what the table is, for messages.
-        table: the table.
-        dtype_of: what the numbers of each column of the dataset become.
-        wanted: the columns of the table that each column of the dataset is made of.
+    ``wanted`` has the columns of the table that each column of the dataset is made of, ``dtype_of``
+    what its numbers become.
     """
     spools = {}
     for name, parts in wanted.items():

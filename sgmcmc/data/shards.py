@@ -20,13 +20,7 @@ _MOST = 4096
 
 
 class Shard(NamedTuple):
-    """Some consecutive rows.
-
-    Attributes:
-        start: the first.
-        stop: the one after the last.
-        piece: rows of a piece.
-    """
+    """The rows from ``start`` to ``stop``, in pieces of so many."""
 
     start: int
     stop: int
@@ -34,12 +28,7 @@ class Shard(NamedTuple):
 
 
 def shards(data: Data, most_rows: int | None = None) -> list[Shard]:
-    """Return the shards of a dataset, in order.
-
-    Args:
-        data: the dataset.
-        most_rows: a piece has no more rows than that.
-    """
+    """Return the shards of a dataset, in order; a piece has at most ``most_rows``."""
     piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
     if most_rows is not None:
         piece = max(1, min(piece, most_rows))
@@ -52,11 +41,7 @@ def map_over(
 ) -> Iterator[Any]:
     """Yield what a method returns for each part of the data, in the order of the calls.
 
-    Args:
-        data: the dataset, whose machines call the method; a single call is made here.
-        thing: the object whose method it is.
-        method: its name.
-        calls: its arguments, for each part of the data.
+    The machines of the dataset call it; a single call is made here.
     """
     machines = data.machines if len(calls) > 1 else HERE
     return machines.map(thing, method, calls)

@@ -38,11 +38,9 @@ class Stored(NamedTuple):
 
 
 class SparseColumn(Column):
-    """A sparse matrix with an observation in each row. It is kept in TensorFlow's memory.
+    """A sparse matrix with an observation in each row, kept in TensorFlow's memory.
 
-    Args:
-        matrix: in CSR, each entry once, rows in order.
-        dtype: what the numbers become.
+    The ``matrix`` is in CSR, each entry once, rows in order.
     """
 
     sparse = True
@@ -100,7 +98,7 @@ def as_sparse_tensor(stored: Stored, rows: int, width: int) -> tf.SparseTensor:
 
 
 def is_sparse(values: Any) -> bool:
-    """Tell whether values are a sparse matrix, of SciPy's or TensorFlow's."""
+    """Return whether values are a sparse matrix, of SciPy's or TensorFlow's."""
     if isinstance(values, tf.SparseTensor):
         return True
     # Who has one has loaded this, which takes a while.
@@ -109,14 +107,9 @@ def is_sparse(values: Any) -> bool:
 
 
 def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
-    """Return a sparse matrix of any form in CSR, each entry once, without touching the user's.
+    """Return SciPy's matrix or array, or a `tf.SparseTensor`, in CSR, each entry once.
 
-    Args:
-        label: what it is, for messages.
-        values: a matrix or array of SciPy's, or a `tf.SparseTensor`.
-
-    Raises:
-        ValueError: it is no matrix.
+    The user's is left untouched.
     """
     if len(values.shape) != 2:
         raise ValueError(
@@ -136,16 +129,12 @@ def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
 
 
 def has_sparse(columns: Tensors) -> bool:
-    """Tell whether there is a sparse tensor among some columns."""
+    """Return whether there is a sparse tensor among some columns."""
     return any(isinstance(column, tf.SparseTensor) for column in columns.values())
 
 
 class Parts:
-    """Columns of which parts are taken, rows from one place to another.
-
-    Args:
-        columns: tensors, dense or sparse.
-    """
+    """Columns, dense or sparse, of which parts are taken, rows from one place to another."""
 
     def __init__(self, columns: Tensors) -> None:
         self._columns = columns
@@ -189,11 +178,7 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
     """Return what a function makes of each row, handed to it as a minibatch of one.
 
     Vectorised, unless there is a sparse column: TensorFlow vectorises none of the operations on it.
-
-    Args:
-        function: of a minibatch.
-        columns: the rows.
-        dtype: of what it returns, which may be a dict of tensors; then a dict of dtypes.
+    ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
     """
     if has_sparse(columns):
         parts, rows = Parts(columns), next(iter(columns.values())).shape[0]
@@ -207,13 +192,7 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
 
 
 def over(function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors) -> tf.Tensor:
-    """Return what a function makes of each of several points and the same columns.
-
-    Args:
-        function: of a point and of columns.
-        points: one behind another; tensors, or dicts of them.
-        columns: the columns.
-    """
+    """Return what a function of a point and of columns makes of each of several points."""
     if not has_sparse(columns):
         return tf.vectorized_map(lambda point: function(point, columns), points)
     one = tf.nest.map_structure(lambda values: values[0], points)

@@ -30,9 +30,7 @@ row and how many rows it should have."""
 class Spool:
     """Takes pieces of a column one after another, and gives the column back as one array.
 
-    Args:
-        dtype: what the numbers become.
-        in_memory: keep them all in memory; otherwise they go to a file if they are many.
+    Unless they are to stay ``in_memory``, they go to a file if they are many.
     """
 
     def __init__(self, dtype: np.dtype, in_memory: bool = False) -> None:
@@ -83,10 +81,8 @@ class Spool:
 class StoredColumn(DenseColumn):
     """A column that is read chunk by chunk whenever rows of it are asked for.
 
-    Args:
-        source: has ``shape`` and gives rows when it is sliced.
-        dtype: what the numbers become.
-        slab: rows that are read in one go: whole chunks.
+    ``source`` has ``shape`` and gives rows when it is sliced; ``slab`` rows, whole chunks, are read
+    in one go.
     """
 
     def __init__(self, source: Any, dtype: np.dtype, slab: int) -> None:
@@ -134,12 +130,7 @@ class StoredColumn(DenseColumn):
 
 
 class LateColumn(StoredColumn):
-    """A column that was checked in another process, and is unpacked only if single rows are wanted.
-
-    Args:
-        source: has ``shape`` and gives rows when it is sliced.
-        dtype: what the numbers become.
-    """
+    """A column that was checked in another process, and is unpacked only for single rows."""
 
     def __init__(self, source: Any, dtype: np.dtype) -> None:
         super().__init__(source, dtype, _slab_rows(source))
@@ -168,12 +159,7 @@ class LateColumn(StoredColumn):
 
 
 def open_stored(source: Any, dtype: np.dtype) -> DenseColumn:
-    """Return a column that was checked in another process; nothing of it is read now.
-
-    Args:
-        source: has ``shape`` and gives rows when it is sliced.
-        dtype: what the numbers become.
-    """
+    """Return a column that was checked in another process; nothing of it is read now."""
     mapped = source if isinstance(source, np.memmap) else _mapped_in_place(source)
     return LateColumn(source, dtype) if mapped is None else MappedColumn(mapped, dtype)
 
@@ -181,10 +167,7 @@ def open_stored(source: Any, dtype: np.dtype) -> DenseColumn:
 def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
     """Return a column of an object that has ``shape`` and gives rows when it is sliced.
 
-    Args:
-        source: the object.
-        dtype: what the numbers become.
-        check: raises an error where a piece holds what it must not.
+    ``check`` raises an error if a piece holds what it must not.
     """
     mapped = source if isinstance(source, np.memmap) else _mapped_in_place(source)
     if mapped is not None:
@@ -221,7 +204,7 @@ def _slab_rows(source: Any) -> int:
 
 
 def _has_room(source: Any, dtype: np.dtype) -> bool:
-    """Tell whether the temporary folder can hold a column and as much again."""
+    """Return whether the temporary folder can hold a column and as much again."""
     size = math.prod(int(length) for length in source.shape) * np.dtype(dtype).itemsize
     return size <= PIECE_BYTES or 2 * size <= shutil.disk_usage(tempfile.gettempdir()).free
 

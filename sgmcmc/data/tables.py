@@ -80,7 +80,7 @@ def of_column(label: str, name: Any) -> str:
 
 
 def is_plain_frame(values: Any) -> bool:
-    """Tell whether an object is a pandas data frame of nothing but numbers, a matrix to NumPy."""
+    """Return whether an object is a pandas data frame of nothing but numbers, a matrix to NumPy."""
     if type(values).__name__ != "DataFrame" or library(values) != "pandas":
         return False
     kinds = [kind.kind if isinstance(kind, np.dtype) else "O" for kind in values.dtypes]
@@ -169,7 +169,7 @@ def _of_batches(label: str, schema: Any, batches: Callable[[], Iterator[Any]]) -
 
 
 def _coded(kind: Any) -> bool:
-    """Tell whether an Arrow type is that of numbered categories."""
+    """Return whether an Arrow type is that of numbered categories."""
     return hasattr(kind, "index_type")
 
 

@@ -30,14 +30,7 @@ Opener = Callable[[], Any]
 
 
 def read_machines(executor: Any) -> Machines:
-    """Return where chains and passes over the data run.
-
-    Args:
-        executor: the user's ``executor``.
-
-    Raises:
-        TypeError, ValueError: it is none, or cannot be used.
-    """
+    """Return where chains and passes over the data run, from the user's ``executor``."""
     if executor is None:
         return HERE
     return executor if isinstance(executor, Machines) else Spread(executor, {Data: courier})
@@ -56,11 +49,7 @@ def courier(data: Data) -> tuple[str, Callable[[], Any]]:
 
 
 class _Parcel:
-    """A dataset on its way: it unpickles to the dataset.
-
-    Args:
-        data: the dataset.
-    """
+    """A dataset on its way: it unpickles to the dataset."""
 
     def __init__(self, data: Data) -> None:
         given, dtype, integers = data.given or ({}, None, ())
@@ -94,11 +83,10 @@ def _opened(
     Args:
         sent: the columns that were sent as they are.
         openers: how the others are opened, by name, or all of them as one table.
-        known_by: what their values are known by.
+        known_by: digests of a few rows of each, by name.
         dtypes: of all columns, in their order.
         size: N.
-        dtype: of the chain.
-        integers: names of columns that stay whole numbers.
+        dtype, integers: of the chain, and the columns that stay whole numbers.
     """
     columns = dict(sent)
     try:
@@ -123,7 +111,7 @@ def _opened(
 
 
 def _is_array(source: Any) -> bool:
-    """Tell whether rows of what was opened can be read from any place on."""
+    """Return whether rows of what was opened can be read from any place on."""
     is_table = isinstance(source, os.PathLike) or hasattr(source, "to_dask_array")
     return not is_table and library(source) != "pyarrow"
 

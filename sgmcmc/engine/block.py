@@ -107,13 +107,13 @@ def recorded(
     iterate: Iterate,
     chains: tuple[int, ...] = (),
 ) -> tuple[Carry, Tensors]:
-    """Run some iterations of a block; return what they leave, and what was written down.
+    """Run the iterations of a block from ``span``; return carry and what was written down.
 
     Args:
         recorder: what is written down.
         length: iterations in a block.
-        span: three integers: the first iteration within the block, from 0; one past the last; and
-            the number, from 1, that the first has in the chain.
+        span: (3,): the first iteration within the block, from 0; one past the last; the number,
+            from 1, that the first has in the chain.
         carry: what the iteration before left.
         iterate: one iteration.
         chains: how many run together, if several do: the first axis of all that is written down.

@@ -32,9 +32,6 @@ class Turns:
     A tensor of the state with an entry for each coordinate, such as a momentum, or for each
     parameter, such as a thermostat, can be divided between them; others cannot.
 
-    Args:
-        layout: the places of the parameters in the flat position.
-
     Example:
         >>> turns = Turns(Layout({"bias": (), "beta": (2,)}))
         >>> turns.moved(1, tf.zeros(3), tf.ones(3)).numpy().tolist()
@@ -49,20 +46,14 @@ class Turns:
         return len(self.slices)
 
     def divides(self, state: Any) -> bool:
-        """Tell whether every tensor of a state can be divided between the parameters."""
+        """Return whether every tensor of a state can be divided between the parameters."""
         sizes = (self._size, len(self))
         return all(
             leaf.shape.rank == 1 and leaf.shape[0] in sizes for leaf in tf.nest.flatten(state)
         )
 
     def moved(self, number: int, before: Any, after: Any) -> Any:
-        """Return a state in which only what belongs to one parameter is as it is afterwards.
-
-        Args:
-            number: of the parameter, from 0.
-            before: the state, or a single tensor.
-            after: the same after a step of all parameters.
-        """
+        """Return ``before`` with what belongs to parameter ``number`` taken from ``after``."""
 
         def one(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
             place = self.slices[number]
@@ -84,21 +75,15 @@ class Iteration:
     """A dynamics with a gradient estimator over a data stream, one iteration at a time.
 
     Args:
-        target: what is sampled.
-        dynamics: how the state moves.
-        gradient: how the gradient is estimated.
-        stream: which data a step sees.
-        recorder: what is written down.
         latents: draws latent variables before each gradient; ``None`` if there are none.
-        turns: the order in which parameters move; ``None`` where they move together.
+        turns: the order in which parameters move; ``None`` if they move together.
         unseen: what the gradient's noise is, as a part of that of draws with replacement.
 
     Attributes:
-        target, dynamics, gradient, stream, recorder, latents, unseen: as given.
-        lead: minibatches in a block before that of its first step: one where a pass begins with
-            the minibatch that the pass before ended with.
-        latent_seeds: seeds that a gradient takes for latent variables.
-        latent_seeds_of_step: the same of all gradients of a step.
+        lead: minibatches in a block before that of its first step: one if a pass begins with the
+            minibatch that the pass before ended with.
+        latent_seeds, latent_seeds_of_step: seeds for latent variables, of a gradient and of all
+            gradients of a step.
         seeds_of_step: seeds that the dynamics take in a step.
     """
 
@@ -138,14 +123,10 @@ class Iteration:
     def run(
         self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
     ) -> Carry:
-        """Return the carry one iteration on.
+        """Return the carry after iteration ``i`` of the block.
 
-        Args:
-            carry: what the iteration before left.
-            fixed: tensors of the stream that every block needs.
-            inputs: what the whole block consumes.
-            i: the iteration within the block.
-            last: the last step to be run in the block, of which the log posterior may be wanted.
+        ``fixed`` are the tensors of the stream that every block needs. Of step ``last`` of the
+        block the log posterior may be wanted.
         """
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i

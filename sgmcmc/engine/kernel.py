@@ -46,12 +46,7 @@ class Start(NamedTuple):
 class Kernel:
     """The compiled function that runs a dynamics with a gradient estimator over a data stream.
 
-    Args:
-        iteration: what is repeated.
-
-    Attributes:
-        iteration: as given; its parts are the kernel's too.
-        length: iterations in a block.
+    The parts of ``iteration`` are the kernel's too; ``length`` is the iterations in a block.
     """
 
     def __init__(self, iteration: Iteration) -> None:
@@ -68,28 +63,19 @@ class Kernel:
         self._init: Any = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
-        """Compile what ``run`` runs, in this thread: here the user's functions are called.
+        """Compile ``run`` for arguments like these; return whether XLA was able to.
 
-        Args:
-            compiler: compiles it.
-            carry: an example of one.
-            inputs: an example of them.
-
-        Returns:
-            Whether it worked; it does not where XLA turns out to be unable.
+        The user's functions are called here, in this thread.
         """
         arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
         self._run = compiler.compile(self._block, *arguments)
         return self._run is not None
 
     def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
-        """Run some iterations of a block.
+        """Run the iterations of a block from ``span``.
 
-        Args:
-            carry: what the iteration before left.
-            inputs: what the whole block consumes.
-            span: three integers: the first iteration within the block, from 0; one past the last;
-                and the number, from 1, that the first has in the chain.
+        ``span`` is (3,): the first iteration within the block, from 0; one past the last; and the
+        number, from 1, that the first has in the chain.
         """
         assert self._run is not None, "not compiled"
         return self._run(carry, self.stream.fixed, inputs, span)
@@ -108,9 +94,8 @@ class Kernel:
     def initialiser(self, example: Minibatch) -> Callable[..., Carry]:
         """Return the function of the entries of a :class:`Start` that returns the carry there.
 
-        Args:
-            example: a minibatch; where its weight is one number for all rows, it is taken from
-                here.
+        The weight of the ``example`` minibatch, if it is one number for all rows, becomes a
+        constant.
         """
         scale = example.weights
 

@@ -45,7 +45,7 @@ def core_to_spare(chains: int) -> bool:
 class Ahead:
     """Does one thing after another on a thread of its own, which ends when nobody holds this.
 
-    The thread is a daemon: where it waits for a file that never comes, the process can still end.
+    The thread is a daemon: if it waits for a file that never comes, the process can still end.
     """
 
     def __init__(self) -> None:
@@ -91,12 +91,8 @@ def shares_memory() -> bool:
 class Buffer:
     """An array that is filled again and again, and the tensor of what it holds.
 
-    Where device and dtype allow, the tensor is the memory of the array itself; whoever fills
-    the array must know that the last reader is done.
-
-    Args:
-        shape: of the array.
-        dtype: of the array.
+    If device and dtype allow, the tensor is the memory of the array itself; whoever fills the array
+    must know that the last reader is done.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -132,11 +128,7 @@ Made = TypeVar("Made")
 
 
 class Pool(Generic[Made]):
-    """Buffers that the chains of a run share: there are never more than are in use at a time.
-
-    Args:
-        make: makes some, where none is free.
-    """
+    """Buffers that the chains of a run share: there are never more than are in use at a time."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make = make
@@ -155,12 +147,7 @@ class Pool(Generic[Made]):
 
 
 def pool_of(kernel: Kernel, stepsizes: Stepsizes) -> Pool[Buffers]:
-    """Return the pool of chains that each have a kernel of their own.
-
-    Args:
-        kernel: the compiled chain, for its shapes.
-        stepsizes: the stepsizes.
-    """
+    """Return the pool of chains that each have a kernel of their own."""
     return Pool(partial(_buffers, kernel, stepsizes))
 
 
@@ -217,13 +204,7 @@ class _Prepared(NamedTuple):
 
 
 class Prefetcher:
-    """What the blocks of one chain consume.
-
-    Args:
-        kernel: the compiled chain, for its shapes.
-        pool: the memory that blocks are prepared in, which chains may share.
-        source: random numbers and stepsizes.
-    """
+    """What the blocks of one chain consume; chains may share the ``pool`` of memory."""
 
     def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: Source) -> None:
         self._kernel = kernel
@@ -245,12 +226,7 @@ class Prefetcher:
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
     def start(self, position: np.ndarray, estimator: Any) -> Start:
-        """Return what the chain starts with.
-
-        Args:
-            position: where, flat.
-            estimator: the state of the gradient estimator there.
-        """
+        """Return what the chain starts with at a flat position."""
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
         standard_normals(source.rng(Purpose.START_NOISE), normals)
@@ -304,10 +280,8 @@ class Prefetcher:
     def draw(self, number: int, rows: np.ndarray, noise: np.ndarray) -> None:
         """Write the numbers of the first iterations of a block to where a group of chains has them.
 
-        Args:
-            number: of the block.
-            rows: row numbers, (iterations, steps, n), or (iterations, 0, n) to draw none.
-            noise: normals, (iterations, vectors, d).
+        ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``noise`` is
+        (iterations, vectors, d).
         """
         rng = self._source.rng(Purpose.NOISE, number)
         normals = np.empty(noise.shape, self._dtype)

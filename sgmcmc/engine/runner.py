@@ -48,12 +48,11 @@ def divergence(
     Args:
         recorder: what is written down of the draws.
         position: at the end, flat.
-        draws: that were kept on the way; ``None`` if none are kept.
+        draws: kept in this block; ``None`` if none are kept.
         before: draws kept before these.
         finite: how many of these come before the first that is not finite.
         iterations: the last of those before, and the last.
-        advice: what to do about it, if something is known; else it is what the parameter's
-            geometry has to say.
+        advice: what to do about it, if known; else it is that of the parameter's geometry.
     """
     (start, end), space = iterations, recorder.target.space
     bad, layout = np.asarray(position), space.layout
@@ -89,22 +88,18 @@ class Runner:
     """One running chain.
 
     Args:
-        kernel: the compiled chain.
-        prefetcher: what its blocks consume.
         whole: the target with the whole dataset, for the gradient estimator.
         carry: what the chain starts from; of one that is restored next, the structure is enough.
         total: iterations to run in all.
-        kept: where the kept draws are written to, by record, and the log posterior estimates,
-            which are taken wherever the kernel stops.
+        kept: where the kept draws are written to, by record, and the log posterior estimates, which
+            are taken wherever the kernel stops.
         checkpoint: called after each block, to save where the chain is.
-        stops: see below.
 
     Attributes:
-        stops: whether the chain stops within blocks, for a hundred log posterior estimates. Where
+        stops: whether the chain stops within blocks, for a hundred log posterior estimates. If
             chains share a kernel, stopping it takes as long as many iterations.
-        iteration: iterations run so far.
-        draws: draws kept so far.
-        blocks: log posterior estimates kept so far.
+        iteration, draws, blocks: iterations run, draws kept and log posterior estimates kept so
+            far.
         estimate: the last log posterior estimate; NaN step by step.
         params: step by step, the user's parameters as the last run left them.
     """
@@ -223,9 +218,7 @@ class Runner:
     ) -> None:
         """Take over what was run elsewhere.
 
-        Args:
-            snapshot: where the chain is now.
-            kept: what it has kept meanwhile, by record: the first row, and the rows.
+        ``kept`` has the first row and the rows of what was kept meanwhile, by record.
         """
         for name, (first, rows) in kept.items():
             self._kept[name][first : first + len(rows)] = rows
@@ -237,17 +230,13 @@ class Runner:
             self._checkpoint(self)
 
     def stops_at(self, iteration: int) -> bool:
-        """Tell whether a run of this length stops after this iteration."""
+        """Return whether a run of this length stops after this iteration."""
         return iteration == self.total or any(iteration % each == 0 for each in self._lengths)
 
     def go_on(self, estimates: np.ndarray) -> bool:
         """Drop the last log posterior estimate if it was taken only because the chain was to end.
 
-        Args:
-            estimates: those that were kept so far, a row for each, which begins with its iteration.
-
-        Returns:
-            Whether it was.
+        Returns whether it was. The rows of ``estimates`` begin with the iteration of each.
         """
         dropped = self.blocks > 0 and not self.stops_at(int(estimates[-1, 0]))
         self.blocks -= dropped
@@ -264,11 +253,7 @@ class Runner:
         return tuple(lengths)
 
     def compile(self, compiler: Compiler) -> bool:
-        """Compile the kernel, in this thread, and prepare the present block for that.
-
-        Returns:
-            Whether it worked; it does not where XLA turns out to be unable.
-        """
+        """Compile the kernel, in this thread, for the present block; return whether XLA could."""
         block, offset = divmod(self.iteration, self._kernel.length)
         return self._kernel.compile(compiler, self._carry, self._inputs(block, offset))
 
@@ -278,13 +263,10 @@ class Runner:
         return self._prefetcher.block(block, is_last=self.iteration + left >= self.total)
 
     def advance(self, most: int | None = None) -> int:
-        """Run the rest of the present block and return how many iterations that were.
+        """Run the rest of the present block, at most ``most``, and return how many iterations ran.
 
-        The gradient estimator may want to be refreshed before the block is through, or an estimate
-        of the log posterior be due; then they are fewer.
-
-        Args:
-            most: run no more iterations than that.
+        They are fewer if the gradient estimator wants to be refreshed before the block is through,
+        or an estimate of the log posterior is due.
 
         Raises:
             Diverged: the position is not finite at the end.
@@ -309,11 +291,7 @@ class Runner:
         return stop - offset
 
     def take(self, result: BlockResult, end: int) -> None:
-        """Keep what iterations have given, and go on from there.
-
-        Args:
-            result: what they gave.
-            end: the iteration that was the last.
+        """Keep what the iterations up to ``end`` have given, and go on from there.
 
         Raises:
             Diverged: the position is not finite at the end.

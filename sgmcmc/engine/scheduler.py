@@ -31,13 +31,9 @@ from sgmcmc.interrupts import TICK, Mailbox
 
 
 class Progress:
-    """A bar that counts iterations and shows the current log posterior estimate.
+    """A bar that counts the iterations of all chains and shows the log posterior estimate.
 
-    Args:
-        label: what is being done.
-        total: the iterations in all, over all chains.
-        verbose: ``False`` shows nothing at all.
-        done: iterations that were run before.
+    ``done`` iterations were run before. Unless ``verbose``, nothing at all is shown.
     """
 
     def __init__(self, label: str, total: int, verbose: bool, done: int = 0) -> None:
@@ -75,11 +71,11 @@ _IDLE = 0.01
 
 
 class StandstillError(TimeoutError):
-    """Nothing has come for too long, and nothing was computed."""
+    """No report for too long, and nothing was computed."""
 
 
 class Watchdog:
-    """Counts how long nothing has been heard, and raises when that is too long.
+    """Aborts a hung call, and dumps all thread stacks.
 
     A long block is no standstill: its threads use the processor. Only the time counts in which
     somebody waited here, so a process that was stopped for a day has not been silent for a day.
@@ -97,11 +93,7 @@ class Watchdog:
         self._silent, self._computed = 0.0, time.process_time()
 
     def waited(self, seconds: float) -> None:
-        """Take note that nothing has come for some seconds more.
-
-        Raises:
-            StandstillError: nothing has come for too long, and nothing was computed.
-        """
+        """Count some seconds more of silence; raise StandstillError if they are too many."""
         self._silent += seconds
         if not self._patience or self._silent < self._patience:
             return
@@ -137,13 +129,9 @@ Advance = Callable[[Sequence[int], Sequence[Runner], Progress], None]
 def advance_all(
     runners: Sequence[Runner], label: str, verbose: bool, advance: Advance | None = None
 ) -> bool:
-    """Run all runners to their ends; return ``False`` if Ctrl-C came first.
+    """Run all runners to their ends, by ``advance`` if not by threads of this process.
 
-    Args:
-        runners: the runners.
-        label: what is shown beside their progress.
-        verbose: show it.
-        advance: who runs them, if not threads of this process.
+    Returns ``False`` if Ctrl-C came first.
     """
     unfinished = [runner for runner in runners if not runner.finished]
     if not unfinished:
@@ -164,18 +152,13 @@ def advance_all(
 
 
 def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progress) -> None:
-    """Run each runner until it has done so many iterations in all.
+    """Run each runner until it has done ``goals`` iterations in all.
 
-    At Ctrl-C, and where a chain fails, the others first end the blocks that they are at. A second
+    At Ctrl-C, and if a chain fails, the others first end the blocks that they are at. A second
     Ctrl-C does not wait for that.
 
-    Args:
-        goals: for each runner.
-        runners: that are not there yet.
-        progress: is told of each block.
-
     Raises:
-        StandstillError: nothing has come for too long; nobody waits for those who stand still.
+        StandstillError: nothing has come for too long; nobody waits for those that hang.
     """
     crew = _Crew(goals, runners)
     try:
@@ -198,10 +181,8 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
 class _Crew:
     """Threads that advance chains, and what they have to report.
 
-    They are daemons: one that stands still does not keep the process from ending.
-
-    Attributes:
-        halt: tells them to end after the blocks that they are at.
+    They are daemons: one that hangs does not keep the process from ending. ``halt`` tells them to
+    end after the blocks that they are at.
     """
 
     def __init__(self, goals: Sequence[int], runners: Sequence[Runner]) -> None:

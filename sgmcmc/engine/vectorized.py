@@ -31,15 +31,7 @@ class GroupKernel:
     """The compiled function that runs the chains of a group.
 
     Arrays of a block have the iterations as their first axis and the chains as their second.
-
-    Args:
-        alone: the kernel of a single chain.
-        stream: the minibatches of all.
-
-    Attributes:
-        alone, stream: as given.
-        chains: how many there are.
-        length: iterations in a block, as many as in that of a single chain.
+    ``alone`` is the kernel of a single chain, whose blocks are as long.
     """
 
     def __init__(self, alone: Kernel, stream: SharedStream) -> None:
@@ -53,19 +45,13 @@ class GroupKernel:
         self._run: Compiled | None = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
-        """Compile what ``run`` runs; tell whether that worked, which it need not."""
+        """Compile what ``run`` runs; return whether that worked, which it need not."""
         arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
         self._run = compiler.try_to_compile(self._block, *arguments)
         return self._run is not None
 
     def run(self, carry: Carry, inputs: BlockInputs, span: tf.Tensor) -> BlockResult:
-        """Run some iterations of a block.
-
-        Args:
-            carry: what the iteration before left, of all chains.
-            inputs: what the whole block consumes; the minibatches are row numbers.
-            span: as for a single chain.
-        """
+        """Run some iterations of a block, of all chains; its minibatches are row numbers."""
         assert self._run is not None, "not compiled"
         return self._run(carry, self.stream.fixed, inputs, span)
 
@@ -120,10 +106,7 @@ def _for_each(given: Any, function: Any) -> Any:
 def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start]) -> list[Carry]:
     """Return the carries at the start of several chains, a group of them from one call of a graph.
 
-    Args:
-        kernel: of a single chain.
-        stream: the minibatches of a group.
-        given: what :meth:`Kernel.init` takes, for each chain.
+    ``given`` has what :meth:`Kernel.init` takes, for each chain.
     """
     first, chains = given[0], stream.chains
     function = kernel.initialiser(first.minibatch)
@@ -171,12 +154,7 @@ class GroupBuffers(NamedTuple):
 
 
 def group_pool(kernel: GroupKernel, stepsizes: Stepsizes) -> Pool[GroupBuffers]:
-    """Return the pool of groups that run in this kernel.
-
-    Args:
-        kernel: of a group, for its shapes.
-        stepsizes: the stepsizes.
-    """
+    """Return the pool of groups that run in this kernel."""
     return Pool(partial(_buffers, kernel, stepsizes))
 
 
@@ -200,8 +178,6 @@ class Group:
     whether they are at the same iteration, or through, or lost.
 
     Args:
-        kernel: the compiled chains.
-        pool: the memory that blocks are prepared in.
         runners: by place; those that still have to run.
         goals: the iterations that each is to reach, by place.
 
@@ -231,7 +207,7 @@ class Group:
         return min(behind, default=max(self._goals.values()))
 
     def compile(self, compiler: Compiler) -> bool:
-        """Compile the kernel, in this thread; tell whether that worked."""
+        """Compile the kernel, in this thread; return whether that worked."""
         at = self.iteration
         carry, inputs = self._stacked(), self._inputs(at // self._kernel.length)
         works = self._kernel.compile(compiler, carry, inputs)
@@ -239,13 +215,9 @@ class Group:
         return works
 
     def advance(self, most: int | None = None) -> int:
-        """Run the rest of a block of those that are farthest behind.
+        """Run the rest of a block of those that are farthest behind; ``most`` is not looked at.
 
-        Args:
-            most: not looked at: each chain has a goal.
-
-        Returns:
-            How many iterations that were, of all chains.
+        Returns how many iterations that were, of all chains.
 
         Raises:
             Diverged: a position is not finite at the end.

@@ -45,11 +45,7 @@ def calls_directly() -> bool:
 
 
 def flat_call(graph: Any) -> FlatCall:
-    """Return what calls a traced graph with a flat list of tensors.
-
-    Args:
-        graph: a concrete function that takes and returns tensors alone.
-    """
+    """Return what calls a traced graph, of tensors alone, with a flat list of tensors."""
     if not calls_directly():
         return lambda leaves: graph(*leaves)
     call = context.context().call_function
@@ -81,15 +77,7 @@ class FlatGraph:
     """A graph that is called with a flat list of tensors and returns one.
 
     Going through lists spares TensorFlow the matching of nested arguments at every call, which
-    takes longer than the call itself.
-
-    Args:
-        function: takes nested arguments and returns a nested result.
-        arguments: examples of what it will be called with.
-        jit_compile: compile it with XLA.
-
-    Attributes:
-        result: the structure of the result, filled with symbolic tensors.
+    takes longer than the call itself. ``result`` is the structure of the result.
     """
 
     def __init__(
@@ -112,11 +100,7 @@ class FlatGraph:
 class Compiled:
     """A compiled function of nested tensors; threads may share it.
 
-    Args:
-        graph: the function, on flat lists.
-
-    Raises:
-        MemoryError: when called: the memory was not enough.
+    It raises MemoryError when called, if the memory was not enough.
     """
 
     def __init__(self, graph: FlatGraph) -> None:
@@ -132,13 +116,9 @@ class Compiled:
 
 
 class Compiler:
-    """Compiles the functions of one sampler, and says once if XLA cannot.
+    """Compiles the functions of one sampler, and warns once if XLA cannot.
 
-    Args:
-        jit_compile: compile with XLA; ``None`` tries it and falls back to plain graphs.
-
-    Attributes:
-        uses_xla: whether graphs are compiled by XLA, as far as is known.
+    ``jit_compile=None`` tries XLA and falls back to plain graphs; ``uses_xla`` tells which.
     """
 
     def __init__(self, jit_compile: bool | None) -> None:

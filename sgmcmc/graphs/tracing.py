@@ -27,11 +27,6 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     The graph is asked for outright, not left to the first call of a ``tf.function``, which
     warns a user who makes a few samplers that functions are traced too often. A graph that was
     there before is taken again, with what TensorFlow has compiled for it.
-
-    Args:
-        function: takes tensors, in dicts and named tuples if need be, and returns such.
-        arguments: examples of what it will be called with.
-        jit_compile: compile it with XLA.
     """
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
@@ -77,12 +72,7 @@ _lock = threading.Lock()
 
 
 def same_as_before(graph: Any, jit_compile: bool) -> Any:
-    """Return a graph that computes the same and may be compiled already, or this one.
-
-    Args:
-        graph: a concrete function, just traced.
-        jit_compile: whether XLA compiles it.
-    """
+    """Return a graph that computes the same and may be compiled already, or this one."""
     content = _content(graph, jit_compile)
     if content is None:
         return graph
@@ -129,7 +119,7 @@ def _kinds(structure: Any) -> list[type]:
 
 
 def _draws(definition: tf.compat.v1.GraphDef) -> bool:
-    """Tell whether a graph draws random numbers that go on from call to call."""
+    """Return whether a graph draws random numbers that go on from call to call."""
     functions = [function.node_def for function in definition.library.function]
     return any("seed2" in node.attr for nodes in (definition.node, *functions) for node in nodes)
 

@@ -6,11 +6,12 @@ import contextlib
 import copy
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.interrupts import pass_on
 from sgmcmc.words import describe
 
 _DTYPE_CLASH = re.compile(
@@ -30,14 +31,9 @@ _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 def call(
     argument: str, dtype: tf.DType, function: Callable[..., Any], given: str, **inputs: Any
 ) -> Any:
-    """Return what a function of the user's returns, or explain its error.
+    """Return what a function of the user's returns for ``inputs``, or explain its error.
 
-    Args:
-        argument: what the function is called.
-        dtype: of the chain.
-        function: the function.
-        given: what it is called with, in words.
-        inputs: what it is called with.
+    ``argument`` is what the function is called, ``given`` what it is called with, in words.
     """
     wanted = " and ".join(f"`{name}`" for name in inputs)
     with contextlib.suppress(ValueError):  # some builtins do not tell their arguments
@@ -101,3 +97,19 @@ def first_lines(error: Exception) -> str:
     message = error.message if isinstance(error, tf.errors.OpError) else str(error)
     text = f"{type(error).__name__}: {message}".split("\n\n")[0]
     return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+@contextlib.contextmanager
+def naming(part: object, method: str, given: str = "") -> Iterator[None]:
+    """Name class and method in an error that a user's own class raises in the ``with`` block."""
+    label = f"{type(part).__name__}.{method}".rstrip(".")
+    try:
+        yield
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except Exception as error:
+        pass_on(error)
+        if label in str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"`{label}` failed when it was tried{given}. {first_lines(error)}") from error

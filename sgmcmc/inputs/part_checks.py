@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,25 +18,18 @@ from sgmcmc.engine.kernel import Start
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
 from sgmcmc.graphs.quiet import without_chatter
-from sgmcmc.graphs.user_functions import first_lines
+from sgmcmc.graphs.user_functions import naming
 from sgmcmc.inputs.arrays import read_params
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.interrupts import pass_on
-from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
-from sgmcmc.minibatches.base import bound, drawn
+from sgmcmc.minibatches import Minibatches, Uniform
+from sgmcmc.minibatches.own import bound, try_minibatches
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import LogLik, LogPrior, Target
 from sgmcmc.words import describe
-
-_MOST_DRAWN = 100_000
-"""Row numbers that are drawn to see how often each comes, twice."""
-
-_MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
-_TOO_OFTEN = 8.0
-"""Standard errors by which rows come too often that are in no doubt drawn too often."""
 
 _REPEATED = 1e-3
 """How far two results for the same arguments may be apart, as a part of what changed."""
@@ -142,7 +133,7 @@ def check_part(
     gradient = gradient.bind(whole)
     stream = make_stream(data, draws, dtype, with_rows=gradient.needs_rows, ahead=False, xla=False)
     rng = np.random.default_rng(seed)
-    with _told(gradient, "init"):
+    with naming(gradient, "init"):
         estimator = gradient.init(whole, position)
     minibatch = stream.first(rng)
     ghat = _try_gradient(gradient, target, estimator, tf.constant(position), minibatch, minibatch)
@@ -215,73 +206,6 @@ def try_parts(iteration: Iteration, start: Start) -> None:
         _try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)
 
 
-# ------------------------------------------------------------------------------------ minibatches
-
-
-def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool) -> None:
-    """Try minibatches whose draws a user wrote.
-
-    Args:
-        minibatches: as the user gave them.
-        draws: the same, bound to the dataset and checked for shapes.
-        rows: N.
-        neighbours: a row that is in a minibatch twice must have neighbouring places.
-    """
-    with _told(minibatches, "to_json"):
-        json.dumps(minibatches.to_json())
-    if draws.every_row:
-        return
-    count = max(2, min(_MOST_MINIBATCHES, _MOST_DRAWN // draws.size))
-    label = f"`minibatches`: {type(draws).__name__}.draw"
-    with _told(draws, "draw"):
-        first, again = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
-    if not np.array_equal(first, again):
-        raise ValueError(
-            f"{label} gives different rows for the same generator. All randomness must come from "
-            "the `rng` that it is handed, and nothing be kept between calls: a block is drawn "
-            "again when a chain is resumed."
-        )
-    if neighbours:
-        _need_neighbours(label, first)
-    if count >= _FEWEST_MINIBATCHES:
-        second = drawn(draws, rows, np.random.default_rng(2), count)
-        _need_right_weights(label, draws.weights, rows, first, second)
-
-
-def _need_neighbours(label: str, found: np.ndarray) -> None:
-    runs = 1 + (np.diff(found, axis=1) != 0).sum(1)
-    distinct = 1 + (np.diff(np.sort(found, axis=1), axis=1) != 0).sum(1)
-    bad = np.flatnonzero(runs != distinct)
-    if bad.size:
-        raise ValueError(
-            f"{label} puts a row into a minibatch twice at places that are no neighbours: "
-            f"{describe(found[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
-        )
-
-
-def _need_right_weights(
-    label: str, weights: np.ndarray | None, rows: int, first: np.ndarray, second: np.ndarray
-) -> None:
-    """Raise an error if rows come more often than their weights say.
-
-    The rows that came too often in one half of the minibatches are counted in the other half,
-    where they come as often as they should if the weights are right.
-    """
-    count, size = second.shape
-    expected = np.full(rows, size / rows) if weights is None else 1.0 / weights
-    often = np.bincount(first.reshape(-1), minlength=rows) > count * expected
-    found, mean = often[second].sum(1), float(expected[often].sum())
-    error = max(float(found.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
-    if found.mean() - mean > _TOO_OFTEN * error:
-        raise ValueError(
-            f"{label}: some rows, such as {int(np.flatnonzero(often)[0])}, come more often than "
-            f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
-            f"where it should be {mean:.3g}, so that sums over the dataset are biased. The weight "
-            "of a row must be one over the number of times that it is in a minibatch on average; "
-            f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."
-        )
-
-
 # --------------------------------------------------------------------------------------- gradients
 
 
@@ -297,7 +221,7 @@ def _try_gradient(
     label = f"{type(gradient).__name__}.estimate"
     _need_tuple(f"{type(gradient).__name__}.init", memory)
     if gradient.centred:
-        with _told(gradient, "centre"):
+        with naming(gradient, "centre"):
             _need_vector(f"{type(gradient).__name__}.centre", gradient.centre(memory), position)
 
     def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -323,7 +247,7 @@ def _try_gradient(
         _need_like(label, found[1], memory)
         return found
 
-    with _told(gradient, "estimate"):
+    with naming(gradient, "estimate"):
         results = _results(estimate, memory, position)
     for one, other in _pairs(results):
         for (_, a), (_, b) in zip(_leaves(one), _leaves(other), strict=True):
@@ -365,7 +289,7 @@ def _try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np
             f"`{name}.refresh_every` must return None or a whole number, 1 or more; it returned "
             f"{describe(every)}."
         )
-    with _told(gradient, "refresh"):
+    with naming(gradient, "refresh"):
         found = gradient.refresh(whole, memory, position, 1)
         if not isinstance(found, tuple) or len(found) != 2:
             raise TypeError(
@@ -420,7 +344,7 @@ def _try_dynamics(
         state: Any = None
         for name, method in methods.items():
             label = f"{type(own).__name__}.{name}"
-            with _told(own, name):
+            with naming(own, name):
                 after = method(state)
                 _need_tuple(label, after)
                 if not hasattr(after, "position"):
@@ -435,7 +359,7 @@ def _try_dynamics(
             states[name] = state = after
         return states
 
-    with _told(own, "", f" with a stepsize of shape {stepsize.shape}"):
+    with naming(own, "", f" with a stepsize of shape {stepsize.shape}"):
         results = _results(iterate)
     for one, other in _pairs(results):
         before = position.numpy()
@@ -579,19 +503,3 @@ def _need_like(label: str, after: Any, before: Any) -> None:
                 f"`{label}` returned `{name}` as {a.dtype.name}, which was {b.dtype.name} before; "
                 "dtypes of a state do not change."
             )
-
-
-@contextmanager
-def _told(part: object, method: str, given: str = "") -> Iterator[None]:
-    """Name class and method in an error that a user's own code raises."""
-    label = f"{type(part).__name__}.{method}".rstrip(".")
-    try:
-        yield
-    except (MemoryError, tf.errors.ResourceExhaustedError):
-        raise
-    except Exception as error:
-        pass_on(error)
-        if label in str(error):
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"`{label}` failed when it was tried{given}. {first_lines(error)}") from error

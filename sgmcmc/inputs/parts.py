@@ -15,9 +15,8 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.part_checks import try_minibatches
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
-from sgmcmc.minibatches.base import bound
+from sgmcmc.minibatches.own import bound, try_minibatches
 from sgmcmc.words import describe, did_you_mean, or_list
 
 

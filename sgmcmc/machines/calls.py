@@ -38,12 +38,7 @@ class _Call:
 
 
 class Calls:
-    """Calls of one object's methods that are under way; those that are not, when it is left, end.
-
-    Args:
-        executor: whose workers run them.
-        parcel: the object.
-    """
+    """Calls of one object's methods that are under way; what is not, when it is left, ends."""
 
     def __init__(self, executor: LastingExecutor, parcel: Parcel) -> None:
         self._executor, self._parcel = executor, parcel

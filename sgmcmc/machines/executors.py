@@ -48,7 +48,7 @@ def checked(executor: Any) -> Executor:
 
 
 def is_maker(value: Any) -> bool:
-    """Tell whether a value is a function without arguments."""
+    """Return whether a value is a function without arguments."""
     if isinstance(value, Executor) or not callable(value):
         return False
     try:
@@ -59,7 +59,7 @@ def is_maker(value: Any) -> bool:
 
 
 def is_shut_down(executor: Executor) -> bool:
-    """Tell whether an executor takes no more work, as far as it tells; a broken one is replaced."""
+    """Return whether an executor says that it takes no more work; a broken one is replaced."""
     if getattr(executor, "_broken", False):
         return False
     names = ("_shutdown", "_shutdown_thread")
@@ -80,7 +80,7 @@ def width(executor: Executor) -> int:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Tell whether an error says that a worker is gone, not that its work has failed."""
+    """Return whether an error says that a worker is gone, not that its work has failed."""
     return isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _DASK
 
 
@@ -110,17 +110,9 @@ _warned: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 class LastingExecutor:
-    """The executor of a user's, or one that is made here as often as it takes.
+    """A user's executor, or one that is made as often as it takes: broken pools are recreated.
 
-    Args:
-        executor: a ``concurrent.futures.Executor``, or a function without arguments that makes
-            one.
-
-    Attributes:
-        generation: how often it was replaced.
-
-    Raises:
-        TypeError, ValueError: it is no executor, or cannot be used.
+    ``generation`` is how often it was replaced.
     """
 
     def __init__(self, executor: Any) -> None:

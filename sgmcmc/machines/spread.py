@@ -29,10 +29,7 @@ class Machines(ABC):
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what a method of an object returns for these arguments, in their order.
 
-        Args:
-            thing: the object, which the calls must not change.
-            method: name of the method.
-            calls: the arguments of each call: plain values and NumPy arrays.
+        The calls must not change the object; their arguments are plain values and NumPy arrays.
         """
 
     @abstractmethod
@@ -68,13 +65,8 @@ HERE = Here()
 class Spread(Machines):
     """The workers of an executor.
 
-    Args:
-        executor: a ``concurrent.futures.Executor``, or a function without arguments that makes
-            one. What is made here is shut down where the outermost ``with`` block ends.
-        couriers: how objects are sent that many others share, by type.
-
-    Raises:
-        TypeError, ValueError: it is no executor, or cannot be used.
+    What is made here of a function that makes executors is shut down when the outermost ``with``
+    block ends. ``couriers`` send objects that many others share, by type.
     """
 
     def __init__(self, executor: Any, couriers: Mapping[type, Courier]) -> None:
@@ -127,7 +119,7 @@ class Spread(Machines):
                 yielded += 1
 
     def _there(self) -> bool:
-        """Tell whether there are workers: after the call, a report may be asked for without."""
+        """Return whether there are workers: after the call, a report may be asked for without."""
         if self._depth:
             return True
         try:

@@ -103,12 +103,7 @@ def _compiled(function: Callable[..., Any], autograph: bool) -> Any:
 
 
 class Unpickler(pickle.Unpickler):
-    """Makes an object of its blob.
-
-    Args:
-        blob: the object, pickled.
-        shared: the shared objects that it names, by key.
-    """
+    """Makes an object of its blob and of the shared objects that it names, by key."""
 
     def __init__(self, blob: bytes, shared: Mapping[str, Any]) -> None:
         super().__init__(io.BytesIO(blob))
@@ -131,19 +126,14 @@ _lock = threading.RLock()
 
 
 class Missing(NamedTuple):
-    """The answer of a worker that lacks something.
-
-    Attributes:
-        worker: which.
-        keys: what it lacks.
-    """
+    """The answer of a worker that lacks something, by keys."""
 
     worker: str
     keys: tuple[str, ...]
 
 
 def ready() -> bool:
-    """Tell that a worker is there; to be called, it has to have imported the package."""
+    """Return that a worker is there; to be called, it has to have imported the package."""
     _leave_interrupts()
     return True
 
@@ -151,14 +141,9 @@ def ready() -> bool:
 def work(
     key: str, needs: Sequence[str], blobs: Mapping[str, bytes], method: str, arguments: Any
 ) -> Any:
-    """Return what a method of an object returns, or say what is missing for it.
+    """Return what a method of the object ``key`` returns, or say what is missing for it.
 
-    Args:
-        key: names the object.
-        needs: names the shared objects that it is made with.
-        blobs: what of these is sent along, pickled.
-        method: name of the method.
-        arguments: its arguments.
+    ``needs`` names the shared objects that it is made with; ``blobs`` has what was sent along.
     """
     _leave_interrupts()
     with _lock:

@@ -22,20 +22,10 @@ def row_dtype(rows: int) -> np.dtype:
 def draw_rows(
     rng: np.random.Generator, rows: int, size: int, count: int, replace: bool
 ) -> np.ndarray:
-    """Return ``count`` independent minibatches of row numbers.
+    """Return ``count`` independent minibatches of ``size`` of the rows, (count, size).
 
     Without replacement every subset of ``size`` of the rows is equally likely. The order within
     a minibatch has no meaning: most are in rising order, in which they are gathered faster.
-
-    Args:
-        rng: where the randomness comes from.
-        rows: N, the number of rows to draw from.
-        size: n, the rows in a minibatch.
-        count: the number of minibatches.
-        replace: draw with replacement.
-
-    Returns:
-        Integers of shape ``(count, size)``.
 
     Example:
         >>> rows = draw_rows(np.random.default_rng(1), 5, 3, 2, replace=False)
@@ -114,14 +104,14 @@ def _mend(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
 
 
 def _one_of(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Tell of each value whether it is one of those known, which are in rising order."""
+    """Return for each value whether it is one of those known, which are in rising order."""
     if not known.size:
         return np.zeros(values.size, bool)
     return known[np.minimum(np.searchsorted(known, values), known.size - 1)] == values
 
 
 def _seen_before(values: np.ndarray) -> np.ndarray:
-    """Tell of each value whether an earlier one is equal."""
+    """Return for each value whether an earlier one is equal."""
     seen = np.ones(values.size, bool)
     seen[np.unique(values, return_index=True)[1]] = False
     return seen

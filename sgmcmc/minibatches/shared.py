@@ -37,14 +37,8 @@ _MOST_BYTES = 2**26
 class SharedStream:
     """A stream of minibatches for several chains at a time.
 
-    Args:
-        gathered: brings the rows of all chains.
-        each: picks the minibatch of one chain's step out of those of its iteration.
-        chains: how many there are.
-        steps: minibatches that an iteration takes.
-
-    Attributes:
-        each, chains: as given.
+    ``gathered`` brings the rows of all chains, and ``each`` picks the minibatch of one chain's step
+    out of those of its iteration, which takes ``steps``.
     """
 
     def __init__(self, gathered: Stream, each: Stream, chains: int, steps: int) -> None:
@@ -85,16 +79,7 @@ class SharedStream:
 def make_shared_stream(
     data: Data, draws: RowDraws, dtype: tf.DType, *, with_rows: bool, chains: int, steps: int
 ) -> SharedStream | None:
-    """Return the stream of several chains that share a kernel, or ``None`` if there is none.
-
-    Args:
-        data: the dataset.
-        draws: how rows are drawn.
-        dtype: of the weights.
-        with_rows: the chains want the row numbers too.
-        chains: how many there are.
-        steps: minibatches that an iteration takes.
-    """
+    """Return the stream of several chains that share a kernel, or ``None`` if there is none."""
     if data.sparse or tf.config.list_logical_devices("GPU"):
         return None
     given = data, draws, dtype, with_rows

@@ -22,7 +22,8 @@ from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sparse
-from sgmcmc.minibatches.base import RowDraws, drawn
+from sgmcmc.minibatches.base import RowDraws
+from sgmcmc.minibatches.own import drawn
 from sgmcmc.minibatches.rows import row_dtype
 
 Arrays = dict[str, np.ndarray]
@@ -38,14 +39,12 @@ class Stream(ABC):
     """A stream of minibatches.
 
     Args:
-        data: the dataset.
-        draws: how rows are drawn.
         dtype: of the weights.
         with_rows: hand over the row numbers too.
 
     Attributes:
         size: n, the observations in a minibatch.
-        path: what to tell of the stream in the settings.
+        path: what the settings say of the stream.
     """
 
     path: str
@@ -169,15 +168,7 @@ _LONG_ROW = 512
 
 
 class GatheredAhead(Stream):
-    """Minibatches whose rows are gathered on the host, block by block.
-
-    Args:
-        data: the dataset.
-        draws: how rows are drawn.
-        dtype: of the weights.
-        with_rows: hand over the row numbers too.
-        xla: whether XLA compiles the chain.
-    """
+    """Minibatches whose rows are gathered on the host, block by block."""
 
     path = "gathered ahead"
 
@@ -243,14 +234,8 @@ class InPlace(RowNumbers):
     """Minibatches that the compiled chain gathers itself, from where the data lie.
 
     A minibatch is gathered and used by one core, whose cache it never leaves. Only XLA can call
-    what gathers it. Each column must have an address.
-
-    Args:
-        data: the dataset.
-        draws: how rows are drawn.
-        dtype: of the weights.
-        with_rows: hand over the row numbers too.
-        threads: that copy the rows of a column where these weigh much, 1 or 2.
+    what gathers it. Each column must have an address. ``threads``, 1 or 2, copy the rows of a
+    column if these weigh much.
     """
 
     path = "in place"
@@ -324,13 +309,7 @@ def make_stream(
 ) -> Stream:
     """Return the stream that suits the data, the device and the compiler.
 
-    Args:
-        data: the dataset.
-        draws: how rows are drawn.
-        dtype: of the weights.
-        with_rows: the chain wants the row numbers too.
-        ahead: whole blocks should be gathered while a chain runs on another core.
-        xla: XLA compiles the chain.
+    ``ahead`` has whole blocks gathered while a chain runs on another core.
     """
     if draws.every_row:
         return Whole(data, draws, dtype, with_rows)
@@ -349,6 +328,6 @@ def _can_stay_in_place(data: Data, size: int) -> bool:
 
 
 def has_addresses(data: Data) -> bool:
-    """Tell whether every column lies in memory, or as if it did."""
+    """Return whether every column lies in memory, or as if it did."""
     addresses = [getattr(column, "address", None) for column in data.columns.values()]
     return None not in addresses

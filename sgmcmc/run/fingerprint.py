@@ -10,7 +10,7 @@ import numpy as np
 
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import digest
-from sgmcmc.minibatches.base import drawn
+from sgmcmc.minibatches.own import drawn
 from sgmcmc.run.groups import group_size
 from sgmcmc.run.sampler import Sampler
 

@@ -15,7 +15,7 @@ from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
-from sgmcmc.minibatches.base import drawn
+from sgmcmc.minibatches.own import drawn
 from sgmcmc.target.target import Target
 
 _ROUND = 64

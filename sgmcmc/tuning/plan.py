@@ -13,7 +13,7 @@ from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.minibatches.base import bound
+from sgmcmc.minibatches.own import bound
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches

@@ -19,6 +19,7 @@ import sgmcmc
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
 from sgmcmc.gradients import SVRG, Gradient, MinibatchGradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
+from sgmcmc.minibatches.own import _need_right_weights
 
 N, SIZE = 60, 6
 Array = np.ndarray
@@ -234,8 +235,6 @@ def test_right_weights_pass(rare: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_right_is_refused(seed: int) -> None:
     """Minibatches that are right pass, with very unequal weights and in runs of neighbours."""
-    from sgmcmc.inputs.part_checks import _need_right_weights
-
     rng = np.random.default_rng(seed)
     rows, size = int(10 ** rng.uniform(1, 6)), int(10 ** rng.uniform(0, 2.5))
     size, count = min(size, rows), 60

@@ -1,0 +1,167 @@
+"""Minibatches that a user's own class draws: checked in each block, and tried before a chain."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from sgmcmc.checks import from_outside
+from sgmcmc.graphs.user_functions import naming
+from sgmcmc.minibatches.base import Minibatches, RowDraws
+from sgmcmc.words import describe
+
+_ROUNDING = 1e-3
+"""How far the expected rows of a minibatch, by the weights, may be from n, as a part of n."""
+
+_MOST_DRAWN = 100_000
+"""Row numbers that are drawn to see how often each comes, twice."""
+
+_MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
+_TOO_OFTEN = 8.0
+"""Standard errors by which rows come too often that are in no doubt drawn too often."""
+
+
+def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return the rows of ``count`` minibatches, (count, n), known to be rows of the dataset.
+
+    What gathers them looks at no bounds: a row beyond the last is foreign memory. What the
+    package's own classes draw needs no check.
+    """
+    found = draws.draw(rng, count)
+    if not from_outside(draws):
+        return found
+    label = f"`minibatches`: {type(draws).__name__}.draw"
+    array = np.asarray(found)
+    if array.dtype.kind not in "iu":
+        raise TypeError(
+            f"{label} must return row numbers, integers; it returned {describe(found)} of "
+            f"{array.dtype.name}."
+        )
+    if array.shape != (count, draws.size):
+        raise ValueError(
+            f"{label} must return an array of shape (count, n) = ({count}, {draws.size}), a row of "
+            f"it for each minibatch; it returned {array.shape}."
+        )
+    if array.size and (array.min() < 0 or array.max() >= rows):
+        wrong = array[(array < 0) | (array >= rows)][0]
+        raise ValueError(
+            f"{label} returned row {wrong}; the rows of the dataset are 0 to {rows - 1}."
+        )
+    return array
+
+
+def bound(minibatches: Minibatches, rows: int, size: int) -> RowDraws:
+    """Return how rows are drawn from a dataset of ``rows`` rows, checked if a user wrote it."""
+    draws = minibatches.bind(rows, size)
+    if from_outside(draws):
+        _check_bound(draws, rows)
+    return draws
+
+
+def _check_bound(draws: RowDraws, rows: int) -> None:
+    """Raise an error if a user's own minibatches have a wrong size or wrong weights.
+
+    A row is in a minibatch 1/w times on average if w is its weight, so 1/w add up to n.
+    """
+    label = f"`minibatches`: {type(draws).__name__}"
+    for name in ("size", "weights", "every_row", "draw"):
+        if not hasattr(draws, name):
+            raise TypeError(f"{label} has no `{name}`; what `bind` returns must have one.")
+    size, weights = draws.size, draws.weights
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise ValueError(f"{label}.size must be a whole number, 1 or more; it is {describe(size)}.")
+    if draws.every_row and size != rows:
+        raise ValueError(
+            f"{label}.every_row says that a minibatch is the whole dataset of {rows} rows, and "
+            f"`size` is {size}."
+        )
+    if weights is None:
+        return
+    if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{label}.weights must be None or a NumPy array of numbers; it is {describe(weights)}."
+        )
+    if weights.shape != (rows,):
+        raise ValueError(
+            f"{label}.weights must have an entry for each of the {rows} rows of the dataset, shape "
+            f"({rows},); it has shape {weights.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+    if bad.size:
+        raise ValueError(
+            f"{label}.weights must be positive and finite; that of row {bad[0]} is "
+            f"{weights[bad[0]]:g}."
+        )
+    expected = float((1.0 / weights.astype(np.float64)).sum())
+    if abs(expected - size) > _ROUNDING * size:
+        raise ValueError(
+            f"{label}.weights: the weight of a row must be one over the number of times that it is "
+            f"in a minibatch on average (N/n = {rows / size:g} if all rows are equally likely). By "
+            f"these weights a minibatch would have {expected:g} rows, and it has {size}: multiply "
+            f"them by {expected / size:g}."
+        )
+
+
+def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool) -> None:
+    """Try minibatches whose draws a user wrote.
+
+    Args:
+        minibatches: as the user gave them.
+        draws: the same, bound to the dataset and checked for shapes.
+        rows: N.
+        neighbours: a row that is in a minibatch twice must have neighbouring places.
+    """
+    with naming(minibatches, "to_json"):
+        json.dumps(minibatches.to_json())
+    if draws.every_row:
+        return
+    count = max(2, min(_MOST_MINIBATCHES, _MOST_DRAWN // draws.size))
+    label = f"`minibatches`: {type(draws).__name__}.draw"
+    with naming(draws, "draw"):
+        first, again = (drawn(draws, rows, np.random.default_rng(1), count) for _ in range(2))
+    if not np.array_equal(first, again):
+        raise ValueError(
+            f"{label} gives different rows for the same generator. All randomness must come from "
+            "the `rng` that it is handed, and nothing be kept between calls: a block is drawn "
+            "again when a chain is resumed."
+        )
+    if neighbours:
+        _need_neighbours(label, first)
+    if count >= _FEWEST_MINIBATCHES:
+        second = drawn(draws, rows, np.random.default_rng(2), count)
+        _need_right_weights(label, draws.weights, rows, first, second)
+
+
+def _need_neighbours(label: str, found: np.ndarray) -> None:
+    runs = 1 + (np.diff(found, axis=1) != 0).sum(1)
+    distinct = 1 + (np.diff(np.sort(found, axis=1), axis=1) != 0).sum(1)
+    bad = np.flatnonzero(runs != distinct)
+    if bad.size:
+        raise ValueError(
+            f"{label} puts a row into a minibatch twice at places that are no neighbours: "
+            f"{describe(found[bad[0]].tolist())}. Sort each minibatch, np.sort(rows, axis=1)."
+        )
+
+
+def _need_right_weights(
+    label: str, weights: np.ndarray | None, rows: int, first: np.ndarray, second: np.ndarray
+) -> None:
+    """Raise an error if rows come more often than their weights say.
+
+    The rows that came too often in one half of the minibatches are counted in the other half,
+    where they come as often as they should if the weights are right.
+    """
+    count, size = second.shape
+    expected = np.full(rows, size / rows) if weights is None else 1.0 / weights
+    often = np.bincount(first.reshape(-1), minlength=rows) > count * expected
+    found, mean = often[second].sum(1), float(expected[often].sum())
+    error = max(float(found.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
+    if found.mean() - mean > _TOO_OFTEN * error:
+        raise ValueError(
+            f"{label}: some rows, such as {int(np.flatnonzero(often)[0])}, come more often than "
+            f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
+            f"where it should be {mean:.3g}, so that sums over the dataset are biased. The weight "
+            "of a row must be one over the number of times that it is in a minibatch on average; "
+            f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."
+        )
