@@ -116,9 +116,10 @@ class Runner:
         stops: bool = True,
     ) -> None:
         self._kernel = kernel
-        self._prefetcher = prefetcher
+        self.recorder = kernel.recorder
+        self.prefetcher = prefetcher
         self._whole = whole
-        self._kept = kept
+        self.records = kept
         self._checkpoint = checkpoint
         self.stops = stops
         self.total = total
@@ -127,7 +128,7 @@ class Runner:
         self.params: Tensors = {}
         self._span = Buffer((3,), np.dtype(np.int32))
         self._refresh_every = kernel.gradient.refresh_every(whole)
-        self._carry = carry
+        self.carry = carry
 
     @property
     def finished(self) -> bool:
@@ -135,68 +136,44 @@ class Runner:
         return self.iteration >= self.total
 
     @property
-    def records(self) -> Mapping[str, Rows]:
-        """Where the kept draws are written to, by record."""
-        return self._kept
-
-    @property
     def chain(self) -> int:
         """The number of the chain."""
-        return self._prefetcher.chain
+        return self.prefetcher.chain
 
     @property
     def mode(self) -> tuple[tf.Tensor, tf.Tensor] | None:
         """The mode that the gradient estimate stays centred at and the gradient there, flat."""
-        return self._kernel.gradient.mode(self._carry.estimator)
-
-    @property
-    def prefetcher(self) -> Prefetcher:
-        """What the chain's blocks consume."""
-        return self._prefetcher
-
-    @property
-    def recorder(self) -> Recorder:
-        """What is written down of the draws."""
-        return self._kernel.recorder
+        return self._kernel.gradient.mode(self.carry.estimator)
 
     def position(self) -> np.ndarray:
         """Return the present position, flat."""
-        return np.asarray(self._carry.state.position)
+        return np.asarray(self.carry.state.position)
 
     def scale_stepsizes(self, factor: float) -> None:
         """Multiply the stepsizes that the phase began with by this, from the next block on."""
-        factor_now = tf.constant(factor, self._carry.stepsize_factor.dtype)
-        self._carry = self._carry._replace(stepsize_factor=factor_now)
+        factor_now = tf.constant(factor, self.carry.stepsize_factor.dtype)
+        self.carry = self.carry._replace(stepsize_factor=factor_now)
 
     def change_state(self, change: Callable[[Any], Any]) -> None:
         """Let a phase change the state of the dynamics between two blocks."""
-        self._carry = self._carry._replace(state=change(self._carry.state))
-
-    @property
-    def carry(self) -> Carry:
-        """What the last iteration left."""
-        return self._carry
-
-    def go_on_from(self, carry: Carry) -> None:
-        """Go on from what an iteration left that was run elsewhere."""
-        self._carry = carry
+        self.carry = self.carry._replace(state=change(self.carry.state))
 
     def facts(self) -> dict[str, float]:
         """Return what the dynamics have to tell of the moves so far, by name."""
-        return self._kernel.dynamics.facts(self._carry.state)
+        return self._kernel.dynamics.facts(self.carry.state)
 
     def reductions(self) -> dict[str, Any]:
         """Return the results of the running reductions."""
-        return self.recorder.results(self._carry.reductions)
+        return self.recorder.results(self.carry.reductions)
 
     def prepare_ahead(self, wanted: bool) -> None:
         """Prepare each next block on a thread of its own, or on demand."""
-        self._prefetcher.prepare_ahead(wanted)
+        self.prefetcher.prepare_ahead(wanted)
 
     def snapshot(self) -> Snapshot:
         """Return all that is needed to go on from here."""
         counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
-        flat = tf.nest.flatten(self._carry)
+        flat = tf.nest.flatten(self.carry)
         leaves = {f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(flat)}
         return {
             **{name: np.array(count) for name, count in counts.items()},
@@ -206,8 +183,8 @@ class Runner:
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Go on from where a snapshot was taken."""
-        leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self._carry)))]
-        self._carry = tf.nest.pack_sequence_as(self._carry, [tf.constant(leaf) for leaf in leaves])
+        leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self.carry)))]
+        self.carry = tf.nest.pack_sequence_as(self.carry, [tf.constant(leaf) for leaf in leaves])
         self.iteration, self.draws, self.blocks = (
             int(snapshot[name]) for name in ("iteration", "draws", "blocks")
         )
@@ -221,7 +198,7 @@ class Runner:
         ``kept`` has the first row and the rows of what was kept meanwhile, by record.
         """
         for name, (first, rows) in kept.items():
-            self._kept[name][first : first + len(rows)] = rows
+            self.records[name][first : first + len(rows)] = rows
         self.restore(snapshot)
 
     def save(self) -> None:
@@ -248,19 +225,19 @@ class Runner:
         lengths = [self._kernel.length]
         if self._refresh_every is not None:
             lengths.append(self._refresh_every)
-        if self.stops and LOG_POST in self._kept:
+        if self.stops and LOG_POST in self.records:
             lengths.append(estimates_apart(self.total, self._kernel.length))
         return tuple(lengths)
 
     def compile(self, compiler: Compiler) -> bool:
         """Compile the kernel, in this thread, for the present block; return whether XLA could."""
         block, offset = divmod(self.iteration, self._kernel.length)
-        return self._kernel.compile(compiler, self._carry, self._inputs(block, offset))
+        return self._kernel.compile(compiler, self.carry, self._inputs(block, offset))
 
     def _inputs(self, block: int, offset: int) -> BlockInputs:
         """Return what a block consumes, of which ``offset`` iterations have been run."""
         left = self._kernel.length - offset
-        return self._prefetcher.block(block, is_last=self.iteration + left >= self.total)
+        return self.prefetcher.block(block, is_last=self.iteration + left >= self.total)
 
     def advance(self, most: int | None = None) -> int:
         """Run the rest of the present block, at most ``most``, and return how many iterations ran.
@@ -275,7 +252,7 @@ class Runner:
         block, offset = divmod(self.iteration, length)
         left = self.total - self.iteration if most is None else most
         stop = min(length, offset + left)
-        carry = self._carry
+        carry = self.carry
         if self._refresh_every is not None:
             visit, past = divmod(self.iteration, self._refresh_every)
             if visit and not past:
@@ -287,7 +264,7 @@ class Runner:
         end = self.iteration + stop - offset
         self.take(result, end)
         if stop == length or end == self.total:
-            self._prefetcher.release()
+            self.prefetcher.release()
         return stop - offset
 
     def take(self, result: BlockResult, end: int) -> None:
@@ -297,16 +274,16 @@ class Runner:
             Diverged: the position is not finite at the end.
         """
         self._keep(result, end)
-        self._carry, self.params = result.carry, result.params
+        self.carry, self.params = result.carry, result.params
         self.iteration = end
         self.save()
 
     def _refreshed(self, visit: int) -> Carry:
         """Return the carry with what the gradient estimator renews between blocks."""
         gradient, estimator = self._kernel.gradient.refresh(
-            self._whole, self._carry.estimator, self.position(), visit
+            self._whole, self.carry.estimator, self.position(), visit
         )
-        carry = self._carry._replace(estimator=estimator)
+        carry = self.carry._replace(estimator=estimator)
         return carry if gradient is None else carry._replace(gradient=tf.constant(gradient))
 
     def _keep(self, result: BlockResult, end: int) -> None:
@@ -317,7 +294,7 @@ class Runner:
         diverged = not bool(result.finite)
         finite = finite_rows(records.get(DRAWS), completed) if diverged else completed
         for name, array in records.items():
-            self._kept[name][first : first + finite] = array[:finite]
+            self.records[name][first : first + finite] = array[:finite]
         self.draws = first + finite
         if diverged:
             latents = self._kernel.latents
@@ -326,7 +303,7 @@ class Runner:
                 (self.iteration, end), None if latents is None else latents.advice,
             )  # fmt: skip
         self.estimate = float(result.log_post)
-        if LOG_POST in self._kept:
+        if LOG_POST in self.records:
             row = np.array([[end, self.estimate]])
-            self._kept[LOG_POST][self.blocks : self.blocks + 1] = row
+            self.records[LOG_POST][self.blocks : self.blocks + 1] = row
             self.blocks += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -249,8 +249,8 @@ def _try_gradient(
 
     with naming(gradient, "estimate"):
         results = _results(estimate, memory, position)
-    for one, other in _pairs(results):
-        for (_, a), (_, b) in zip(_leaves(one), _leaves(other), strict=True):
+    for other in results[1:]:
+        for a, b in _pairs(results[0], other):
             if _differ(a, b, 10 * _REPEATED * _size(a)):
                 raise ValueError(
                     f"`{label}` gives different results for the same arguments: it draws random "
@@ -361,10 +361,10 @@ def _try_dynamics(
 
     with naming(own, "", f" with a stepsize of shape {stepsize.shape}"):
         results = _results(iterate)
-    for one, other in _pairs(results):
-        before = position.numpy()
+    before = position.numpy()
+    for other in results[1:]:
         for name in methods:
-            for (_, a), (_, b) in zip(_leaves(one[name]), _leaves(other[name]), strict=True):
+            for a, b in _pairs(results[0][name], other[name]):
                 moved = np.abs(a - before).max(initial=0) if a.shape == before.shape else _size(a)
                 if _differ(a, b, _REPEATED * moved + 1e-7 * _size(a)):
                     raise ValueError(
@@ -415,16 +415,10 @@ def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return found
 
 
-def _pairs(results: list[Any]) -> list[tuple[Any, Any]]:
-    return [(results[0], other) for other in results[1:]]
-
-
-def _leaves(structure: Any) -> list[tuple[str, np.ndarray]]:
-    """Return names and values of the tensors in a state."""
-    return [
-        (name, np.asarray(leaf))
-        for name, leaf in zip(_names(structure), tf.nest.flatten(structure), strict=True)
-    ]
+def _pairs(one: Any, other: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the arrays of two results side by side."""
+    for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True):
+        yield np.asarray(a), np.asarray(b)
 
 
 def _names(structure: Any) -> list[str]:

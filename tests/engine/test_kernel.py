@@ -55,11 +55,11 @@ def seconds_for_spans(
     runner = runner_of(dynamics)
     kernel, inputs = runner._kernel, runner._inputs(0, 0)
     start = time.perf_counter()
-    assert kernel.compile(Compiler(True), runner._carry, inputs)
+    assert kernel.compile(Compiler(True), runner.carry, inputs)
     compiled, seconds = time.perf_counter() - start, []
     for span in spans:
         start = time.perf_counter()
-        kernel.run(runner._carry, inputs, tf.constant(span))
+        kernel.run(runner.carry, inputs, tf.constant(span))
         seconds.append(time.perf_counter() - start)
     return compiled, seconds
 

@@ -220,7 +220,7 @@ def test_values_are_kept_between_visits(rows: int, jit_compile: bool) -> None:
     )
     sess = init_sess(sampler)
     sgmcmc_step(sampler, sess, 29)
-    visits = sess._runners[0]._carry.latents.here["visits"].numpy()
+    visits = sess._runners[0].carry.latents.here["visits"].numpy()
     assert visits.dtype == np.int64
     assert visits.sum() == 30 * rows  # the start visits a minibatch too
     if rows == 12:

@@ -254,7 +254,7 @@ def test_the_centre_moves_to_the_present_position_and_the_gradient_there_is_exac
         sgmcmc.sgmcmc_step(sampler, session)
         if i % m == 0:
             centre = before
-        state = runner._carry.estimator
+        state = runner.carry.estimator
         np.testing.assert_array_equal(state.centre, centre)
         np.testing.assert_allclose(state.full_gradient, model.full(centre), rtol=ROUNDING)
 
@@ -285,7 +285,7 @@ def test_the_total_is_summed_anew_before_rounding_adds_up(monkeypatch: pytest.Mo
     every = SAGA().refresh_every(whole(model, 2))
     assert every == 30
     sgmcmc.sgmcmc_step(sampler, session, 100 * every + 1)
-    state = session._runners[0]._carry.estimator
+    state = session._runners[0].carry.estimator
     total = state.table.numpy().sum(0, dtype=np.float64)
     scale = np.abs(state.table.numpy()).sum(0)
     assert (np.abs(state.total - total) < 4 * np.finfo(np.float32).eps * scale).all()
@@ -705,7 +705,7 @@ def test_the_table_has_no_columns_for_parameters_in_the_prior_alone() -> None:
     start = {name: np.full(shape, 0.3) for name, shape in shapes.items()}
     larger = Model(log_lik, log_prior, model.data, start, terms, lambda position: -1.4 * position)
     sampler = larger.stepwise(gradient="saga", minibatch_size=2)
-    state = sgmcmc.init_sess(sampler)._runners[0]._carry.estimator
+    state = sgmcmc.init_sess(sampler)._runners[0].carry.estimator
     assert state.table.shape == (6, 3) and state.total.shape == (3,)
     expected, gradients = by_hand("sgld", SAGAByHand(larger, "with"), larger, "with", 2, 4096)
     chain = larger.chain(

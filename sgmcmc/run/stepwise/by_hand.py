@@ -58,7 +58,7 @@ def step_on(
             name = space.layout.parameter_at(int(bad[0]))
             diverged = Diverged((now, now), name, space.geometries[name].advice)
             raise divergence(diverged, inner.chain.argument, None)
-        runner.go_on_from(carry)
+        runner.carry = carry
     sess.by_hand += 1
     sampler._show(sampler._split(inner, sess._positions()))
 
