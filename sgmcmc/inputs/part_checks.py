@@ -219,7 +219,6 @@ def _try_gradient(
 ) -> tf.Tensor:
     """Return the estimate of a gradient estimator that was tried."""
     label = f"{type(gradient).__name__}.estimate"
-    _need_tuple(f"{type(gradient).__name__}.init", memory)
     if gradient.centred:
         with naming(gradient, "centre"):
             _need_vector(f"{type(gradient).__name__}.centre", gradient.centre(memory), position)
@@ -328,12 +327,11 @@ def _try_dynamics(
             noise = tf.constant(rng.integers(0, 2**31 - 1, (dynamics.seeds, 2)), tf.int32)
         rows = next(iter(minibatch.columns.values())).shape[0]
         begun, opened = normals(dynamics.start_normals), normals(dynamics.refresh_normals)
-        parts = tf.constant(rng.standard_normal((rows, d)), dtype)
         methods = {
             "init": lambda _: dynamics.init(position, gradient, stepsize, begun),
             "refresh": lambda state: dynamics.refresh(state, stepsize, opened),
             "step": lambda state: dynamics.step(state, gradient, stepsize, noise),
-            "learn": lambda state: dynamics.learn(state, parts),
+            "learn": lambda state: dynamics.learn(state, tf.ones([rows, d], dtype)),
             "finish_step": lambda state: dynamics.finish_step(state, gradient, stepsize),
         }
         if not dynamics.learns_noise:
@@ -463,7 +461,7 @@ def _need_vector(
     """Raise an error unless a value has shape and dtype of the position."""
     tensor = tf.convert_to_tensor(value)
     shape = tuple(position.shape)
-    if tensor.shape != position.shape:
+    if not tensor.shape.is_compatible_with(position.shape):
         raise ValueError(
             f"`{label}` must return {what} of shape (d,) = {shape}; it returned shape "
             f"{tensor.shape}.{more}"
@@ -477,7 +475,6 @@ def _need_vector(
 
 def _need_like(label: str, after: Any, before: Any) -> None:
     """Raise an error unless a state has the structure, shapes and dtypes of the one before."""
-    _need_tuple(label, after)
     if type(after) is not type(before) or _names(after) != _names(before):
         raise TypeError(
             f"`{label}` must return a state like the one that it was handed, a "

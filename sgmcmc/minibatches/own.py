@@ -153,13 +153,17 @@ def _need_right_weights(
     where they come as often as they should if the weights are right.
     """
     count, size = second.shape
-    expected = np.full(rows, size / rows) if weights is None else 1.0 / weights
-    often = np.bincount(first.reshape(-1), minlength=rows) > count * expected
-    found, mean = often[second].sum(1), float(expected[often].sum())
+    seen, times = np.unique(first, return_counts=True)
+    expected = np.full(len(seen), size / rows) if weights is None else 1.0 / weights[seen]
+    often = times > count * expected
+    seen, mean = seen[often], float(expected[often].sum())
+    if not seen.size:
+        return
+    found = (seen[np.minimum(np.searchsorted(seen, second), len(seen) - 1)] == second).sum(1)
     error = max(float(found.std(ddof=1)), 1e-3 * mean) / np.sqrt(count)
     if found.mean() - mean > _TOO_OFTEN * error:
         raise ValueError(
-            f"{label}: some rows, such as {int(np.flatnonzero(often)[0])}, come more often than "
+            f"{label}: some rows, such as {int(seen[0])}, come more often than "
             f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
             f"where it should be {mean:.3g}, so that sums over the dataset are biased. The weight "
             "of a row must be one over the number of times that it is in a minibatch on average; "

@@ -456,3 +456,31 @@ def test_draws_do_not_change() -> None:
     one = chain(dynamics=Moves(), gradient=Estimate(), minibatches=Own(lambda rows: rows))
     other = chain(dynamics="sgld", gradient="minibatch", minibatches=Own(lambda rows: rows))
     np.testing.assert_allclose(one["theta"], other["theta"], rtol=1e-4)
+
+
+class Plain(Gradient):
+    """An estimator whose state is a plain tuple, or a dict."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def init(self, whole, position):  # type: ignore[no-untyped-def]
+        return self.state
+
+    def estimate(self, target, state, position, minibatch, at_centre):  # type: ignore[no-untyped-def]
+        return target.gradient(position, minibatch), state
+
+
+@pytest.mark.parametrize("state", [(), {}, {"a": np.zeros(3, np.float32)}])
+def test_states_of_estimators_of_any_structure(state: Any) -> None:
+    sgmcmc.check_part(Plain(state))
+    chain(gradient=Plain(state))
+
+
+def test_a_dataset_of_any_length() -> None:
+    """What is looked at of rows does not grow with the dataset."""
+    rng, size = np.random.default_rng(1), 100
+    first, second = (rng.integers(0, 10**12, (400, size)) for _ in range(2))
+    _need_right_weights("X.draw", None, 10**12, first, second)
+    with pytest.raises(ValueError, match="come more often"):
+        _need_right_weights("X.draw", None, 10**12, first % 10**6, second % 10**6)
