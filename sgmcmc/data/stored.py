@@ -3,7 +3,7 @@
 Single rows of such a form are dear: a chunk is read and decompressed for each. The rows of a block
 of minibatches are all over the file, so it is unpacked once, in order, as it is checked: what is
 small stays in memory, what is not goes to a file in the temporary folder, which is mapped into
-memory and is gone with the process. Where that folder lacks the room, whole chunks are read again
+memory and is gone with the process. If that folder lacks the room, whole chunks are read again
 and again. What lies in an HDF5 file as it would in memory is mapped where it is.
 """
 
@@ -137,7 +137,7 @@ class LateColumn(StoredColumn):
         self._unpacked: MappedColumn | None = None
 
     def unpack(self) -> None:
-        """Make rows ready to be taken in any order, where the temporary folder has the room."""
+        """Make rows ready to be taken in any order, if the temporary folder has the room."""
         if self._unpacked is None and _has_room(self._source, self.dtype):
             spool = Spool(self.dtype)
             _pass_over(self._source, lambda *_: None, spool.add)
@@ -193,7 +193,7 @@ def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | No
 
 
 def _slab_rows(source: Any) -> int:
-    """Return how many rows to read in one go: whole chunks where there are some."""
+    """Return how many rows to read in one go: whole chunks if there are some."""
     itemsize = getattr(getattr(source, "dtype", None), "itemsize", 8)
     row = math.prod(int(length) for length in source.shape[1:]) * itemsize
     wanted = max(1, SLAB_BYTES // max(1, row))
@@ -210,7 +210,7 @@ def _has_room(source: Any, dtype: np.dtype) -> bool:
 
 
 def _mapped_in_place(source: Any) -> np.ndarray | None:
-    """Return an HDF5 dataset mapped into memory, or ``None`` where it does not lie so."""
+    """Return an HDF5 dataset mapped into memory, or ``None`` if it does not lie so."""
     if not type(source).__module__.startswith("h5py.") or source.chunks is not None:
         return None
     try:

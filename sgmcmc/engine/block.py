@@ -32,7 +32,7 @@ class Carry(NamedTuple):
         gradient: the gradient estimate at the state's position.
         estimator: the state of the gradient estimator.
         reductions: the states of the running reductions.
-        latents: a :class:`LatentState`, or nothing where there are no latent variables.
+        latents: a :class:`LatentState`, or nothing if there are no latent variables.
         stepsize_factor: what the stepsizes of the phase are multiplied by, 1 unless the phase
             changes it between blocks.
     """
@@ -51,8 +51,8 @@ class BlockInputs(NamedTuple):
     Attributes:
         minibatches: the arrays of the data stream.
         noise: standard normals, (iterations, vectors, d).
-        stepsizes: one row for each iteration, or a single row where they never change; one
-            column for each parameter, or for each coordinate, or a single column where all share
+        stepsizes: one row for each iteration, or a single row if they never change; one
+            column for each parameter, or for each coordinate, or a single column if all share
             a stepsize.
         seeds: pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
     """

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.checks import from_outside
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.engine.block import BlockInputs, Carry
@@ -112,6 +113,12 @@ class Iteration:
         self.latent_seeds = 0 if latents is None else 1 + gradient.centred
         self.latent_seeds_of_step = moves * self.latent_seeds
         self.seeds_of_step = moves * dynamics.seeds
+
+    @property
+    def own_parts(self) -> bool:
+        """Whether a user wrote the dynamics or the gradient."""
+        inner = getattr(self.dynamics, "inner", self.dynamics)
+        return from_outside(inner) or from_outside(self.gradient)
 
     def begin(
         self, carry: Carry, position: tf.Tensor, minibatch: Minibatch, seeds: tf.Tensor

@@ -24,7 +24,7 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
     Attributes:
         iterations: first and last iteration between which it happened.
         parameter: the parameter that was found so first.
-        advice: what to do about it, where that is not to take a smaller stepsize.
+        advice: what to do about it, if that is not to take a smaller stepsize.
     """
 
     def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:

@@ -5,7 +5,7 @@ spare each prepares its next block ahead. The thread that called only shows prog
 Ctrl-C reaches it at once, and a watchdog aborts the call when nothing comes any more.
 
 Why nothing here can wait for ever: a chain is in the queue of turns, or in the hands of one thread.
-A thread never waits for another: where the queue is empty, it ends. The caller waits for reports,
+A thread never waits for another: if the queue is empty, it ends. The caller waits for reports,
 with a time limit, only while a thread is alive.
 """
 

@@ -1,4 +1,4 @@
-"""Compiles what a sampler runs many times: with XLA, or as a plain graph where XLA cannot.
+"""Compiles what a sampler runs many times: with XLA, or as a plain graph if XLA cannot.
 
 Graphs are called by a short way into TensorFlow's runtime, an interface that is not public; where
 this TensorFlow does not have what we know, the public call serves.

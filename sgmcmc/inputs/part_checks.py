@@ -24,7 +24,7 @@ from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches import Minibatches, Uniform
-from sgmcmc.minibatches.own import bound, try_minibatches
+from sgmcmc.minibatches.own import check_bound, try_minibatches
 from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.posterior import WholePosterior
@@ -118,8 +118,9 @@ def check_part(
     n = max(1, min(100, data.size // 4)) if minibatch_size is None else minibatch_size
     if gradient.whole_dataset or isinstance(dynamics, ExactDynamics):
         n = data.size
-    draws = bound(part if isinstance(part, Minibatches) else Uniform(), data.size, n)
+    draws = (part if isinstance(part, Minibatches) else Uniform()).bind(data.size, n)
     if isinstance(part, Minibatches):
+        check_bound(draws, data.size)
         try_minibatches(part, draws, data.size, neighbours=True)
         return
     starts = read_params(params, None, dtype)
@@ -174,16 +175,9 @@ def _built_in(dynamics: Dynamics) -> tuple[LogLik, dict[str, Any], dict[str, Any
 
 
 def try_parts(iteration: Iteration, start: Start) -> None:
-    """Try a user's own dynamics and gradient where a chain starts, before it is compiled.
-
-    Args:
-        iteration: the parts, bound.
-        start: what the chain starts with.
-    """
+    """Try a user's own dynamics and gradient where a chain starts, before it is compiled."""
     dynamics, gradient, target = iteration.dynamics, iteration.gradient, iteration.target
     inner = getattr(dynamics, "inner", dynamics)
-    if not (from_outside(inner) or from_outside(gradient)):
-        return
     minibatch = at_centre = start.minibatch
     latents, rng = iteration.latents, np.random.default_rng(1)
     if latents is not None:

@@ -16,7 +16,7 @@ from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.inputs.options import Options
 from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
-from sgmcmc.minibatches.own import bound, try_minibatches
+from sgmcmc.minibatches.own import check_bound, try_minibatches
 from sgmcmc.words import describe, did_you_mean, or_list
 
 
@@ -217,8 +217,9 @@ def bind_minibatches(
             f"`minibatch_size` must be given: a proportion between 0 and 1 or a whole number from "
             f"1 to {size}."
         )
-    draws = bound(minibatches, size, minibatch_rows("minibatch_size", minibatch_size, size))
+    draws = minibatches.bind(size, minibatch_rows("minibatch_size", minibatch_size, size))
     if from_outside(draws):
+        check_bound(draws, size)
         try_minibatches(minibatches, draws, size, gradient.needs_rows)
     return draws
 

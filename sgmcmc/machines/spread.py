@@ -1,17 +1,151 @@
-"""Where methods of an object are called: in this process, or spread over an executor's workers."""
+"""Where methods of an object are called: in this process, or spread over an executor's workers.
+
+A call names the object whose method it is by a key. A worker that does not have the object answers
+so, and the call is made again with the object. While it is on its way to a worker, other calls
+that this worker has turned away wait, so that an object goes about once to each.
+"""
 
 from __future__ import annotations
 
+import queue
+import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import dataclass, field
 from typing import Any
 
+from sgmcmc.interrupts import TICK, Mailbox
 from sgmcmc.machines import worker
-from sgmcmc.machines.calls import PER_WORKER, Calls
-from sgmcmc.machines.executors import LastingExecutor
+from sgmcmc.machines.executors import DEATHS, LastingExecutor, given_up, is_loss
 from sgmcmc.machines.worker import Courier, Parcel, pack
+
+PER_WORKER = 2
+"""Calls under way for each worker, so that none waits for its next."""
+
+
+@dataclass
+class _Call:
+    """A call that has no result yet."""
+
+    tag: Hashable
+    method: str
+    arguments: tuple[Any, ...]
+    wanted: tuple[str, ...] = ()
+    sent_for: str | None = None
+    deaths: int = 0
+    generation: int = field(default=0)
+
+
+class Calls:
+    """Calls of one object's methods that are under way; what is not, when it is left, ends."""
+
+    def __init__(self, executor: LastingExecutor, parcel: Parcel) -> None:
+        self._executor, self._parcel = executor, parcel
+        self._waiting: deque[_Call] = deque()
+        self._turned_away: deque[_Call] = deque()
+        self._under_way: dict[Future[Any], _Call] = {}
+        self._done: Mailbox[Future[Any]] = Mailbox()
+        self._served: set[str] = set()
+        self._most = PER_WORKER * executor.width
+
+    def __enter__(self) -> Calls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for future in self._under_way:
+            future.cancel()
+
+    def submit(self, tag: Hashable, method: str, arguments: tuple[Any, ...]) -> None:
+        """Have a method called, soon; the tag comes back with its result."""
+        self._waiting.append(_Call(tag, method, arguments))
+        self._fill()
+
+    def next(self) -> tuple[Any, Any] | None:
+        """Return tag and result of a call, or ``None`` if there was none for half a second.
+
+        Raises:
+            Exception: what a call has raised.
+            BrokenExecutor: workers die again and again.
+        """
+        self._fill()
+        try:
+            future = self._done.take(TICK)
+        except queue.Empty:
+            return None
+        call = self._under_way.pop(future)
+        error: BaseException | None = None
+        try:
+            answer = future.result()
+        except BaseException as raised:
+            if not is_loss(raised):
+                raise
+            error = raised
+        if call.sent_for is not None:
+            self._served.discard(call.sent_for)
+            call.sent_for = None
+            self._waiting.extend(self._turned_away)
+            self._turned_away.clear()
+        if error is not None:
+            self._lost(call, error)
+        elif isinstance(answer, worker.Missing):
+            self._send_for(call, answer)
+        else:
+            return call.tag, answer
+        return None
+
+    def last(self, seconds: float) -> Iterator[tuple[Any, Any]]:
+        """Yield what calls still return that are at work, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        self._waiting.clear()
+        for future in self._under_way:
+            future.cancel()
+        while time.monotonic() < until and any(future.running() for future in self._under_way):
+            try:
+                future = self._done.take(TICK)
+            except queue.Empty:
+                continue
+            call = self._under_way.pop(future)
+            if not future.cancelled() and future.exception() is None:
+                answer = future.result()
+                if not isinstance(answer, worker.Missing):
+                    yield call.tag, answer
+
+    def _lost(self, call: _Call, error: BaseException) -> None:
+        """Make a call again whose worker is gone."""
+        call.deaths += 1
+        if call.deaths >= DEATHS:
+            raise given_up() from error
+        self._executor.renew(call.generation, error)
+        self._waiting.appendleft(call)
+
+    def _send_for(self, call: _Call, missing: worker.Missing) -> None:
+        """Make a call again with what a worker lacks, or wait if that is on its way there."""
+        if missing.worker in self._served:
+            self._turned_away.append(call)
+        else:
+            self._served.add(missing.worker)
+            call.sent_for, call.wanted = missing.worker, missing.keys
+            self._waiting.appendleft(call)
+
+    def _fill(self) -> None:
+        """Submit calls as long as workers may be short of them."""
+        while self._waiting and len(self._under_way) < self._most:
+            call = self._waiting.popleft()
+            blobs = {key: self._blob(key) for key in call.wanted}
+            call.wanted = ()
+            needs = tuple(self._parcel.needs)
+            call.generation = self._executor.generation
+            future = self._executor.submit(
+                worker.work, self._parcel.key, needs, blobs, call.method, call.arguments
+            )
+            self._under_way[future] = call
+            future.add_done_callback(self._done.put)
+
+    def _blob(self, key: str) -> bytes:
+        return self._parcel.blob if key == self._parcel.key else self._parcel.needs[key]()
 
 
 class Machines(ABC):

@@ -72,7 +72,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickles functions and classes by value where need be, and shared objects by their keys."""
+    """Pickles functions and classes by value if need be, and shared objects by their keys."""
 
     def __init__(self, file: io.BytesIO, couriers: Mapping[type, Courier]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)

@@ -14,7 +14,7 @@ class RowDraws(Protocol):
     Attributes:
         size: n, the observations in a minibatch.
         weights: what each row of the dataset counts for where it is drawn, (N,), in the sum that
-            stands for the one over all N; ``None`` where every row counts N/n.
+            stands for the one over all N; ``None`` if every row counts N/n.
         every_row: whether a minibatch is the whole dataset in its own order.
 
     Example:

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 
-from sgmcmc.checks import from_outside
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.minibatches.base import Minibatches, RowDraws
 from sgmcmc.words import describe
@@ -25,12 +24,9 @@ _TOO_OFTEN = 8.0
 def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:
     """Return the rows of ``count`` minibatches, (count, n), known to be rows of the dataset.
 
-    What gathers them looks at no bounds: a row beyond the last is foreign memory. What the
-    package's own classes draw needs no check.
+    What gathers them looks at no bounds: a row beyond the last is foreign memory.
     """
     found = draws.draw(rng, count)
-    if not from_outside(draws):
-        return found
     label = f"`minibatches`: {type(draws).__name__}.draw"
     array = np.asarray(found)
     if array.dtype.kind not in "iu":
@@ -51,15 +47,7 @@ def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> n
     return array
 
 
-def bound(minibatches: Minibatches, rows: int, size: int) -> RowDraws:
-    """Return how rows are drawn from a dataset of ``rows`` rows, checked if a user wrote it."""
-    draws = minibatches.bind(rows, size)
-    if from_outside(draws):
-        _check_bound(draws, rows)
-    return draws
-
-
-def _check_bound(draws: RowDraws, rows: int) -> None:
+def check_bound(draws: RowDraws, rows: int) -> None:
     """Raise an error if a user's own minibatches have a wrong size or wrong weights.
 
     A row is in a minibatch 1/w times on average if w is its weight, so 1/w add up to n.

@@ -14,10 +14,12 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import from_outside
 from sgmcmc.data import native
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
@@ -64,6 +66,7 @@ class Stream(ABC):
         if draws.weights is not None:
             weights = draws.weights.astype(dtype.as_numpy_dtype)
             self.columns[WEIGHTS] = ArrayColumn(weights)
+        self._own = from_outside(draws)
         self.with_rows = with_rows
         self.rows_wanted = with_rows or bool(self._sparse)
 
@@ -106,10 +109,11 @@ class Stream(ABC):
 
     def drawn(self, rng: np.random.Generator, count: int, edges: Edges | None) -> np.ndarray:
         """Return the rows of a block's minibatches, (count, n)."""
+        draw = partial(drawn, self.draws, self.data.size) if self._own else self.draws.draw
         if edges is None:
-            return drawn(self.draws, self.data.size, rng, count)
-        before, after = (drawn(self.draws, self.data.size, edge, 1) for edge in edges)
-        between = [drawn(self.draws, self.data.size, rng, count - 2)] if count > 2 else []
+            return draw(rng, count)
+        before, after = (draw(edge, 1) for edge in edges)
+        between = [draw(rng, count - 2)] if count > 2 else []
         return np.concatenate([before, *between, after])
 
     def minibatch(

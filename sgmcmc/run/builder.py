@@ -87,7 +87,8 @@ def make_runners(
             prefetcher.start(start, kernel.gradient.init(its_whole, start))
             for prefetcher, start, its_whole in zip(prefetchers, starts, whole, strict=True)
         ]
-        try_parts(kernel.iteration, begun[0])
+        if kernel.iteration.own_parts:
+            try_parts(kernel.iteration, begun[0])
         carries = crew.begin(kernel, begun)
         runners = [
             Runner(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
@@ -15,7 +16,7 @@ from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
-from sgmcmc.minibatches.own import drawn
+from sgmcmc.minibatches.own import check_bound, drawn
 from sgmcmc.target.target import Target
 
 _ROUND = 64
@@ -38,6 +39,8 @@ class NoiseMeter:
     def __init__(
         self, target: Target, data: Data, draws: RowDraws, gradient: Gradient | None = None
     ) -> None:
+        if from_outside(draws):
+            check_bound(draws, data.size)
         self._target, self._data, self._draws = target, data, draws
         self._gradient = gradient or ControlVariate()
         dtype = target.dtype.as_numpy_dtype

@@ -13,7 +13,6 @@ from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
-from sgmcmc.minibatches.own import bound
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
@@ -249,7 +248,7 @@ def _choose(
     reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
     centre = whitening.into(mode.position)
-    meter = NoiseMeter(whitened, data, bound(minibatches, data.size, reference), given.gradient)
+    meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
     moves = rng.standard_normal((_POSITIONS, target.size))
     spread = np.linalg.solve(np.linalg.cholesky(information).T, moves.T).T

@@ -1,4 +1,4 @@
-"""Copies minibatches and makes random numbers in native code, where it could be built.
+"""Copies minibatches and makes random numbers in native code, if it could be built.
 
 Elsewhere NumPy and XLA do, with the same bits.
 
@@ -45,17 +45,14 @@ _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
 
 
 def available() -> bool:
-    """Tell whether native code was built and is not switched off."""
+    """Return whether native code was built and is not switched off."""
     return _rows is not None and not switches.no_native()
 
 
 def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
-    """Copy rows of an array into ``out``, if native code can; tell whether it did.
+    """Copy rows of an array into ``out``, if native code can; return whether it did.
 
-    Args:
-        array: contiguous.
-        rows: int32 or int64, of any shape, known to be in range.
-        out: of the same dtype.
+    The array is contiguous; rows are int32 or int64, of any shape, known to be in range.
     """
     if not available() or rows.dtype not in (np.int32, np.int64):
         return False
@@ -69,22 +66,14 @@ def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
 
 
 def standard_normals(rng: np.random.Generator, out: np.ndarray) -> bool:
-    """Fill a vector with standard normals, if native code can; tell whether it did.
-
-    Args:
-        rng: whose stream the code goes on with.
-        out: float32.
-    """
+    """Fill a float32 vector with standard normals, if native code can; return whether it did."""
     return _from_stream(rng, out, "normals")
 
 
 def below(rng: np.random.Generator, bound: int, out: np.ndarray) -> bool:
-    """Fill a vector with integers below a bound, if native code can; tell whether it did.
+    """Fill an int32 vector with integers below a bound, if native code can; return whether it did.
 
-    Args:
-        rng: whose stream the code goes on with.
-        bound: from 1 to 2³¹ - 1.
-        out: int32; -1 is written where a number has to be drawn again.
+    The bound is from 1 to 2³¹ - 1; -1 is written where a number has to be drawn again.
     """
     return _from_stream(rng, out, "below", bound)
 
@@ -104,13 +93,13 @@ def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *others: 
 
 
 def callable_by_xla() -> bool:
-    """Tell whether graphs that XLA compiles for a CPU can call the functions below."""
+    """Return whether graphs that XLA compiles for a CPU can call the functions below."""
     return available() and _registered()
 
 
 @functools.cache
 def _registered() -> bool:
-    """Tell whether XLA knows the functions, told once, and calls them as it should."""
+    """Return whether XLA knows the functions, told once, and calls them as it should."""
     op = getattr(gen_xla_ops, "xla_custom_call_v2", None)
     if op is None or _INTERFACE not in (op.__doc__ or ""):
         return False
