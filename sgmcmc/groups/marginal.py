@@ -1,0 +1,257 @@
+"""The likelihood of whole groups, with their effects integrated out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.groups.spec import Groups
+
+Tensors = dict[str, tf.Tensor]
+
+SLOT, FILLED = "groups/slot", "groups/filled"
+"""Columns of packs: which of its pack's groups each row belongs to, and how many groups there are."""
+
+_MOST_STEPS = 30
+"""Newton steps to a group's mode at the most."""
+
+_NEAR = 1e-5
+"""Twice the gain in log density that the last Newton step promises, at which a mode is found."""
+
+_FLOOR = 1e-5
+"""The least curvature in a direction, as a part of the largest of its group."""
+
+
+class Normal(NamedTuple):
+    """The normal approximation of each group's effects, given the global parameters.
+
+    Attributes:
+        mode: Where the density of the effects is highest, (m, q).
+        root: Lower triangle L of the information, L Lᵀ = −∇², row by row: L[i][j] is (m,).
+    """
+
+    mode: tf.Tensor
+    root: list[list[tf.Tensor]]
+
+    def spread(self, standard: tf.Tensor) -> tf.Tensor:
+        """Return L⁻ᵀ x, which has the covariance of the approximation, (..., m, q)."""
+        q = len(self.root)
+        found: list[tf.Tensor] = [None] * q
+        for i in reversed(range(q)):
+            rest = sum((self.root[k][i] * found[k] for k in range(i + 1, q)), start=0.0)
+            found[i] = (standard[..., i] - rest) / self.root[i][i]
+        return tf.stack(found, -1)
+
+    @property
+    def log_root(self) -> tf.Tensor:
+        """Σ log L_jj, (m,)."""
+        return tf.add_n([tf.math.log(self.root[j][j]) for j in range(len(self.root))])
+
+
+class Marginal:
+    """The log-likelihood of packs of groups: what a chain samples in place of the user's.
+
+    Args:
+        log_lik: The user's log-likelihood, one term for each row.
+        groups: The groups.
+        most: The largest number of groups in a pack.
+        nodes: Nodes of the quadrature in each direction; by default those of ``groups``.
+
+    Attributes:
+        log_lik, groups, most, nodes: As given.
+    """
+
+    def __init__(
+        self,
+        log_lik: Callable[[Tensors, Tensors], tf.Tensor],
+        groups: Groups,
+        most: int,
+        nodes: int | None = None,
+    ) -> None:
+        self.log_lik = log_lik
+        self.groups = groups
+        self.most = most
+        self.nodes = int(nodes or groups.nodes or 1)
+        x, w = np.polynomial.hermite.hermgauss(self.nodes)
+        grid = np.meshgrid(*[x] * groups.size, indexing="ij")
+        logs = np.meshgrid(*[np.log(w) + x**2] * groups.size, indexing="ij")
+        self._x = np.stack([axis.reshape(-1) for axis in grid], -1)
+        self._log_w = sum(axis.reshape(-1) for axis in logs)
+        self._graphs: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}}
+
+    def with_nodes(self, nodes: int) -> Marginal:
+        """Return the same with another number of nodes."""
+        return Marginal(self.log_lik, self.groups, self.most, nodes)
+
+    def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the log-likelihood of each pack, (n,).
+
+        It is traced once for all graphs that call it with such packs.
+        """
+        given = tf.nest.map_structure(_spec, (params, dataset))
+        key = tuple((name, spec.shape, spec.dtype) for part in given for name, spec in part.items())
+        if key not in self._graphs:
+            graph = tf.function(self._of_packs, autograph=False)
+            self._graphs[key] = graph.get_concrete_function(*given)
+        return self._graphs[key](params, dataset)
+
+    def _of_packs(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        packs = dataset[SLOT].shape[0]
+        values = tf.reshape(self.of_groups(params, dataset), [packs, self.most])
+        if self.most == 1:
+            return values[:, 0]
+        there = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
+        return tf.reduce_sum(tf.where(there, values, tf.zeros_like(values)), 1)
+
+    def of_groups(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return log p(y_g | θ) of every slot of some packs, (m,).
+
+        Nodes stay where they are in derivatives: the rule is exact to its own order wherever they
+        are, so that the derivatives of what it gives are those of the integral.
+        """
+        fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
+        normal = self.normal(fixed, dataset)
+        dtype = normal.mode.dtype
+        x = tf.constant(self._x, dtype)[:, tf.newaxis, :]
+        nodes = normal.mode + 2.0**0.5 * normal.spread(x)
+        heights = self.heights(params, dataset, tf.stop_gradient(nodes))
+        weighted = heights + tf.constant(self._log_w, dtype)[:, tf.newaxis]
+        constant = 0.5 * self.groups.size * np.log(2.0)
+        return tf.reduce_logsumexp(weighted, 0) - tf.stop_gradient(normal.log_root) + constant
+
+    def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:
+        """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q)."""
+        joint = self.joint(params, dataset)
+        if effects.shape[0] == 1:
+            return joint(effects[0])[tf.newaxis]
+        return tf.vectorized_map(joint, effects)
+
+    def joint(self, params: Tensors, dataset: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return the function of effects, (m, q), that is log p(y_g, z_g | θ), (m,)."""
+        slot = dataset[SLOT]
+        packs, width = slot.shape
+        slots, most = packs * self.most, self.most
+        rows = {
+            name: tf.reshape(column, [packs * width, *column.shape[2:]])
+            for name, column in dataset.items()
+            if name not in (SLOT, FILLED)
+        }
+        real = tf.reshape(slot >= 0, [-1])
+        first = most * tf.range(packs)[:, tf.newaxis]
+        places = tf.reshape(first + tf.maximum(slot, 0), [-1])
+
+        def height(effects: tf.Tensor) -> tf.Tensor:
+            if most == 1:
+                of_rows = tf.repeat(effects, width, axis=0)
+            else:
+                of_rows = tf.gather(effects, places)
+            terms = self.log_lik({**params, **self.groups.named(of_rows)}, dict(rows))
+            terms = tf.where(real, terms, tf.zeros_like(terms))
+            if most == 1:
+                data = tf.reduce_sum(tf.reshape(terms, [packs, width]), 1)
+            else:
+                data = tf.math.unsorted_segment_sum(terms, places, slots)
+            return data + self.groups.log_prior(self.groups.named(effects), dict(params))
+
+        return height
+
+    def normal(self, params: Tensors, dataset: Tensors) -> Normal:
+        """Return mode and information of the effects of every slot, by safeguarded Newton steps.
+
+        Steps go uphill, since directions of no curvature or of a wrong sign count as curved; a
+        group whose density falls takes a quarter of its step.
+        """
+        joint = self.joint(params, dataset)
+        slots = dataset[SLOT].shape[0] * self.most
+        dtype = next(iter(params.values())).dtype
+        start = tf.repeat(tf.constant(self.groups.start, dtype)[tf.newaxis], slots, axis=0)
+
+        def unfinished(number: tf.Tensor, state: Any) -> tf.Tensor:
+            return tf.reduce_any(state[-1])
+
+        def step(number: tf.Tensor, state: Any) -> Any:
+            mode, height, move, length, _ = state
+            there = mode + length[:, tf.newaxis] * move
+            value, slope, root = self._curvature(joint, there)
+            better = tf.math.is_finite(value) & (
+                value >= height - 1e-6 * (1.0 + tf.abs(height))
+            )
+            newton, gain = _newton(slope, root)
+            mode = tf.where(better[:, tf.newaxis], there, mode)
+            move = tf.where(better[:, tf.newaxis], newton, move)
+            length = tf.where(better, tf.ones_like(length), 0.25 * length)
+            away = tf.where(better, gain > _NEAR, length > 1e-4)
+            return number + 1, (mode, tf.where(better, value, height), move, length, away)
+
+        state = (
+            start,
+            tf.fill([slots], tf.constant(-np.inf, dtype)),
+            tf.zeros_like(start),
+            tf.ones([slots], dtype),
+            tf.fill([slots], True),
+        )
+        _, (mode, _, move, length, _) = tf.while_loop(
+            unfinished,
+            step,
+            (tf.constant(0), state),
+            maximum_iterations=_MOST_STEPS,
+            parallel_iterations=1,
+        )
+        mode = tf.stop_gradient(mode + length[:, tf.newaxis] * move)
+        root = self._curvature(joint, mode)[2]
+        return Normal(mode, [[tf.stop_gradient(entry) for entry in row] for row in root])
+
+    def _curvature(
+        self, joint: Callable[[tf.Tensor], tf.Tensor], effects: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
+        """Return log density, gradient and root of the information at some effects."""
+        q = self.groups.size
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
+            outer.watch(effects)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(effects)
+                value = joint(effects)
+                total = tf.reduce_sum(value)
+            slope = inner.gradient(total, effects, unconnected_gradients="zero")
+            parts = [tf.reduce_sum(slope[:, j]) for j in range(q)]
+        bends = [outer.gradient(part, effects, unconnected_gradients="zero") for part in parts]
+        return value, slope, _root([[-bends[i][:, j] for j in range(q)] for i in range(q)])
+
+
+def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def _root(matrix: list[list[tf.Tensor]]) -> list[list[tf.Tensor]]:
+    """Return the Cholesky root of small matrices, entry by entry, with pivots that are positive."""
+    q = len(matrix)
+    largest = tf.reduce_max(tf.stack([tf.abs(matrix[j][j]) for j in range(q)]), 0)
+    floor = _FLOOR * largest + 1e-20
+    root: list[list[tf.Tensor]] = [[None] * q for _ in range(q)]
+    for j in range(q):
+        pivot = matrix[j][j] - sum((root[j][k] ** 2 for k in range(j)), start=0.0)
+        root[j][j] = tf.sqrt(tf.maximum(tf.abs(pivot), floor))
+        for i in range(j + 1, q):
+            known = sum((root[i][k] * root[j][k] for k in range(j)), start=0.0)
+            root[i][j] = (0.5 * (matrix[i][j] + matrix[j][i]) - known) / root[j][j]
+            root[j][i] = tf.zeros_like(pivot)
+    return root
+
+
+def _newton(slope: tf.Tensor, root: list[list[tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return Newton steps (L Lᵀ)⁻¹ g, and what they promise, gᵀ(L Lᵀ)⁻¹ g."""
+    q = len(root)
+    half: list[tf.Tensor] = []
+    for i in range(q):
+        known = sum((root[i][k] * half[k] for k in range(i)), start=0.0)
+        half.append((slope[:, i] - known) / root[i][i])
+    forward = tf.stack(half, -1)
+    step = Normal(slope, root).spread(forward)
+    return step, tf.reduce_sum(forward**2, -1)

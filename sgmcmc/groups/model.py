@@ -1,0 +1,302 @@
+"""A model with groups, as an ordinary model: a dataset of packs, and a log-likelihood of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data, DenseColumn
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
+from sgmcmc.groups.packs import Packs, codes_of, need_groups, pack
+from sgmcmc.groups.spec import Groups
+from sgmcmc.words import describe
+
+LogLik = Callable[[Tensors, Tensors], tf.Tensor]
+LogPrior = Callable[[Tensors], tf.Tensor]
+
+
+def code_column(by: str) -> str:
+    """Return the name of the column with the number of each row's group."""
+    return f"groups/{by}"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The user's log-likelihood, with effects that are coordinates looked up for each row.
+
+    Attributes:
+        log_lik: The user's.
+        coordinates: Groups whose effects are parameters of the chain.
+    """
+
+    log_lik: LogLik
+    coordinates: tuple[Groups, ...]
+
+    def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the terms of rows."""
+        found, rows = dict(params), dict(dataset)
+        for groups in self.coordinates:
+            codes = rows.pop(code_column(groups.by))
+            for name in groups.shapes:
+                found[name] = tf.gather(found[name], codes)
+        return self.log_lik(found, rows)
+
+
+@dataclass(frozen=True)
+class WithEffects:
+    """The user's log-prior, with the density of effects that are coordinates added.
+
+    Attributes:
+        log_prior: The user's; ``None`` for a flat one.
+        coordinates: Groups whose effects are parameters of the chain.
+    """
+
+    log_prior: LogPrior | None
+    coordinates: tuple[Groups, ...]
+
+    def __call__(self, params: Tensors) -> tf.Tensor:
+        """Return the log prior density of parameters and effects."""
+        names = {name for groups in self.coordinates for name in groups.shapes}
+        own = {name: value for name, value in params.items() if name not in names}
+        total = tf.zeros([], next(iter(params.values())).dtype)
+        if self.log_prior is not None:
+            total += self.log_prior(dict(own))
+        for groups in self.coordinates:
+            effects = {name: params[name] for name in groups.shapes}
+            total += tf.reduce_sum(groups.log_prior(effects, dict(own)))
+        return total
+
+
+@dataclass(frozen=True)
+class GroupedModel:
+    """A model whose effects of groups are integrated out, or coordinates, as a sampler takes it.
+
+    Attributes:
+        log_lik: One term for each pack of groups; or the rows' own terms where all effects are
+            coordinates.
+        dataset: Dict of arrays: packs of groups, or rows.
+        params: Starting values, effects that are coordinates among them.
+        log_prior: Of all these.
+        integrated: The groups whose effects are integrated out, if any.
+        packs: Where their rows are.
+        coordinates: The groups whose effects are parameters of the chain.
+        labels: Labels of the levels of each factor.
+    """
+
+    log_lik: LogLik
+    dataset: dict[str, Any]
+    params: Any
+    log_prior: LogPrior | None
+    integrated: Groups | None
+    packs: Packs | None
+    coordinates: tuple[Groups, ...]
+    labels: dict[str, np.ndarray]
+
+
+def read_groups(
+    groups: Any,
+    log_lik: LogLik,
+    dataset: Any,
+    params: Any,
+    log_prior: LogPrior | None,
+    dtype: tf.DType = tf.float32,
+    integers: Sequence[str] = (),
+) -> GroupedModel:
+    """Return a model with groups as a sampler takes it.
+
+    The factor with the most levels is integrated out, if it has up to three numbers a group; given
+    all other effects, which are coordinates of the chain, its groups are independent.
+
+    Args:
+        groups: The user's: ``Groups``, or a list of them.
+        log_lik: One term for each row.
+        dataset: Rows.
+        params: Global parameters, or a list with those of each chain.
+        log_prior: Of the global parameters.
+        dtype: Of the chain.
+        integers: Columns that stay integers.
+
+    Raises:
+        ValueError, TypeError: Something is wrong; the message names the argument.
+    """
+    factors = _read(groups)
+    checks.function("log_lik", log_lik, "of `params` and `dataset`")
+    if not isinstance(dataset, Mapping) and hasattr(dataset, "columns"):
+        dataset = {name: dataset[name] for name in dataset.columns}
+    if not isinstance(dataset, Mapping):
+        raise TypeError(
+            f"`dataset` must be a dict of arrays where there are `groups`; it is "
+            f"{describe(dataset)}."
+        )
+    codes, labels = {}, {}
+    for factor in factors:
+        checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")
+        labels[factor.by], codes[factor.by] = codes_of(factor.by, dataset[factor.by])
+        need_groups(factor.by, labels[factor.by], len(codes[factor.by]))
+    starts = list(params) if isinstance(params, list | tuple) else [params]
+    for start in starts:
+        _need_own_names(start, factors)
+    rows = _rows(dataset, factors, dtype, integers)
+    for by, of_rows in codes.items():
+        if len(of_rows) != rows.size:
+            raise ValueError(
+                f"`dataset`: the first axis of every array counts the observations; {by!r} has "
+                f"{len(of_rows)}, the others {rows.size}."
+            )
+    able = [factor for factor in factors if factor.integrated]
+    integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
+    coordinates = tuple(factor for factor in factors if factor is not integrated)
+    _try(log_lik, factors, rows, codes, starts[0], dtype)
+    columns: dict[str, np.ndarray] = {
+        name: _values(column, rows.size) for name, column in rows.columns.items()
+    }
+    for factor in coordinates:
+        columns[code_column(factor.by)] = codes[factor.by].astype(np.int32)
+    own = Looked(log_lik, coordinates) if coordinates else log_lik
+    packs, found = None, own
+    if integrated is not None:
+        packs = pack(labels[integrated.by], codes[integrated.by])
+        columns = {name: array[packs.rows] for name, array in columns.items()}
+        columns |= {SLOT: packs.slots, FILLED: packs.filled}
+        found = Marginal(own, integrated, packs.most)
+    with_effects = [_with_effects(start, coordinates, labels) for start in starts]
+    return GroupedModel(
+        found,
+        {name: _kept(array, dtype) for name, array in columns.items()},
+        with_effects if isinstance(params, list | tuple) else with_effects[0],
+        WithEffects(log_prior, coordinates) if coordinates else log_prior,
+        integrated,
+        packs,
+        coordinates,
+        labels,
+    )
+
+
+def _read(groups: Any) -> list[Groups]:
+    factors = list(groups) if isinstance(groups, list | tuple) else [groups]
+    if not factors:
+        raise ValueError("`groups` is an empty list: it must hold one sgmcmc.Groups or more.")
+    names: set[str] = set()
+    for factor in factors:
+        if not isinstance(factor, Groups):
+            raise TypeError(
+                f"`groups` must be sgmcmc.Groups, or a list of them; it is {describe(factor)}."
+            )
+        for name in factor.shapes:
+            if name in names:
+                raise ValueError(f"`groups`: two factors have effects called {name!r}.")
+            names.add(name)
+    return factors
+
+
+def _need_own_names(params: Any, factors: Sequence[Groups]) -> None:
+    if not isinstance(params, Mapping):
+        raise TypeError(f"`params` must be a dict of starting values; it is {describe(params)}.")
+    for factor in factors:
+        for name in factor.shapes:
+            if name in params:
+                raise ValueError(
+                    f"`params` holds {name!r}, which is an effect of `groups` too: it must hold "
+                    "global parameters alone."
+                )
+
+
+def _rows(
+    dataset: Mapping[str, Any], factors: Sequence[Groups], dtype: tf.DType, integers: Sequence[str]
+) -> Data:
+    """Return the dataset without labels that are no numbers."""
+    named = {factor.by for factor in factors}
+    kept = {
+        name: values
+        for name, values in dataset.items()
+        if name not in named or np.asarray(values).dtype.kind in "iuf"
+    }
+    whole = [name for name in named if name in kept and np.asarray(kept[name]).dtype.kind in "iu"]
+    rows = read_dataset(kept, dtype, [*integers, *whole])
+    for name, column in rows.columns.items():
+        if not isinstance(column, DenseColumn):
+            raise TypeError(
+                f"`dataset[{name!r}]` is sparse, which models with `groups` do not take. Hand in "
+                "a dense array."
+            )
+    return rows
+
+
+def _values(column: Any, size: int) -> np.ndarray:
+    return np.asarray(column.slice(0, size))
+
+
+def _kept(array: np.ndarray, dtype: tf.DType) -> Any:
+    """Return an array so that integers stay integers."""
+    return array if array.dtype.kind == "f" else tf.constant(array)
+
+
+def _with_effects(
+    params: Mapping[str, Any], coordinates: Sequence[Groups], labels: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    found = dict(params)
+    for factor in coordinates:
+        levels = len(labels[factor.by])
+        for name, start in factor.named(tf.constant(factor.start)).items():
+            found[name] = np.broadcast_to(start.numpy(), (levels, *start.shape)).copy()
+    return found
+
+
+def _try(
+    log_lik: LogLik,
+    factors: Sequence[Groups],
+    rows: Data,
+    codes: Mapping[str, np.ndarray],
+    params: Mapping[str, Any],
+    dtype: tf.DType,
+) -> None:
+    """Refuse functions that do not return a term for each row, or for each group."""
+    order = np.argsort(codes[factors[0].by], kind="stable")[:20]
+    columns = {name: column.tensor_at(order) for name, column in rows.columns.items()}
+    own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
+    n = len(order)
+    effects = {}
+    for factor in factors:
+        flat = tf.repeat(tf.constant(factor.start, dtype)[tf.newaxis], n, axis=0)
+        named = factor.named(flat)
+        value = tf.convert_to_tensor(factor.log_prior(dict(named), dict(own)))
+        if value.shape != (n,):
+            raise ValueError(
+                f"`groups`: the log_prior of {factor.by!r} must return the log density of the "
+                f"effects of each group: for {n} groups a tensor of shape ({n},); it returned one "
+                f"of shape {value.shape}."
+            )
+        effects |= named
+
+    def terms(given: Tensors) -> np.ndarray:
+        value = tf.convert_to_tensor(log_lik({**own, **given}, dict(columns)))
+        if value.shape != (n,):
+            raise ValueError(
+                f"`log_lik` must return one term for each row where there are `groups`: for {n} "
+                f"rows a tensor of shape ({n},); it returned one of shape {value.shape}."
+            )
+        return value.numpy().astype(np.float64)
+
+    before = terms(effects)
+    first = tf.one_hot(0, n, dtype=dtype)
+    for factor in factors:
+        for name in factor.shapes:
+            moved = effects[name]
+            step = tf.reshape(first, [n, *[1] * (len(moved.shape) - 1)])
+            after = terms({**effects, name: moved + 0.5 * step})
+            unlike = np.flatnonzero(
+                ~np.isclose(after[1:], before[1:], rtol=1e-4, atol=1e-5, equal_nan=True)
+            )
+            if unlike.size:
+                raise ValueError(
+                    f"`log_lik` mixes rows: the term of a row depends on the effect {name!r} of "
+                    "another row. In `log_lik`, params[name] has an entry for each row already."
+                )
+
+

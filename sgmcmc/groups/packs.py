@@ -1,0 +1,154 @@
+"""Packs of whole groups: rows sorted by group, a fixed number of rows and of groups in each.
+
+A compiled chain wants fixed shapes, and groups have few rows or many. So groups are packed, largest
+with smallest, into packs of as many rows as the largest group has: little is padded, whatever the
+sizes are. Where all groups are about equally large, a pack is a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_ALIKE = 1.3
+"""The largest group over the mean, up to which each group is a pack of its own."""
+
+
+@dataclass(frozen=True)
+class Packs:
+    """Which rows and groups each pack holds.
+
+    Attributes:
+        labels: Labels of the groups, sorted, (groups,).
+        rows: Rows of the dataset in each pack, (packs, width); places that are left over repeat
+            the pack's first row.
+        slots: Which of its pack's groups each row belongs to, (packs, width); -1 at places left
+            over.
+        filled: Groups in each pack, (packs,).
+        pack, slot: Where each group is, (groups,).
+    """
+
+    labels: np.ndarray
+    rows: np.ndarray
+    slots: np.ndarray
+    filled: np.ndarray
+    pack: np.ndarray
+    slot: np.ndarray
+
+    @property
+    def most(self) -> int:
+        """The largest number of groups in a pack."""
+        return int(self.filled.max())
+
+
+def codes_of(by: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of groups, sorted, and the number of each row's group.
+
+    Raises:
+        ValueError, TypeError: There are missing values, or these are no labels.
+    """
+    label = f"dataset[{by!r}]"
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(
+            f"`groups`: `{label}` must have one label for each row; its shape is {array.shape}."
+        )
+    if array.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in array], bool)
+        array = np.where(missing, "", array).astype(str) if missing.any() else array.astype(str)
+    elif array.dtype.kind == "f":
+        missing = np.isnan(array)
+        whole = array[~missing]
+        if not np.equal(whole, np.floor(whole)).all():
+            raise ValueError(
+                f"`groups`: `{label}` must hold integers, strings or categories; it holds "
+                "fractions."
+            )
+    elif array.dtype.kind in "iubUS":
+        missing = np.zeros(len(array), bool)
+    else:
+        raise TypeError(
+            f"`groups`: `{label}` must hold integers, strings or categories; its dtype is "
+            f"{array.dtype}."
+        )
+    if missing.any():
+        raise ValueError(
+            f"`groups`: `{label}` has {int(missing.sum())} missing values, the first in row "
+            f"{int(missing.argmax())}. Drop these rows, or give them a group."
+        )
+    if array.dtype.kind == "f":
+        array = array.astype(np.int64)
+    labels, codes = np.unique(array, return_inverse=True)
+    return labels, codes.reshape(-1)
+
+
+def need_groups(by: str, labels: np.ndarray, rows: int) -> None:
+    """Refuse a factor that tells nothing of a distribution of effects."""
+    if len(labels) < 2:
+        raise ValueError(
+            f"`groups`: `dataset[{by!r}]` has one level, {labels[0]!r}: effects of groups need two "
+            "or more."
+        )
+    if len(labels) == rows:
+        raise ValueError(
+            f"`groups`: each row of `dataset[{by!r}]` is a group of its own. Effects of groups need "
+            "groups of several rows; write an effect of each row into `log_lik` instead."
+        )
+
+
+def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
+    """Pack groups.
+
+    Args:
+        labels: Labels of the groups.
+        codes: Group of each row, (rows,).
+    """
+    sizes = np.bincount(codes, minlength=len(labels))
+    order = np.argsort(codes, kind="stable")
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    width = int(sizes.max())
+    if width <= _ALIKE * sizes.mean():
+        place = np.arange(len(labels)), np.zeros(len(labels), np.int64), np.zeros(len(labels), int)
+    else:
+        place = _placed(sizes, width)
+    at_pack, at_slot, at_row = place
+    packs = int(at_pack.max()) + 1
+    slots = np.full((packs, width), -1, np.int32)
+    rows = np.zeros((packs, width), np.int64)
+    group = codes[order]
+    within = np.arange(len(codes)) - first[group]
+    where = at_pack[group], at_row[group] + within
+    rows[where] = order
+    slots[where] = at_slot[group]
+    empty = slots < 0
+    rows[empty] = np.broadcast_to(rows[:, :1], rows.shape)[empty]
+    filled = np.bincount(at_pack, minlength=packs).astype(np.int32)
+    return Packs(labels, rows, slots, filled, at_pack, at_slot)
+
+
+def _placed(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return pack, slot and first row of each group: the largest first, then small ones that fit.
+
+    A pack has no more than twice as many groups as it would have if all were of mean size.
+    """
+    most = max(2, int(2 * width / max(1.0, sizes.mean())))
+    order = np.argsort(-sizes, kind="stable")
+    ranked = sizes[order].tolist()
+    found = np.zeros((3, len(sizes)), np.int64)
+    largest, smallest, number = 0, len(ranked) - 1, 0
+    while largest <= smallest:
+        room, slot = width, 0
+        while largest <= smallest and slot < most and ranked[largest] <= room:
+            found[:, largest] = number, slot, width - room
+            room -= ranked[largest]
+            largest, slot = largest + 1, slot + 1
+        while largest <= smallest and slot < most and ranked[smallest] <= room:
+            found[:, smallest] = number, slot, width - room
+            room -= ranked[smallest]
+            smallest, slot = smallest - 1, slot + 1
+        number += 1
+    placed = np.empty_like(found)
+    placed[:, order] = found
+    return placed[0], placed[1], placed[2]
