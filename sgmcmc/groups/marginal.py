@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.groups.packs import Packs
 from sgmcmc.groups.spec import Groups
 
 Tensors = dict[str, tf.Tensor]
@@ -20,6 +21,9 @@ _MOST_STEPS = 30
 
 _NEAR = 1e-5
 """Twice the gain in log density that the last Newton step promises, at which a mode is found."""
+
+_MOVES = 16
+"""Moves of the sampler that draws effects: its error is (1 − acceptance)^16."""
 
 _FLOOR = 1e-5
 """The least curvature in a direction, as a part of the largest of its group."""
@@ -57,23 +61,25 @@ class Marginal:
     Args:
         log_lik: The user's log-likelihood, one term for each row.
         groups: The groups.
-        most: The largest number of groups in a pack.
+        packs: Where each group's rows are.
         nodes: Nodes of the quadrature in each direction; by default those of ``groups``.
 
     Attributes:
-        log_lik, groups, most, nodes: As given.
+        log_lik, groups, packs, nodes: As given.
+        most: The largest number of groups in a pack.
     """
 
     def __init__(
         self,
         log_lik: Callable[[Tensors, Tensors], tf.Tensor],
         groups: Groups,
-        most: int,
+        packs: Packs,
         nodes: int | None = None,
     ) -> None:
         self.log_lik = log_lik
         self.groups = groups
-        self.most = most
+        self.packs = packs
+        self.most = packs.most
         self.nodes = int(nodes or groups.nodes or 1)
         x, w = np.polynomial.hermite.hermgauss(self.nodes)
         grid = np.meshgrid(*[x] * groups.size, indexing="ij")
@@ -88,7 +94,7 @@ class Marginal:
 
     def with_nodes(self, nodes: int) -> Marginal:
         """Return the same with another number of nodes."""
-        return Marginal(self.log_lik, self.groups, self.most, nodes)
+        return Marginal(self.log_lik, self.groups, self.packs, nodes)
 
     def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,).
@@ -104,13 +110,13 @@ class Marginal:
 
     def _of_packs(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         packs = dataset[SLOT].shape[0]
-        values = tf.reshape(self.of_groups(params, dataset), [packs, self.most])
+        values = tf.reshape(self.of_slots(params, dataset), [packs, self.most])
         if self.most == 1:
             return values[:, 0]
         there = tf.range(self.most)[tf.newaxis] < dataset[FILLED][:, tf.newaxis]
         return tf.reduce_sum(tf.where(there, values, tf.zeros_like(values)), 1)
 
-    def of_groups(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+    def of_slots(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return log p(y_g | θ) of every slot of some packs, (m,).
 
         Nodes stay where they are in derivatives: the rule is exact to its own order wherever they
@@ -125,6 +131,35 @@ class Marginal:
         weighted = heights + tf.constant(self._log_w, dtype)[:, tf.newaxis]
         constant = 0.5 * self.groups.size * np.log(2.0)
         return tf.reduce_logsumexp(weighted, 0) - tf.stop_gradient(normal.log_root) + constant
+
+    def draw(self, params: Tensors, dataset: Tensors, seed: tf.Tensor) -> tf.Tensor:
+        """Return a draw of p(z_g | y_g, θ) for each slot, and the part of moves taken, (m, q + 1).
+
+        An independence sampler makes ``_MOVES`` moves, whose proposals are Student-t with 4 degrees
+        of freedom around the mode, wider than the density in its tails.
+        """
+        normal = self.normal(params, dataset)
+        slots, q = normal.mode.shape
+        dtype, shape = normal.mode.dtype, [_MOVES + 1, slots]
+        seeds = tf.random.experimental.stateless_split(seed, 3)
+        x = tf.random.stateless_normal([*shape, q], seeds[0], dtype=dtype, alg="philox")
+        tiny = np.finfo(dtype.as_numpy_dtype).tiny
+        u = tf.random.stateless_uniform([*shape, 2], seeds[1], tiny, 1.0, dtype, alg="philox")
+        scale = 4.0 / (-2.0 * tf.reduce_sum(tf.math.log(u), -1))  # over a χ² of 4
+        x *= tf.sqrt(scale)[..., tf.newaxis]
+        proposals = normal.mode + normal.spread(x)
+        weights = self.heights(params, dataset, proposals)
+        weights += 0.5 * (4.0 + q) * tf.math.log1p(tf.reduce_sum(x**2, -1) / 4.0)
+        weights = tf.where(tf.math.is_finite(weights), weights, tf.fill(shape, dtype.min))
+        bars = tf.math.log(tf.random.stateless_uniform(shape, seeds[2], tiny, 1.0, dtype, alg="philox"))
+        here, weight = proposals[0], weights[0]
+        taken = tf.zeros_like(weight)
+        for move in range(1, _MOVES + 1):
+            goes = bars[move] < weights[move] - weight
+            here = tf.where(goes[:, tf.newaxis], proposals[move], here)
+            weight = tf.where(goes, weights[move], weight)
+            taken += tf.cast(goes, dtype) / _MOVES
+        return tf.concat([here, taken[:, tf.newaxis]], 1)
 
     def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:
         """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q)."""

@@ -164,7 +164,7 @@ def read_groups(
         packs = pack(labels[integrated.by], codes[integrated.by])
         columns = {name: array[packs.rows] for name, array in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
-        found = Marginal(own, integrated, packs.most)
+        found = Marginal(own, integrated, packs)
     with_effects = [_with_effects(start, coordinates, labels) for start in starts]
     return GroupedModel(
         found,

@@ -1,0 +1,257 @@
+"""Draws of the effects of groups, given draws of the global parameters; and predictions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import ArrayColumn, Column, Data
+from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
+from sgmcmc.groups.model import GroupedModel, code_column
+from sgmcmc.groups.packs import Packs, codes_of
+from sgmcmc.groups.spec import Groups
+from sgmcmc.results.evaluation import Evaluation
+from sgmcmc.words import describe
+
+_SEED, _NUMBER = "groups/seed", "groups/number"
+"""A seed for each draw, among the parameters; and the number of each pack, among the columns."""
+
+_LOW = 0.1
+"""Acceptance of the moves that draw effects below which a warning says so."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws of the effects of one factor.
+
+    Attributes:
+        effects: By name, (chains, draws, groups, *shape).
+        labels: Of the groups, (groups,).
+    """
+
+    effects: dict[str, np.ndarray]
+    labels: np.ndarray
+
+
+def draw_effects(
+    model: GroupedModel,
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    by: str,
+    groups: Any = None,
+    seed: int = 0,
+) -> Drawn:
+    """Return draws of the effects of some groups, each given its global draw.
+
+    Args:
+        model: The model.
+        draws: Draws of all parameters, (chains, draws, *shape).
+        data: The dataset of the chain, packs of groups.
+        by: The factor.
+        groups: Labels of groups; ``None`` for all.
+        seed: Of the random numbers.
+
+    Raises:
+        ValueError: There is no such factor, or no such group.
+    """
+    if by not in model.labels:
+        known = ", ".join(map(repr, model.labels))
+        raise ValueError(f"`by` must be a factor of `groups`, {known}; it is {by!r}.")
+    labels = model.labels[by]
+    places = np.arange(len(labels)) if groups is None else find(by, labels, groups)
+    for factor in model.coordinates:
+        if factor.by == by:
+            named = {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
+            return Drawn(named, labels[places])
+    marginal = model.log_lik
+    assert isinstance(marginal, Marginal) and model.packs is not None
+    packs, slots = model.packs.pack[places], model.packs.slot[places]
+    needed, at = np.unique(packs, return_inverse=True)
+    part = Data({name: _rows(column, needed) for name, column in data.columns.items()}, len(needed))
+    found = _drawn(marginal, draws, part, needed, seed)
+    chosen = found[:, :, at.reshape(-1), slots]
+    low = chosen[..., -1].mean((0, 1))
+    if low.size and low.min() < _LOW:
+        warnings.warn(
+            f"Effects of {by!r}: {int((low < _LOW).sum())} of {len(low)} groups accept fewer than "
+            f"{_LOW:.0%} of the moves that draw them; their draws are approximate.",
+            stacklevel=2,
+        )
+    named = {
+        name: np.asarray(value)
+        for name, value in marginal.groups.named(tf.constant(chosen[..., :-1])).items()
+    }
+    return Drawn(named, labels[places])
+
+
+def draw_new(
+    model: GroupedModel, factor: Groups, draws: Mapping[str, np.ndarray], count: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return draws of the effects of groups without rows: of their distribution given θ."""
+    packs = Packs(
+        np.arange(count), np.zeros((count, 1), int), np.zeros((count, 1), np.int32),
+        np.ones(count, np.int32), np.arange(count), np.zeros(count, int),
+    )  # fmt: skip
+    alone = Marginal(_nothing, factor, packs)
+    columns: dict[str, Column] = {
+        SLOT: ArrayColumn(np.full((count, 1), -1, np.int32)),
+        FILLED: ArrayColumn(np.ones(count, np.int32)),
+    }
+    names = {name for other in model.coordinates for name in other.shapes}
+    own = {name: value for name, value in draws.items() if name not in names}
+    found = _drawn(alone, own, Data(columns, count), np.arange(count), seed)[:, :, :, 0, :-1]
+    return {name: np.asarray(v) for name, v in factor.named(tf.constant(found)).items()}
+
+
+def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 0)
+
+
+def find(by: str, labels: np.ndarray, wanted: Any) -> np.ndarray:
+    """Return the numbers of some groups.
+
+    Raises:
+        ValueError: One is not there; the message names it.
+    """
+    asked = np.atleast_1d(np.asarray(wanted))
+    if asked.ndim != 1:
+        raise ValueError(f"`groups` must be labels of {by!r}; it is {describe(wanted)}.")
+    if asked.dtype.kind != labels.dtype.kind:
+        asked = asked.astype(str if labels.dtype.kind in "US" else labels.dtype)
+    at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
+    missing = labels[at] != asked
+    if missing.any():
+        raise ValueError(f"`groups`: {by!r} has no group {asked[missing][0]!r}.")
+    return at
+
+
+def for_rows(
+    model: GroupedModel,
+    f: Callable[[Tensors, Tensors], tf.Tensor],
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    dataset: Mapping[str, Any],
+    seed: int = 0,
+) -> tuple[Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]]:
+    """Return function, draws and dataset for predictions of rows, effects of known groups included.
+
+    Effects of groups that the chain has not seen are drawn from their distribution given θ.
+
+    Args:
+        model: The model.
+        f: Function of ``params`` and rows, where an effect has an entry for each row.
+        draws: Draws of all parameters, (chains, draws, *shape).
+        data: The dataset of the chain.
+        dataset: Rows to predict, with the entries that name their groups.
+        seed: Of the random numbers.
+    """
+    found, rows, looked = dict(draws), dict(dataset), []
+    every = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
+    for number, factor in enumerate(every):
+        by = factor.by
+        if by not in rows:
+            raise ValueError(
+                f"`dataset` must have an entry {by!r} with the group of each row, known or new."
+            )
+        asked, codes = codes_of(by, rows[by])
+        if np.asarray(rows[by]).dtype.kind not in "iuf":
+            del rows[by]
+        labels = model.labels[by]
+        if asked.dtype.kind != labels.dtype.kind:
+            asked = asked.astype(str if labels.dtype.kind in "US" else labels.dtype)
+        known = np.isin(asked, labels)
+        parts = {}
+        if known.any():
+            parts = draw_effects(model, draws, data, by, asked[known], seed + number).effects
+        if not known.all():
+            new = draw_new(model, factor, draws, int((~known).sum()), seed + number)
+            parts = {
+                name: np.concatenate([parts[name], value], 2) if parts else value
+                for name, value in new.items()
+            }
+        place = np.empty(len(asked), np.int64)
+        place[known] = np.arange(int(known.sum()))
+        place[~known] = int(known.sum()) + np.arange(int((~known).sum()))
+        found |= parts
+        rows[code_column(by)] = tf.constant(place[codes].astype(np.int32))
+        looked.append((code_column(by), tuple(factor.shapes)))
+
+    def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
+        given, own = dict(params), dict(columns)
+        for column, names in looked:
+            codes = own.pop(column)
+            for name in names:
+                given[name] = tf.gather(given[name], codes)
+        return f(given, own)
+
+    return of_rows, found, rows
+
+
+def _drawn(
+    marginal: Marginal,
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    numbers: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Return draws of each slot of some packs, with acceptance, (chains, draws, packs, slots, q+1)."""
+    chains, count = next(iter(draws.values())).shape[:2]
+    rng = np.random.default_rng([seed, 7])
+    seeds = rng.integers(0, 2**31 - 1, (chains, count, 2), dtype=np.int32)
+    columns = {**data.columns, _NUMBER: ArrayColumn(numbers.astype(np.int32))}
+
+    def of_packs(params: Tensors, packs: Tensors) -> tf.Tensor:
+        own = {name: value for name, value in params.items() if name != _SEED}
+        given = {name: value for name, value in packs.items() if name != _NUMBER}
+        own_seed = params[_SEED] + tf.stack([packs[_NUMBER][0], 0])
+        found = marginal.draw(own, given, own_seed)
+        return tf.reshape(found, [given[SLOT].shape[0], marginal.most, found.shape[1]])
+
+    dtype = next(a.dtype for a in draws.values() if a.dtype.kind == "f")
+    evaluation = Evaluation(
+        "log_lik", of_packs, {**draws, _SEED: seeds}, Data(columns, data.size), tf.as_dtype(dtype)
+    )
+    length, some = evaluation.pieces()
+    return _all(evaluation, length, some)
+
+
+def _all(evaluation: Evaluation, length: int, some: int) -> np.ndarray:
+    from sgmcmc.results.evaluation import spans
+
+    shape = evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape
+    found = np.empty(shape, np.float32 if evaluation.dtype == np.float32 else np.float64)
+    for rows in spans(evaluation.rows, length):
+        for chain, draws in evaluation.places(some):
+            values = evaluation.values(rows, chain, draws)
+            found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
+    return found
+
+
+def _rows(column: Column, rows: np.ndarray) -> Column:
+    return ArrayColumn(np.asarray(column.tensor_at(rows)))
+
+
+def own_rows(model: GroupedModel, data: Data) -> dict[str, Any]:
+    """Return the rows of the chain's dataset, in the user's order, labels of groups included."""
+    assert isinstance(model.packs, Packs)
+    there = model.packs.slots >= 0
+    order = np.argsort(model.packs.rows[there], kind="stable")
+    found: dict[str, Any] = {}
+    for name, column in data.columns.items():
+        if name in (SLOT, FILLED):
+            continue
+        array = np.asarray(column.tensor(0, data.size))[there][order]
+        found[name] = array if array.dtype.kind == "f" else tf.constant(array)
+    assert model.integrated is not None
+    group = np.empty(model.packs.filled.shape + (model.packs.most,), np.int64)
+    group[model.packs.pack, model.packs.slot] = np.arange(len(model.packs.labels))
+    of_rows = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[there][order]
+    found[model.integrated.by] = model.packs.labels[of_rows]
+    return found
+
+

@@ -1,0 +1,258 @@
+"""Effects integrated out, against algebra; packs of whole groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+
+from sgmcmc.groups import Groups, Marginal, read_groups
+from sgmcmc.groups.packs import codes_of, pack
+
+LOG_2PI = np.log(2 * np.pi)
+SIZES = np.array([1, 7, 3, 3, 12, 2, 5, 9, 1, 4])
+GROUP = np.repeat(np.arange(len(SIZES)), SIZES)
+
+
+def _linear(dims: int, seed: int = 1):
+    """Return the data of a linear mixed model, and its parameters."""
+    rng = np.random.default_rng(seed)
+    n = len(GROUP)
+    z = np.stack([rng.normal(size=n) for _ in range(dims)], 1)
+    z[:, 0] = 1.0
+    x = rng.normal(size=n)
+    effects = rng.normal(size=(len(SIZES), dims)) * 0.7
+    y = 0.4 + 0.9 * x + (z * effects[GROUP]).sum(1) + 0.6 * rng.normal(size=n)
+    return {"x": x, "y": y, "Z": z, "g": GROUP}, np.array([0.4, 0.9, 0.6, 0.7])
+
+
+def _log_lik(p, d):
+    mean = p["a"] + p["b"] * d["x"] + tf.reduce_sum(d["Z"] * p["u"], 1)
+    return -0.5 * ((d["y"] - mean) / p["s"]) ** 2 - tf.math.log(p["s"]) - 0.5 * LOG_2PI
+
+
+def _law(effects, p):
+    u = effects["u"] / p["tau"][..., tf.newaxis]
+    return tf.reduce_sum(-0.5 * u**2 - 0.5 * LOG_2PI, 1) - u.shape[1] * tf.math.log(p["tau"])
+
+
+def _named(v):
+    return dict(zip(("a", "b", "s", "tau"), tf.unstack(v), strict=True))
+
+
+def _model(dims: int, nodes: int | None = None):
+    data, at = _linear(dims)
+    groups = Groups("g", {"u": np.zeros(dims)}, _law, nodes)
+    params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
+    model = read_groups(groups, _log_lik, data, params, None, tf.float64)
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    return model, tensors, data, at
+
+
+def _exact(data, v):
+    """The log density of a multivariate normal."""
+    same = data["g"][:, None] == data["g"][None, :]
+    cov = v[3] ** 2 * (data["Z"] @ data["Z"].T) * same + v[2] ** 2 * np.eye(len(same))
+    mean = v[0] + v[1] * data["x"]
+    return scipy.stats.multivariate_normal(mean, cov).logpdf(data["y"])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_linear_mixed_model_has_the_value_of_algebra(dims):
+    model, tensors, data, at = _model(dims)
+    found = tf.reduce_sum(model.log_lik(_named(tf.constant(at)), tensors))
+    # Quadrature of a normal density around its own mode is exact, up to the steps of the search.
+    np.testing.assert_allclose(float(found), _exact(data, at), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_derivatives_are_those_of_the_integral(dims):
+    model, tensors, data, at = _model(dims)
+
+    @tf.function
+    def derivatives(v):
+        with tf.GradientTape() as outer:
+            outer.watch(v)
+            with tf.GradientTape() as inner:
+                inner.watch(v)
+                value = tf.reduce_sum(model.log_lik(_named(v), tensors))
+            slope = inner.gradient(value, v)
+        return slope, outer.jacobian(slope, v)
+
+    slope, bends = derivatives(tf.constant(at))
+    step, axes = 1e-4, np.eye(4)
+
+    def exact(move):
+        return _exact(data, at + step * move)
+
+    slopes = [(exact(a) - exact(-a)) / (2 * step) for a in axes]
+    hessian = [
+        [
+            (exact(a + b) - exact(a - b) - exact(b - a) + exact(-a - b)) / (4 * step**2)
+            for a in axes
+        ]
+        for b in axes
+    ]
+    # Central differences of the exact value: an error of about step² of the next derivatives.
+    np.testing.assert_allclose(slope, slopes, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(bends, hessian, rtol=1e-4, atol=2e-3)
+
+
+def test_logistic_groups_against_adaptive_integration():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=len(GROUP))
+    y = (rng.uniform(size=len(GROUP)) < 0.6).astype(float)
+    y[GROUP == 4] = 1.0  # a group that is separated
+
+    def log_lik(p, d):
+        return -tf.nn.sigmoid_cross_entropy_with_logits(d["y"], p["b"] * d["x"] + p["z"])
+
+    def law(effects, p):
+        return -0.5 * (effects["z"] / p["tau"]) ** 2 - tf.math.log(p["tau"]) - 0.5 * LOG_2PI
+
+    groups = Groups("g", {"z": 0.0}, law, 21)
+    model = read_groups(
+        groups, log_lik, {"x": x, "y": y, "g": GROUP}, {"b": 0.5, "tau": 1.3}, None, tf.float64
+    )
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    params = {"b": tf.constant(0.5, tf.float64), "tau": tf.constant(1.3, tf.float64)}
+    found = model.log_lik.of_slots(params, tensors).numpy().reshape(-1, model.packs.most)
+    for g in range(len(SIZES)):
+        eta, signs = 0.5 * x[GROUP == g], 2 * y[GROUP == g] - 1
+
+        def density(z, eta=eta, signs=signs):
+            terms = -np.logaddexp(0, -signs * (eta + z)).sum()
+            return np.exp(terms + scipy.stats.norm.logpdf(z, scale=1.3))
+
+        exact = np.log(scipy.integrate.quad(density, -12, 12, epsabs=1e-14, epsrel=1e-12)[0])
+        value = found[model.packs.pack[g], model.packs.slot[g]]
+        # 21 nodes: what is left of the rule, for densities near normal.
+        np.testing.assert_allclose(value, exact, atol=2e-6)
+
+
+def test_more_nodes_are_nearer():
+    exact = float(tf.reduce_sum(_poisson(41)))
+    errors = [abs(float(tf.reduce_sum(_poisson(nodes))) - exact) for nodes in (3, 7, 15)]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-6
+
+
+def _poisson(nodes):
+    rng = np.random.default_rng(3)
+    y = rng.poisson(1.5, len(GROUP)).astype(float)
+
+    def log_lik(p, d):
+        return d["y"] * (p["b"] + p["z"]) - tf.exp(p["b"] + p["z"])
+
+    def law(effects, p):
+        return -0.5 * effects["z"] ** 2
+
+    model = read_groups(
+        Groups("g", {"z": 0.0}, law, nodes), log_lik, {"y": y, "g": GROUP}, {"b": 0.2}, None,
+        tf.float64,
+    )  # fmt: skip
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    return model.log_lik({"b": tf.constant(0.2, tf.float64)}, tensors)
+
+
+def test_far_starts_and_heavy_groups_find_their_modes():
+    counts = np.repeat([0.0, 4.0, 3000.0], 40)
+    group = np.repeat(np.arange(3), 40)
+
+    def log_lik(p, d):
+        return d["y"] * (p["b"] + p["z"]) - tf.exp(p["b"] + p["z"])
+
+    def law(effects, p):
+        return -0.5 * (effects["z"] / 5.0) ** 2
+
+    groups = Groups("g", {"z": -6.0}, law)
+    model = read_groups(groups, log_lik, {"y": counts, "g": group}, {"b": 0.0}, None, tf.float64)
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    mode = model.log_lik.normal({"b": tf.constant(0.0, tf.float64)}, tensors).mode[:, 0].numpy()
+    slope = counts.reshape(3, 40).sum(1) - 40 * np.exp(mode) - mode / 25
+    sd = 1 / np.sqrt(40 * np.exp(mode) + 1 / 25)
+    np.testing.assert_allclose(slope * sd, 0.0, atol=0.01)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, np.full(6, 4), np.array([500] + [2] * 300)])
+def test_packs_hold_every_row_once_with_its_whole_group(sizes):
+    codes = np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    packs = pack(np.arange(len(sizes)), codes)
+    there = packs.slots >= 0
+    assert sorted(packs.rows[there].tolist()) == list(range(len(codes)))
+    where = packs.pack[codes], packs.slot[codes]
+    number = np.argsort(packs.rows[there])
+    assert (np.nonzero(there)[0][number] == where[0]).all()
+    assert (packs.slots[there][number] == where[1]).all()
+    assert (packs.filled == np.bincount(packs.pack)).all()
+    # Little is padded: a pack is as wide as the largest group, and most places are taken.
+    assert packs.slots.shape[1] == sizes.max()
+    assert there.mean() > 0.5
+    if (sizes == sizes[0]).all():
+        assert packs.most == 1
+
+
+def test_labels_may_be_strings_categories_or_integers():
+    labels, codes = codes_of("g", ["b", "a", "b"])
+    assert labels.tolist() == ["a", "b"] and codes.tolist() == [1, 0, 1]
+    assert codes_of("g", np.array([3.0, 1.0]))[0].tolist() == [1, 3]
+
+
+def test_minibatches_of_packs_are_unbiased_over_all_of_them():
+    model, tensors, _, at = _model(1)
+    params = _named(tf.constant(at))
+    every = model.log_lik(params, tensors).numpy()
+    N = len(every)
+    # All minibatches of one pack and of all but one, exactly.
+    alone = [
+        N * model.log_lik(params, {k: v[i : i + 1] for k, v in tensors.items()}).numpy()[0]
+        for i in range(N)
+    ]
+    np.testing.assert_allclose(np.mean(alone), every.sum(), rtol=1e-10)
+    assert isinstance(model.log_lik, Marginal)
+
+
+def _bad(**changes):
+    data, at = _linear(1)
+    params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
+    given = {
+        "groups": Groups("g", {"u": np.zeros(1)}, _law),
+        "log_lik": _log_lik,
+        "dataset": data,
+        "params": params,
+        "log_prior": None,
+    }
+    given |= changes
+    return read_groups(*given.values(), dtype=tf.float64)
+
+
+def test_wrong_inputs_are_named():
+    data, _ = _linear(1)
+    n = len(GROUP)
+    with pytest.raises(TypeError, match="`groups` must be sgmcmc.Groups"):
+        _bad(groups="g")
+    with pytest.raises(ValueError, match="`groups` names 'site'"):
+        _bad(groups=Groups("site", {"u": [0.0]}, _law))
+    with pytest.raises(ValueError, match="one level"):
+        _bad(dataset={**data, "g": np.zeros(n, int)})
+    with pytest.raises(ValueError, match="each row .* is a group of its own"):
+        _bad(dataset={**data, "g": np.arange(n)})
+    with pytest.raises(ValueError, match="missing values, the first in row 0"):
+        _bad(dataset={**data, "g": np.where(np.arange(n) == 0, np.nan, GROUP)})
+    with pytest.raises(ValueError, match="`params` holds 'u'"):
+        _bad(params={"a": 0.0, "b": 0.0, "s": 1.0, "tau": 1.0, "u": 0.0})
+    with pytest.raises(ValueError, match="one term for each row"):
+        _bad(log_lik=lambda p, d: tf.reduce_sum(_log_lik(p, d)))
+    with pytest.raises(ValueError, match="`log_lik` mixes rows"):
+        _bad(log_lik=lambda p, d: _log_lik(p, d) + tf.reduce_sum(p["u"]))
+    with pytest.raises(ValueError, match="the log_prior of 'g' must return the log density"):
+        _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: tf.reduce_sum(_law(e, p))))
+    with pytest.raises(ValueError, match=r"`effects` is empty"):
+        Groups("g", {}, _law)
+    with pytest.raises(ValueError, match=r"`effects\['u'\]` must be finite"):
+        Groups("g", {"u": np.nan}, _law)
+    with pytest.raises(TypeError, match="`by` must name"):
+        Groups(3, {"u": 0.0}, _law)
