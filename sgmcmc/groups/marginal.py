@@ -212,27 +212,32 @@ class Marginal:
             return tf.reduce_any(state[-1])
 
         def step(number: tf.Tensor, state: Any) -> Any:
-            mode, height, move, length, _ = state
+            mode, height, move, length, root, _ = state
             there = mode + length[:, tf.newaxis] * move
-            value, slope, root = self._curvature(joint, there)
-            better = tf.math.is_finite(value) & (
-                value >= height - 1e-6 * (1.0 + tf.abs(height))
-            )
-            newton, gain = _newton(slope, root)
+            value, slope, curved = self._curvature(joint, there)
+            better = tf.math.is_finite(value) & (value >= height - 1e-6 * (1.0 + tf.abs(height)))
+            newton, gain = _newton(slope, curved)
             mode = tf.where(better[:, tf.newaxis], there, mode)
             move = tf.where(better[:, tf.newaxis], newton, move)
             length = tf.where(better, tf.ones_like(length), 0.25 * length)
             away = tf.where(better, gain > _NEAR, length > 1e-4)
-            return number + 1, (mode, tf.where(better, value, height), move, length, away)
+            root = [
+                [tf.where(better, now, before) for now, before in zip(a, b, strict=True)]
+                for a, b in zip(curved, root, strict=True)
+            ]
+            height = tf.where(better, value, height)
+            return number + 1, (mode, height, move, length, root, away)
 
+        ones, q = tf.ones([slots], dtype), self.groups.size
         state = (
             start,
             tf.fill([slots], tf.constant(-np.inf, dtype)),
             tf.zeros_like(start),
-            tf.ones([slots], dtype),
+            ones,
+            [[ones] * q for _ in range(q)],
             tf.fill([slots], True),
         )
-        _, (mode, _, move, length, _) = tf.while_loop(
+        _, (mode, _, move, length, root, _) = tf.while_loop(
             unfinished,
             step,
             (tf.constant(0), state),
@@ -240,7 +245,6 @@ class Marginal:
             parallel_iterations=1,
         )
         mode = tf.stop_gradient(mode + length[:, tf.newaxis] * move)
-        root = self._curvature(joint, mode)[2]
         return Normal(mode, [[tf.stop_gradient(entry) for entry in row] for row in root])
 
     def _curvature(
