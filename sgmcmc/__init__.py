@@ -31,6 +31,7 @@ from sgmcmc.engine.reductions import (
     running_moments,
 )
 from sgmcmc.errors import DivergenceError
+from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
 from sgmcmc.results.samples import Samples
@@ -66,6 +67,7 @@ __all__ = [
     "DamagedFileError",
     "DivergenceError",
     "DownloadError",
+    "Groups",
     "Reduction",
     "Samples",
     "Session",

@@ -11,15 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
-from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
-from sgmcmc.groups.model import GroupedModel, code_column
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.groups.marginal import FILLED, MOVES, SLOT, Marginal, Random, Tensors
+from sgmcmc.groups.model import Structure, code_column
 from sgmcmc.groups.packs import Packs, codes_of
 from sgmcmc.groups.spec import Groups
-from sgmcmc.results.evaluation import Evaluation
+from sgmcmc.results.evaluation import spans
 from sgmcmc.words import describe
 
-_SEED, _NUMBER = "groups/seed", "groups/number"
-"""A seed for each draw, among the parameters; and the number of each pack, among the columns."""
+_NUMBERS = 2**23
+"""Numbers that the draws of a piece of packs may take."""
 
 _LOW = 0.1
 """Acceptance of the moves that draw effects below which a warning says so."""
@@ -39,7 +40,8 @@ class Drawn:
 
 
 def draw_effects(
-    model: GroupedModel,
+    model: Structure,
+    marginal: Any,
     draws: Mapping[str, np.ndarray],
     data: Data,
     by: str,
@@ -49,7 +51,8 @@ def draw_effects(
     """Return draws of the effects of some groups, each given its global draw.
 
     Args:
-        model: The model.
+        model: The groups of the model.
+        marginal: The log-likelihood of the chain.
         draws: Draws of all parameters, (chains, draws, *shape).
         data: The dataset of the chain, packs of groups.
         by: The factor.
@@ -68,12 +71,11 @@ def draw_effects(
         if factor.by == by:
             named = {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
             return Drawn(named, labels[places])
-    marginal = model.log_lik
     assert isinstance(marginal, Marginal) and model.packs is not None
     packs, slots = model.packs.pack[places], model.packs.slot[places]
     needed, at = np.unique(packs, return_inverse=True)
     part = Data({name: _rows(column, needed) for name, column in data.columns.items()}, len(needed))
-    found = _drawn(marginal, draws, part, needed, seed)
+    found = _drawn(marginal, draws, part, seed)
     chosen = found[:, :, at.reshape(-1), slots]
     low = chosen[..., -1].mean((0, 1))
     if low.size and low.min() < _LOW:
@@ -90,7 +92,7 @@ def draw_effects(
 
 
 def draw_new(
-    model: GroupedModel, factor: Groups, draws: Mapping[str, np.ndarray], count: int, seed: int
+    model: Structure, factor: Groups, draws: Mapping[str, np.ndarray], count: int, seed: int
 ) -> dict[str, np.ndarray]:
     """Return draws of the effects of groups without rows: of their distribution given θ."""
     packs = Packs(
@@ -104,7 +106,7 @@ def draw_new(
     }
     names = {name for other in model.coordinates for name in other.shapes}
     own = {name: value for name, value in draws.items() if name not in names}
-    found = _drawn(alone, own, Data(columns, count), np.arange(count), seed)[:, :, :, 0, :-1]
+    found = _drawn(alone, own, Data(columns, count), seed)[:, :, :, 0, :-1]
     return {name: np.asarray(v) for name, v in factor.named(tf.constant(found)).items()}
 
 
@@ -126,12 +128,13 @@ def find(by: str, labels: np.ndarray, wanted: Any) -> np.ndarray:
     at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
     missing = labels[at] != asked
     if missing.any():
-        raise ValueError(f"`groups`: {by!r} has no group {asked[missing][0]!r}.")
+        raise ValueError(f"`groups`: {by!r} has no group {asked[missing][0].item()!r}.")
     return at
 
 
 def for_rows(
-    model: GroupedModel,
+    model: Structure,
+    marginal: Any,
     f: Callable[[Tensors, Tensors], tf.Tensor],
     draws: Mapping[str, np.ndarray],
     data: Data,
@@ -143,7 +146,8 @@ def for_rows(
     Effects of groups that the chain has not seen are drawn from their distribution given θ.
 
     Args:
-        model: The model.
+        model: The groups of the model.
+        marginal: The log-likelihood of the chain.
         f: Function of ``params`` and rows, where an effect has an entry for each row.
         draws: Draws of all parameters, (chains, draws, *shape).
         data: The dataset of the chain.
@@ -167,7 +171,9 @@ def for_rows(
         known = np.isin(asked, labels)
         parts = {}
         if known.any():
-            parts = draw_effects(model, draws, data, by, asked[known], seed + number).effects
+            parts = draw_effects(
+                model, marginal, draws, data, by, asked[known], seed + number
+            ).effects
         if not known.all():
             new = draw_new(model, factor, draws, int((~known).sum()), seed + number)
             parts = {
@@ -193,50 +199,62 @@ def for_rows(
 
 
 def _drawn(
-    marginal: Marginal,
-    draws: Mapping[str, np.ndarray],
-    data: Data,
-    numbers: np.ndarray,
-    seed: int,
+    marginal: Marginal, draws: Mapping[str, np.ndarray], data: Data, seed: int
 ) -> np.ndarray:
-    """Return draws of each slot of some packs, with acceptance, (chains, draws, packs, slots, q+1)."""
+    """Return draws of each slot of some packs and acceptance, (chains, draws, packs, slots, q + 1).
+
+    They are made in pieces of packs and of draws, for which there is memory.
+    """
     chains, count = next(iter(draws.values())).shape[:2]
-    rng = np.random.default_rng([seed, 7])
-    seeds = rng.integers(0, 2**31 - 1, (chains, count, 2), dtype=np.int32)
-    columns = {**data.columns, _NUMBER: ArrayColumn(numbers.astype(np.int32))}
-
-    def of_packs(params: Tensors, packs: Tensors) -> tf.Tensor:
-        own = {name: value for name, value in params.items() if name != _SEED}
-        given = {name: value for name, value in packs.items() if name != _NUMBER}
-        own_seed = params[_SEED] + tf.stack([packs[_NUMBER][0], 0])
-        found = marginal.draw(own, given, own_seed)
-        return tf.reshape(found, [given[SLOT].shape[0], marginal.most, found.shape[1]])
-
-    dtype = next(a.dtype for a in draws.values() if a.dtype.kind == "f")
-    evaluation = Evaluation(
-        "log_lik", of_packs, {**draws, _SEED: seeds}, Data(columns, data.size), tf.as_dtype(dtype)
-    )
-    length, some = evaluation.pieces()
-    return _all(evaluation, length, some)
-
-
-def _all(evaluation: Evaluation, length: int, some: int) -> np.ndarray:
-    from sgmcmc.results.evaluation import spans
-
-    shape = evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape
-    found = np.empty(shape, np.float32 if evaluation.dtype == np.float32 else np.float64)
-    for rows in spans(evaluation.rows, length):
-        for chain, draws in evaluation.places(some):
-            values = evaluation.values(rows, chain, draws)
-            found[chain, draws.new : draws.stop, rows.new : rows.stop] = values
+    q, most = marginal.groups.size, marginal.most
+    dtype = next(array.dtype for array in draws.values() if array.dtype.kind == "f")
+    found = np.empty((chains, count, data.size, most, q + 1), dtype)
+    of_pack = (MOVES + 1) * most * (q + 2) + (MOVES + 1) * data.row_bytes // 4
+    length = max(1, min(data.size, _NUMBERS // of_pack))
+    some = max(1, min(count, _NUMBERS // (of_pack * length)))
+    traced: dict[tuple[int, int], Any] = {}
+    for rows in spans(data.size, length):
+        packs = data.slice(rows.start, rows.stop)
+        for chain in range(chains):
+            for span in spans(count, some):
+                rng = np.random.default_rng([seed, chain, rows.start, span.start])
+                shape = span.stop - span.start, MOVES + 1, length * most
+                random = Random(
+                    tf.constant(rng.standard_normal((*shape, q)), dtype),
+                    tf.constant(rng.chisquare(4.0, shape), dtype),
+                    tf.constant(-rng.standard_exponential((shape[0], MOVES, shape[2])), dtype),
+                )
+                params = {
+                    name: tf.constant(np.ascontiguousarray(array[chain, span.start : span.stop]))
+                    for name, array in draws.items()
+                }
+                key = shape[0], length
+                if key not in traced:
+                    traced[key] = trace(_of_all(marginal), params, random, packs)
+                values = np.asarray(traced[key](params, random, packs))
+                values = values.reshape(shape[0], length, most, q + 1)
+                found[chain, span.new : span.stop, rows.new : rows.stop] = values[
+                    span.new - span.start :, rows.new - rows.start :
+                ]
     return found
+
+
+def _of_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
+    """Return the function that draws the effects of some packs at several draws."""
+
+    def of_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
+        return tf.vectorized_map(
+            lambda each: marginal.draw(each[0], packs, each[1]), (params, random)
+        )
+
+    return of_all
 
 
 def _rows(column: Column, rows: np.ndarray) -> Column:
     return ArrayColumn(np.asarray(column.tensor_at(rows)))
 
 
-def own_rows(model: GroupedModel, data: Data) -> dict[str, Any]:
+def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     """Return the rows of the chain's dataset, in the user's order, labels of groups included."""
     assert isinstance(model.packs, Packs)
     there = model.packs.slots >= 0
@@ -253,5 +271,3 @@ def own_rows(model: GroupedModel, data: Data) -> dict[str, Any]:
     of_rows = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[there][order]
     found[model.integrated.by] = model.packs.labels[of_rows]
     return found
-
-

@@ -14,7 +14,7 @@ from sgmcmc.groups.spec import Groups
 Tensors = dict[str, tf.Tensor]
 
 SLOT, FILLED = "groups/slot", "groups/filled"
-"""Columns of packs: which of its pack's groups each row belongs to, and how many groups there are."""
+"""Columns of packs: which of its pack's groups each row belongs to; how many groups there are."""
 
 _MOST_STEPS = 30
 """Newton steps to a group's mode at the most."""
@@ -22,8 +22,8 @@ _MOST_STEPS = 30
 _NEAR = 1e-5
 """Twice the gain in log density that the last Newton step promises, at which a mode is found."""
 
-_MOVES = 16
-"""Moves of the sampler that draws effects: its error is (1 − acceptance)^16."""
+MOVES = 8
+"""Moves of the sampler that draws effects: its error is about (1 − acceptance)^8."""
 
 _FLOOR = 1e-5
 """The least curvature in a direction, as a part of the largest of its group."""
@@ -53,6 +53,20 @@ class Normal(NamedTuple):
     def log_root(self) -> tf.Tensor:
         """Σ log L_jj, (m,)."""
         return tf.add_n([tf.math.log(self.root[j][j]) for j in range(len(self.root))])
+
+
+class Random(NamedTuple):
+    """Random numbers for a draw of the effects of each slot.
+
+    Attributes:
+        standard: Standard normal numbers, (MOVES + 1, m, q).
+        squared: χ² numbers with 4 degrees of freedom, (MOVES + 1, m).
+        bars: Logarithms of uniform numbers, (MOVES, m).
+    """
+
+    standard: tf.Tensor
+    squared: tf.Tensor
+    bars: tf.Tensor
 
 
 class Marginal:
@@ -132,33 +146,26 @@ class Marginal:
         constant = 0.5 * self.groups.size * np.log(2.0)
         return tf.reduce_logsumexp(weighted, 0) - tf.stop_gradient(normal.log_root) + constant
 
-    def draw(self, params: Tensors, dataset: Tensors, seed: tf.Tensor) -> tf.Tensor:
+    def draw(self, params: Tensors, dataset: Tensors, random: Random) -> tf.Tensor:
         """Return a draw of p(z_g | y_g, θ) for each slot, and the part of moves taken, (m, q + 1).
 
-        An independence sampler makes ``_MOVES`` moves, whose proposals are Student-t with 4 degrees
+        An independence sampler makes ``MOVES`` moves, whose proposals are Student-t with 4 degrees
         of freedom around the mode, wider than the density in its tails.
         """
-        normal = self.normal(params, dataset)
-        slots, q = normal.mode.shape
-        dtype, shape = normal.mode.dtype, [_MOVES + 1, slots]
-        seeds = tf.random.experimental.stateless_split(seed, 3)
-        x = tf.random.stateless_normal([*shape, q], seeds[0], dtype=dtype, alg="philox")
-        tiny = np.finfo(dtype.as_numpy_dtype).tiny
-        u = tf.random.stateless_uniform([*shape, 2], seeds[1], tiny, 1.0, dtype, alg="philox")
-        scale = 4.0 / (-2.0 * tf.reduce_sum(tf.math.log(u), -1))  # over a χ² of 4
-        x *= tf.sqrt(scale)[..., tf.newaxis]
+        normal, q = self.normal(params, dataset), self.groups.size
+        dtype = normal.mode.dtype
+        x = random.standard * tf.sqrt(4.0 / random.squared)[..., tf.newaxis]
         proposals = normal.mode + normal.spread(x)
         weights = self.heights(params, dataset, proposals)
         weights += 0.5 * (4.0 + q) * tf.math.log1p(tf.reduce_sum(x**2, -1) / 4.0)
-        weights = tf.where(tf.math.is_finite(weights), weights, tf.fill(shape, dtype.min))
-        bars = tf.math.log(tf.random.stateless_uniform(shape, seeds[2], tiny, 1.0, dtype, alg="philox"))
+        weights = tf.where(tf.math.is_finite(weights), weights, dtype.min * tf.ones_like(weights))
         here, weight = proposals[0], weights[0]
         taken = tf.zeros_like(weight)
-        for move in range(1, _MOVES + 1):
-            goes = bars[move] < weights[move] - weight
+        for move in range(1, MOVES + 1):
+            goes = random.bars[move - 1] < weights[move] - weight
             here = tf.where(goes[:, tf.newaxis], proposals[move], here)
             weight = tf.where(goes, weights[move], weight)
-            taken += tf.cast(goes, dtype) / _MOVES
+            taken += tf.cast(goes, dtype) / MOVES
         return tf.concat([here, taken[:, tf.newaxis]], 1)
 
     def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:

@@ -74,6 +74,36 @@ class WithEffects:
 
 
 @dataclass(frozen=True)
+class Structure:
+    """The groups of a model.
+
+    Attributes:
+        integrated: The groups whose effects are integrated out, if any.
+        packs: Where their rows are.
+        coordinates: The groups whose effects are parameters of the chain.
+        labels: Labels of the levels of each factor.
+    """
+
+    integrated: Groups | None
+    packs: Packs | None
+    coordinates: tuple[Groups, ...]
+    labels: dict[str, np.ndarray]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``settings`` says of each factor."""
+        every = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]
+        return {
+            factor.by: {
+                "levels": len(self.labels[factor.by]),
+                "effects": {name: list(shape) for name, shape in factor.shapes.items()},
+                "integrated": factor is self.integrated,
+                **({"nodes": factor.nodes} if factor is self.integrated else {}),
+            }
+            for factor in every
+        }
+
+
+@dataclass(frozen=True)
 class GroupedModel:
     """A model whose effects of groups are integrated out, or coordinates, as a sampler takes it.
 
@@ -83,20 +113,14 @@ class GroupedModel:
         dataset: Dict of arrays: packs of groups, or rows.
         params: Starting values, effects that are coordinates among them.
         log_prior: Of all these.
-        integrated: The groups whose effects are integrated out, if any.
-        packs: Where their rows are.
-        coordinates: The groups whose effects are parameters of the chain.
-        labels: Labels of the levels of each factor.
+        structure: Which groups there are.
     """
 
-    log_lik: LogLik
+    log_lik: Looked | Marginal
     dataset: dict[str, Any]
     params: Any
     log_prior: LogPrior | None
-    integrated: Groups | None
-    packs: Packs | None
-    coordinates: tuple[Groups, ...]
-    labels: dict[str, np.ndarray]
+    structure: Structure
 
 
 def read_groups(
@@ -158,23 +182,20 @@ def read_groups(
     }
     for factor in coordinates:
         columns[code_column(factor.by)] = codes[factor.by].astype(np.int32)
-    own = Looked(log_lik, coordinates) if coordinates else log_lik
-    packs, found = None, own
+    found: Looked | Marginal = Looked(log_lik, coordinates)
+    packs = None
     if integrated is not None:
         packs = pack(labels[integrated.by], codes[integrated.by])
         columns = {name: array[packs.rows] for name, array in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
-        found = Marginal(own, integrated, packs)
+        found = Marginal(found if coordinates else log_lik, integrated, packs)
     with_effects = [_with_effects(start, coordinates, labels) for start in starts]
     return GroupedModel(
         found,
         {name: _kept(array, dtype) for name, array in columns.items()},
         with_effects if isinstance(params, list | tuple) else with_effects[0],
         WithEffects(log_prior, coordinates) if coordinates else log_prior,
-        integrated,
-        packs,
-        coordinates,
-        labels,
+        Structure(integrated, packs, coordinates, labels),
     )
 
 
@@ -261,7 +282,7 @@ def _try(
     columns = {name: column.tensor_at(order) for name, column in rows.columns.items()}
     own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
     n = len(order)
-    effects = {}
+    effects: Tensors = {}
     for factor in factors:
         flat = tf.repeat(tf.constant(factor.start, dtype)[tf.newaxis], n, axis=0)
         named = factor.named(flat)
@@ -298,5 +319,3 @@ def _try(
                     f"`log_lik` mixes rows: the term of a row depends on the effect {name!r} of "
                     "another row. In `log_lik`, params[name] has an entry for each row already."
                 )
-
-

@@ -93,8 +93,8 @@ def need_groups(by: str, labels: np.ndarray, rows: int) -> None:
         )
     if len(labels) == rows:
         raise ValueError(
-            f"`groups`: each row of `dataset[{by!r}]` is a group of its own. Effects of groups need "
-            "groups of several rows; write an effect of each row into `log_lik` instead."
+            f"`groups`: each row of `dataset[{by!r}]` is a group of its own. Effects of groups "
+            "need groups of several rows; write an effect of each row into `log_lik` instead."
         )
 
 

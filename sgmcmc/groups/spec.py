@@ -72,7 +72,9 @@ class Groups:
     def __post_init__(self) -> None:
         if not isinstance(self.by, str):
             raise TypeError(f"`by` must name an entry of `dataset`; it is {describe(self.by)}.")
-        effects = checks.by_name("effects", self.effects, "of starting values of one group's effects")
+        effects = checks.by_name(
+            "effects", self.effects, "of starting values of one group's effects"
+        )
         if not effects:
             raise ValueError("`effects` is empty: it must name at least one effect of a group.")
         starts = {}
@@ -81,8 +83,8 @@ class Groups:
                 starts[name] = np.asarray(value, np.float64)
             except (TypeError, ValueError):
                 raise TypeError(
-                    f"`effects[{name!r}]` must be a number or an array of numbers, the start of one "
-                    f"group's effect; it is {describe(value)}."
+                    f"`effects[{name!r}]` must be a number or an array of numbers, the start of "
+                    f"one group's effect; it is {describe(value)}."
                 ) from None
             if starts[name].size == 0 or not np.isfinite(starts[name]).all():
                 raise ValueError(
@@ -128,6 +130,8 @@ def _reshaped(part: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     if len(shape) == 1:
         return part
     outer = part.shape[:-1]
-    return tf.reshape(part, [*outer, *shape]) if outer.is_fully_defined() else tf.reshape(
-        part, tf.concat([tf.shape(part)[:-1], shape], 0)
+    return (
+        tf.reshape(part, [*outer, *shape])
+        if outer.is_fully_defined()
+        else tf.reshape(part, tf.concat([tf.shape(part)[:-1], shape], 0))
     )

@@ -50,6 +50,7 @@ class Keywords(TypedDict, total=False):
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: Mapping[str, Any] | None
+    groups: Any
     executor: Any
 
 
@@ -73,6 +74,7 @@ DEFAULTS: dict[str, Any] = {
     "jit_compile": None,
     "gibbs": None,
     "latents": None,
+    "groups": None,
     "executor": None,
 }
 

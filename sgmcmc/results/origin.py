@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from sgmcmc.data.dataset import Data
 from sgmcmc.results.report import Report
 from sgmcmc.target.target import Target
@@ -35,6 +37,16 @@ class Origin(Protocol):
     @property
     def go_on(self) -> Callable[[int, bool], Any] | None:
         """What runs the chains on."""
+
+    def effects(
+        self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups given draws of the parameters, by name."""
+
+    def rows(
+        self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
+    ) -> tuple[Any, dict[str, np.ndarray], Any]:
+        """Return function, draws and dataset for what is asked of rows, effects included."""
 
     def report(self, samples: Any) -> Report | None:
         """Return the report on these draws."""

@@ -92,8 +92,11 @@ class Predictions(Arrays):
         for q in quantiles if reduce == "quantiles" else ():
             if not (checks.is_number(q) and 0 <= q <= 1):
                 raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+        draws = self._by_chain()
+        if self._origin is not None:
+            f, draws, dataset = self._origin.rows(f, draws, dataset)
         with read_machines(executor) as machines:
-            evaluation = self._evaluation("f", f, self._data(dataset).on(machines))
+            evaluation = self._evaluation("f", f, self._data(dataset).on(machines), draws)
             if reduce is None:
                 return all_values(evaluation, path)
             return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
@@ -148,16 +151,62 @@ class Predictions(Arrays):
             return found
 
         with read_machines(executor) as machines:
-            evaluation = self._evaluation("log_lik", of_rows, data.on(machines))
+            evaluation = self._evaluation("log_lik", of_rows, data.on(machines), self._by_chain())
             _need_sum(function, by_chain(self.settings, self), evaluation)
             return all_values(evaluation, path)
 
-    def _evaluation(self, label: str, function: OfRows, data: Data) -> Evaluation:
+    def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups, each given the global draw of its own place.
+
+        A draw z_g ~ p(z_g | y_g, θ) ∝ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) for each kept draw of θ
+        is the end of 8 moves of an independence sampler around the group's mode.
+
+        Args:
+            by: The entry of the dataset that names the groups, as in :class:`sgmcmc.Groups`.
+            groups: Labels of some groups, in the order wanted; ``None`` for all, sorted.
+            seed: Of the random numbers, an integer.
+
+        Returns:
+            A dict: an array of shape (chains, draws, groups, *shape) for each effect.
+
+        Raises:
+            ValueError: The model has no such groups, or the draws come from a file, which holds no
+                model.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tensorflow as tf
+            >>> site = np.repeat(np.arange(20), 5)
+            >>> y = np.random.default_rng(1).normal(site / 10, 1.0)
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
+            >>> def law(effects, params):
+            ...     return -0.5 * effects["z"] ** 2
+            >>> samples = sgmcmc.sample(
+            ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, verbose=False, seed=1,
+            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=law))
+            >>> samples[::100].effects("site", [0, 19])["z"].shape[2:]
+            (2,)
+        """
+        if self._origin is None:
+            raise ValueError(
+                "`samples` is not in the process of the chain that made it, and files do not hold "
+                "the model: effects cannot be drawn."
+            )
+        seed = checks.whole_number("seed", seed, 0)
+        return self._origin.effects(self._by_chain(), by, groups, seed)
+
+    def _by_chain(self) -> dict[str, np.ndarray]:
+        """Return the draws, (chains, draws, *shape), of which there are some."""
         if not len(self):
             raise ValueError("`samples` holds no draws of parameters.")
         draws = by_chain(self.settings, self)
         if not next(iter(draws.values())).shape[1]:
             raise ValueError("`samples` holds no draws.")
+        return draws
+
+    def _evaluation(
+        self, label: str, function: OfRows, data: Data, draws: Mapping[str, np.ndarray]
+    ) -> Evaluation:
         return Evaluation(label, function, draws, data, self._dtype)
 
     @property

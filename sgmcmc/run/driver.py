@@ -31,7 +31,7 @@ from sgmcmc.run.memory import allocate
 from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.records import record_specs, schema_of
-from sgmcmc.run.sampler import Request, Sampler, make_sampler
+from sgmcmc.run.sampler import Request, Sampler, make_sampler, with_groups
 
 _MOST_GOALS = 64
 """How often a chain whose length is decided on the way may stop to be looked at."""
@@ -52,7 +52,7 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
         DivergenceError: a chain became NaN or infinite.
     """
     verbose = flag("verbose", verbose)
-    sampler = make_sampler(complete(request, verbose))
+    sampler = make_sampler(complete(with_groups(request), verbose))
     n_iters = read_length(n_iters, sampler.options.thin)
     with contextlib.ExitStack() as stack:
         store = None

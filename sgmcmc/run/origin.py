@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from sgmcmc.data.dataset import Data
+from sgmcmc.groups.effects import draw_effects, for_rows, own_rows
+from sgmcmc.groups.model import Structure
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.reporting import report_on_constants
@@ -48,6 +53,33 @@ class SamplerOrigin:
         """Whether ``report`` takes about a second, or less."""
         d = self.sampler.target.size
         return d <= _QUICK_SIZE and self.data.size * d**2 <= _QUICK_WORK
+
+    def effects(
+        self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups given draws of the parameters, by name."""
+        structure, request = self._groups, self.sampler.request
+        return draw_effects(structure, request.log_lik, draws, self.data, by, groups, seed).effects
+
+    def rows(
+        self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
+    ) -> tuple[Any, dict[str, np.ndarray], Any]:
+        """Return function, draws and dataset for what is asked of rows, effects included."""
+        structure = self.sampler.request.groups
+        if structure is None:
+            return f, draws, dataset
+        if dataset is None:
+            if structure.packs is None:
+                raise ValueError("`dataset` must be given: all effects are coordinates here.")
+            dataset = own_rows(structure, self.data)
+        return for_rows(structure, self.sampler.request.log_lik, f, draws, self.data, dataset)
+
+    @property
+    def _groups(self) -> Structure:
+        structure = self.sampler.request.groups
+        if structure is None:
+            raise ValueError("`samples` is of a model without `groups`: it has no effects to draw.")
+        return structure
 
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
@@ -16,6 +17,7 @@ from sgmcmc.gradients import WholeData
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.groups.model import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.additive import need_sum_of_pieces
 from sgmcmc.inputs.arrays import read_columns, read_params
@@ -51,6 +53,8 @@ class Request:
         keywords: the keyword arguments that every sampler has.
         stepwise: whether the user runs the chain, and keeps the draws.
         data: the dataset as it was read, if it was.
+        groups: the groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those
+            of packs of groups.
     """
 
     function: str
@@ -67,6 +71,36 @@ class Request:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     stepwise: bool = False
     data: Data | None = None
+    groups: Structure | None = None
+
+
+def with_groups(request: Request) -> Request:
+    """Return a request whose ``groups`` have become log-likelihood, dataset and parameters.
+
+    Graphs of groups take XLA longer to compile than it gains in a chain of usual length.
+    """
+    wanted = request.keywords.get("groups")
+    if wanted is None:
+        return request
+    keywords = {"jit_compile": False, **request.keywords, "groups": None}
+    model = read_groups(
+        wanted,
+        request.log_lik,
+        request.dataset,
+        request.params,
+        request.log_prior,
+        checks.floating_dtype("dtype", keywords.get("dtype", tf.float32)),
+        keywords.get("integers", ()),
+    )
+    return replace(
+        request,
+        log_lik=model.log_lik,
+        dataset=model.dataset,
+        params=model.params,
+        log_prior=model.log_prior,
+        keywords=keywords,
+        groups=model.structure,
+    )
 
 
 @dataclass(frozen=True)
@@ -179,6 +213,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         "preconditioner": preconditioner_setting(space.preconditioner),
         "own_coordinates": space.own_coordinates(),
         **of_options(sampler.options),
+        **({} if sampler.request.groups is None else {"groups": sampler.request.groups.to_json()}),
         "paths": paths(),
         "versions": versions(),
     }

@@ -95,6 +95,10 @@ DESCRIPTIONS = {
     "latents": """
         dict of arrays of length N: starting values of latent variables that are kept for each
         observation, handed to ``gibbs`` with the minibatch and written back after it.""",
+    "groups": """
+        :class:`sgmcmc.Groups`, or a list of them: effects of groups of observations, which are
+        integrated out. ``log_lik`` then returns one term for each row, and sees an effect of each
+        row's group under its name in ``params``.""",
     "executor": """
         where chains and passes over the whole dataset run: a ``concurrent.futures.Executor``
         (processes that are not forked, Dask's ``client.get_executor()``, mpi4py's

@@ -9,7 +9,9 @@ import scipy.special
 import scipy.stats
 import tensorflow as tf
 
-from sgmcmc.groups import Groups, Marginal, read_groups
+from sgmcmc.groups import Groups
+from sgmcmc.groups.marginal import Marginal
+from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import codes_of, pack
 
 LOG_2PI = np.log(2 * np.pi)
@@ -90,10 +92,7 @@ def test_derivatives_are_those_of_the_integral(dims):
 
     slopes = [(exact(a) - exact(-a)) / (2 * step) for a in axes]
     hessian = [
-        [
-            (exact(a + b) - exact(a - b) - exact(b - a) + exact(-a - b)) / (4 * step**2)
-            for a in axes
-        ]
+        [(exact(a + b) - exact(a - b) - exact(b - a) + exact(-a - b)) / (4 * step**2) for a in axes]
         for b in axes
     ]
     # Central differences of the exact value: an error of about step² of the next derivatives.
@@ -119,7 +118,7 @@ def test_logistic_groups_against_adaptive_integration():
     )
     tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
     params = {"b": tf.constant(0.5, tf.float64), "tau": tf.constant(1.3, tf.float64)}
-    found = model.log_lik.of_slots(params, tensors).numpy().reshape(-1, model.packs.most)
+    found = model.log_lik.of_slots(params, tensors).numpy().reshape(-1, model.structure.packs.most)
     for g in range(len(SIZES)):
         eta, signs = 0.5 * x[GROUP == g], 2 * y[GROUP == g] - 1
 
@@ -128,7 +127,7 @@ def test_logistic_groups_against_adaptive_integration():
             return np.exp(terms + scipy.stats.norm.logpdf(z, scale=1.3))
 
         exact = np.log(scipy.integrate.quad(density, -12, 12, epsabs=1e-14, epsrel=1e-12)[0])
-        value = found[model.packs.pack[g], model.packs.slot[g]]
+        value = found[model.structure.packs.pack[g], model.structure.packs.slot[g]]
         # 21 nodes: what is left of the rule, for densities near normal.
         np.testing.assert_allclose(value, exact, atol=2e-6)
 

@@ -21,7 +21,7 @@ from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.sampler import Request, with_groups
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
@@ -47,6 +47,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     """
     began = time.monotonic()
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
+    request = with_groups(request)
     request = replace(request, keywords={**request.keywords, "n_chains": wishes.n_chains})
     reading = read(request)
     thin = reading.options.thin

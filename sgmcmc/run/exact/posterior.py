@@ -32,7 +32,7 @@ from sgmcmc.run.exact.start import Ground, Start, find_start, start_at_params
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.sampler import Request, make_sampler
+from sgmcmc.run.sampler import Request, make_sampler, with_groups
 from sgmcmc.target.geometry import Preconditioner
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
@@ -90,7 +90,7 @@ def run_exactly(
     """
     told = Told(time.monotonic(), reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    request = _whole(request)
+    request = _whole(with_groups(request))
     request = replace(
         request,
         seed=checks.seed_number("seed", request.seed) if request.seed is not None else None,
