@@ -301,3 +301,20 @@ def _newton(slope: tf.Tensor, root: list[list[tf.Tensor]]) -> tuple[tf.Tensor, t
     forward = tf.stack(half, -1)
     step = Normal(slope, root).spread(forward)
     return step, tf.reduce_sum(forward**2, -1)
+
+
+def quadrature_error(marginal: Marginal, draws: Tensors, packs: Tensors) -> np.ndarray:
+    """Return how much log p(y | θ) of some packs changes with twice the nodes, at some draws.
+
+    Args:
+        marginal: The log-likelihood of packs.
+        draws: Draws of all parameters, (draws, *shape).
+        packs: Some packs.
+    """
+    finer = marginal.with_nodes(2 * marginal.nodes + 1)
+
+    def gap(params: Tensors) -> tf.Tensor:
+        return tf.reduce_sum(finer(params, packs) - marginal(params, packs))
+
+    found = tf.function(lambda draws: tf.vectorized_map(gap, draws), autograph=False)(draws)
+    return np.asarray(found, np.float64)

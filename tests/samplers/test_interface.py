@@ -35,6 +35,7 @@ KEYWORDS = {
     "jit_compile": None,
     "gibbs": None,
     "latents": None,
+    "groups": None,
     "executor": None,
 }
 """Those of every named function."""
