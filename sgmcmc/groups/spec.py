@@ -42,7 +42,7 @@ class Groups:
             three numbers in all they are integrated out; more become coordinates of the chain.
         log_prior: Function of two dicts, ``effects`` and ``params``, that returns the log density
             of the effects of each group, normalizing constants that depend on ``params`` included:
-            an effect of shape s arrives as (g, *s), and a tensor of shape (g,) is returned.
+            an effect of shape ``s`` arrives as ``(g, *s)``, and a tensor of shape (g,) is returned.
         nodes: Nodes of the quadrature in each direction: by default 11 for one number a group, 7
             for two, 5 for three. ``samples.report`` has the error, measured with more nodes.
 
@@ -113,7 +113,7 @@ class Groups:
         return self.size <= MOST_INTEGRATED
 
     def named(self, flat: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return effects by name, (..., *shape), of flat ones, (..., size)."""
+        """Return effects by name, ``(..., *shape)``, of flat ones, ``(..., size)``."""
         found, first = {}, 0
         for name, shape in self.shapes.items():
             last = first + int(np.prod(shape))

@@ -84,6 +84,9 @@ def check_part(
         dtype: of the chain.
         seed: of the random numbers that the part is handed.
 
+    Returns:
+        ``None``, if nothing is wrong.
+
     Raises:
         TypeError, ValueError: names the class, the method, and the mistake.
 
