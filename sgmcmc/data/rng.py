@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     PART = 9
     START = 10
     BY_HAND = 11
+    EPOCH = 12
 
 
 def generator(

@@ -27,6 +27,7 @@ from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.kernel import Kernel, Start
+from sgmcmc.minibatches.reshuffled import Place
 from sgmcmc.minibatches.streams import Edges
 
 
@@ -194,6 +195,12 @@ class Source(NamedTuple):
         """Return the generator of the numbers for a purpose."""
         return generator(self.seed, self.chain, self.phase, purpose, block)
 
+    def place(self, first: int) -> Place:
+        """Return where in the chain's sequence a minibatch is."""
+        return Place(
+            (self.seed, self.chain, int(self.phase)), partial(self.rng, Purpose.EPOCH), first
+        )
+
 
 class _Prepared(NamedTuple):
     """A block that is ready to run."""
@@ -235,7 +242,7 @@ class Prefetcher:
         return Start(
             tf.constant(position),
             estimator,
-            kernel.stream.first(source.rng(Purpose.START_MINIBATCH)),
+            kernel.stream.first(source.rng(Purpose.START_MINIBATCH), source.place(0)),
             tf.constant(normals),
             tf.constant(source.stepsizes.at(1, 1)[0], self._dtype),
             tf.constant(seeds),
@@ -290,8 +297,17 @@ class Prefetcher:
         if rows.size:
             # Which rows those are depends on how many there are in all.
             rng, count = self._source.rng(Purpose.MINIBATCH, number), self._kernel.length
-            drawn = self._kernel.stream.drawn(rng, count * rows.shape[1], None)
+            drawn = self._kernel.stream.drawn(rng, count * rows.shape[1], None, self._place(number))
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
+
+    def _place(self, number: int) -> Place:
+        """Return where in the chain's sequence the minibatches of a block begin.
+
+        That at the start of the chain comes first; in turn, blocks begin with it.
+        """
+        kernel = self._kernel
+        of_block = number * kernel.length * kernel.dynamics.steps
+        return self._source.place(of_block + 1 - kernel.iteration.lead)
 
     def _edges(self, number: int) -> Edges | None:
         """Return where the minibatches come from that a block shares with its neighbours."""
@@ -311,7 +327,9 @@ class Prefetcher:
         minibatch_arrays = {name: buffer.array for name, buffer in buffers.minibatches.items()}
         rng = source.rng(Purpose.MINIBATCH, number)
         steps = wanted * kernel.dynamics.steps + kernel.iteration.lead
-        kernel.stream.prepare(rng, minibatch_arrays, steps, self._edges(number))
+        kernel.stream.prepare(
+            rng, minibatch_arrays, steps, self._edges(number), self._place(number)
+        )
         seeds, latent = buffers.seeds.array, kernel.iteration.latent_seeds_of_step
         self._seeds(Purpose.LATENTS, seeds[:, :latent], number)
         self._seeds(Purpose.SEEDS, seeds[:, latent:], number)

@@ -15,7 +15,7 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.inputs.options import Options
-from sgmcmc.minibatches import Minibatches, RowDraws, Uniform
+from sgmcmc.minibatches import Minibatches, Reshuffled, RowDraws, Uniform
 from sgmcmc.minibatches.own import check_bound, try_minibatches
 from sgmcmc.words import describe, did_you_mean, or_list
 
@@ -33,6 +33,8 @@ _DYNAMICS, _GRADIENTS = (
 _MINIBATCHES: Mapping[str, Minibatches] = {
     "uniform": Uniform(),
     "replacement": Uniform(replace=True),
+    "reshuffled": Reshuffled(),
+    "symmetric": Reshuffled(symmetric=True),
 }
 _Part = TypeVar("_Part")
 

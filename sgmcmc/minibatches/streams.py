@@ -26,6 +26,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sparse
 from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.own import drawn
+from sgmcmc.minibatches.reshuffled import OrderedDraws, Place
 from sgmcmc.minibatches.rows import row_dtype
 
 Arrays = dict[str, np.ndarray]
@@ -94,7 +95,12 @@ class Stream(ABC):
         """Return shape and dtype of the arrays of a block of so many steps."""
 
     def prepare(
-        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+        self,
+        rng: np.random.Generator,
+        out: Arrays,
+        steps: int,
+        edges: Edges | None = None,
+        place: Place | None = None,
     ) -> None:
         """Fill a block's arrays: here with the rows of each step.
 
@@ -104,11 +110,20 @@ class Stream(ABC):
             steps: how many will be run; what the arrays hold of others does not matter. Rows are
                 drawn for all, since which they are depends on how many there are.
             edges: where the first and the last minibatch come from, if not from ``rng``.
+            place: where in the chain's sequence the block begins, for minibatches in order.
         """
-        out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges)
+        out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges, place)
 
-    def drawn(self, rng: np.random.Generator, count: int, edges: Edges | None) -> np.ndarray:
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        count: int,
+        edges: Edges | None = None,
+        place: Place | None = None,
+    ) -> np.ndarray:
         """Return the rows of a block's minibatches, (count, n)."""
+        if place is not None and isinstance(self.draws, OrderedDraws):
+            return self.draws.in_order(place, count)
         draw = partial(drawn, self.draws, self.data.size) if self._own else self.draws.draw
         if edges is None:
             return draw(rng, count)
@@ -130,9 +145,9 @@ class Stream(ABC):
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's rows of dense columns, inside the compiled chain."""
 
-    def first(self, rng: np.random.Generator) -> Minibatch:
+    def first(self, rng: np.random.Generator, place: Place | None = None) -> Minibatch:
         """Return the minibatch that a chain starts with, outside the compiled chain."""
-        rows = self.drawn(rng, 1, None)[0]
+        rows = self.drawn(rng, 1, None, place)[0]
         columns = {**self.columns, **self._sparse}
         arrays = {name: column.tensor_at(rows) for name, column in columns.items()}
         return self._assembled(arrays, tf.constant(rows))
@@ -193,10 +208,15 @@ class GatheredAhead(Stream):
         return shapes
 
     def prepare(
-        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+        self,
+        rng: np.random.Generator,
+        out: Arrays,
+        steps: int,
+        edges: Edges | None = None,
+        place: Place | None = None,
     ) -> None:
         """Draw the rows of each step and copy those of the steps that will be run."""
-        rows = self.drawn(rng, next(iter(out.values())).shape[0], edges)
+        rows = self.drawn(rng, next(iter(out.values())).shape[0], edges, place)
         for name, column in self.columns.items():
             column.take(rows[:steps], out[name][:steps])
         if self.rows_wanted:
@@ -286,7 +306,12 @@ class Whole(Stream):
         return {}
 
     def prepare(
-        self, rng: np.random.Generator, out: Arrays, steps: int, edges: Edges | None = None
+        self,
+        rng: np.random.Generator,
+        out: Arrays,
+        steps: int,
+        edges: Edges | None = None,
+        place: Place | None = None,
     ) -> None:
         """Do nothing: there is nothing to draw."""
 
@@ -303,7 +328,7 @@ class Whole(Stream):
         """Return the data."""
         return fixed
 
-    def first(self, rng: np.random.Generator) -> Minibatch:
+    def first(self, rng: np.random.Generator, place: Place | None = None) -> Minibatch:
         """Return the dataset."""
         return self.minibatch(self.fixed, {}, tf.constant(0))
 

@@ -15,6 +15,7 @@ from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.part_checks import try_parts
+from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.run.phases import Phase
@@ -121,7 +122,10 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
-    once = isinstance(sampler.draws, UniformDraws) and not sampler.draws.replace
+    draws = sampler.draws
+    once = isinstance(draws, OrderedDraws) or (
+        isinstance(draws, UniformDraws) and not draws.replace
+    )
     target = sampler.target.shared if sampler.compiler.uses_xla else sampler.target
     iteration = Iteration(
         target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,

@@ -69,7 +69,8 @@ DESCRIPTIONS = {
         draw minibatches with replacement.""",
     "minibatches": """
         how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
-        ``"leverage"``, in proportion to how much each row bends the log posterior; or an object,
+        ``"leverage"``, in proportion to how much each row bends the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object,
         such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
     "preconditioner": """
         M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
@@ -172,7 +173,8 @@ OF_PARTS = {
         ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
     "minibatches": """
         how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
-        ``"leverage"``, in proportion to how much each row bends the log posterior; or an object of
+        ``"leverage"``, in proportion to how much each row bends the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object of
         :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
         ``"leverage"``.""",
     "minibatch_size": """

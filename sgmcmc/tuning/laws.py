@@ -105,11 +105,16 @@ class LinearLaw:
         variance, sums = self.covariance(np.full((1, 1), noise))
         return max(1.0, float(2 * sums[0, 0] / variance[0, 0] - 1))
 
-    def covariance(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def covariance(
+        self, noise: np.ndarray, epoch: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the stationary covariance of positions, and the sum of its autocovariances.
 
         Args:
             noise: covariance of the gradient noise between the directions, (m, m).
+            epoch: R = N/n, if minibatches come in order: two of one epoch then have covariance
+                −V/(R − 1), and what is returned is the mean over the places in an epoch. ``None``
+                if they are independent.
 
         Returns:
             Two arrays of shape (m, m); the second is Σ Cov(θ₀, θ_k) over k ≥ 0. Of very many
@@ -117,7 +122,11 @@ class LinearLaw:
         """
         m = len(noise)
         first, second = np.triu_indices(m) if m <= _PAIRS_UP_TO else (np.arange(m), np.arange(m))
-        blocks = self._stationary(noise[first, second], first, second)
+        pairs = noise[first, second], first, second
+        if epoch is not None and epoch > 1:
+            blocks = self._over_an_epoch(*pairs, epoch)
+        else:
+            blocks = self._stationary(*pairs)
         size = self._A.shape[1]
         summed = np.linalg.solve(np.eye(size) - self._A[first], blocks)
         back = np.linalg.solve(np.eye(size) - self._A[second], blocks.transpose(0, 2, 1))
@@ -137,14 +146,58 @@ class LinearLaw:
         every = np.arange(len(noise))
         return float(self._stationary(noise, every, every)[:, leaf, leaf].mean())
 
+    def _over_an_epoch(
+        self, noise: np.ndarray, first: np.ndarray, second: np.ndarray, epoch: float
+    ) -> np.ndarray:
+        """Return Σ of each pair of directions, averaged over the places in an epoch.
+
+        With K the kick of an iteration's minibatches and S_k = Σ_{j<k} A^j K, the noise of the
+        first k iterations of an epoch has the covariance of independent kicks times R/(R − 1), less
+        V S_k S_kᵀ/(R − 1). Each sum of powers solves a linear equation, X − A₁XA₂ᵀ = C − end.
+        """
+        A1, A2 = self._A[first], self._A[second]
+        A2t, eye = A2.transpose(0, 2, 1), np.eye(self._A.shape[1])
+        R, V = float(epoch), noise[:, np.newaxis, np.newaxis]
+        T = max(1, round(R / self._dynamics.steps))
+        end1, end2t = (np.linalg.matrix_power(A, T) for A in (A1, A2t))
+        own = (first == second)[:, np.newaxis, np.newaxis]
+        injected = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
+        each = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
+        sum1, sum2 = self._estimated[first].sum(2), self._estimated[second].sum(2)
+        joint = sum1[:, :, np.newaxis] * sum2[:, np.newaxis, :]
+        kicks = injected + R / (R - 1) * V * each
+
+        def series(start: np.ndarray) -> np.ndarray:
+            """Return Σ_{k<T} A₁^k C A₂^kᵀ."""
+            return self._solved(first, second, start - end1 @ start @ end2t)
+
+        left, right = np.linalg.inv(eye - A1), np.linalg.inv(eye - A2t)
+        # Over a whole epoch: what the kicks leave, and what their sum takes back.
+        whole1, whole2 = (eye - end1) @ sum1[..., np.newaxis], sum2[:, np.newaxis] @ (eye - end2t)
+        taken = V / (R - 1) * (left @ whole1) @ (whole2 @ right)
+        start = self._solved(first, second, series(kicks) - taken, T)
+        # The mean over k = 1 to T of A₁^k Σ₀ A₂^kᵀ + Σ_{j<k} A₁^j Q A₂^jᵀ − V S_k S_kᵀ/(R − 1).
+        grown = self._solved(first, second, T * kicks - A1 @ series(kicks) @ A2t)
+        carried = A1 @ series(start) @ A2t
+        gone1 = A1 @ left @ (eye - end1) @ joint
+        gone2 = joint @ (eye - end2t) @ right @ A2t
+        both = T * joint - gone1 - gone2 + A1 @ series(joint) @ A2t
+        return (carried + grown - V / (R - 1) * left @ both @ right) / T
+
+    def _solved(
+        self, first: np.ndarray, second: np.ndarray, added: np.ndarray, power: int = 1
+    ) -> np.ndarray:
+        """Return X of each pair of directions, from X = A₁^p X A₂^pᵀ + C."""
+        size = self._A.shape[1]
+        A1, A2 = (np.linalg.matrix_power(self._A[d], power) for d in (first, second))
+        products = np.einsum("pij,pkl->pikjl", A1, A2).reshape(len(first), size**2, size**2)
+        flat = np.linalg.solve(np.eye(size**2) - products, added.reshape(len(first), -1, 1))
+        return flat.reshape(-1, size, size)
+
     def _stationary(self, noise: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return Σ of each pair of directions, from Σ = A₁ Σ A₂ᵀ + Q."""
-        size = self._A.shape[1]
         own = (first == second)[:, np.newaxis, np.newaxis]
         added = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
         kicks = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
         added = added + noise[:, np.newaxis, np.newaxis] * kicks
-        products = np.einsum("pij,pkl->pikjl", self._A[first], self._A[second])
-        products = products.reshape(len(first), size**2, size**2)
-        flat = np.linalg.solve(np.eye(size**2) - products, added.reshape(len(first), -1, 1))
-        return flat.reshape(-1, size, size)
+        return self._solved(first, second, added)

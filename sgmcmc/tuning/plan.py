@@ -12,7 +12,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
-from sgmcmc.minibatches import Minibatches, Uniform, Weighted
+from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
@@ -256,11 +256,16 @@ def _choose(
     plans = [
         _with_stepsize(
             mode, preconditioner, minibatches, n, given,
-            around.with_noise(noise * meter.factor(n)),
+            around.with_noise(noise * meter.factor(n), epoch_of(minibatches, data.size, n)),
         )
         for n in sizes
     ]  # fmt: skip
     return replace(min(plans, key=lambda plan: _cost(plan, data)), meter=meter)
+
+
+def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
+    """Return the minibatches in an epoch, if they come in order."""
+    return rows / n if isinstance(minibatches, Reshuffled) else None
 
 
 def _cost(plan: Plan, data: Data) -> float:

@@ -73,12 +73,14 @@ class Surroundings:
         information: J, the negative Hessian in the chain's coordinates, (d, d).
         noise: V, the covariance of the gradient noise in them, (d, d).
         root: C, that leads from them to the unconstrained coordinates: (d, d), or (d,) if diagonal.
+        epoch: R = N/n, if minibatches come in order; ``None`` if they are independent.
         known_axes: the eigenvalues and eigenvectors of J, if they are known.
     """
 
     information: np.ndarray
     noise: np.ndarray
     root: np.ndarray
+    epoch: float | None = None
     known_axes: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     @cached_property
@@ -100,9 +102,9 @@ class Surroundings:
         """Whether gradients have no noise."""
         return not self.noise.any()
 
-    def with_noise(self, noise: np.ndarray) -> Surroundings:
-        """Return the same with another covariance of the noise."""
-        return replace(self, noise=noise, known_axes=self.axes)
+    def with_noise(self, noise: np.ndarray, epoch: float | None = None) -> Surroundings:
+        """Return the same with another covariance of the noise, independent or in epochs."""
+        return replace(self, noise=noise, epoch=epoch, known_axes=self.axes)
 
     def scaled(self, scale: np.ndarray) -> Surroundings:
         """Return what a chain in other units meets, ζ = scale · φ."""
@@ -110,6 +112,7 @@ class Surroundings:
             scale[:, np.newaxis] * self.information * scale,
             scale[:, np.newaxis] * self.noise * scale,
             self.root * scale,
+            self.epoch,
         )
 
     @property
@@ -157,7 +160,7 @@ class Surroundings:
         d = len(self.root)
         if not law.stable:
             return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
-        covariance, sums = law.covariance(noise)
+        covariance, sums = law.covariance(noise, self.epoch)
         return self._prediction(self._shares(), covariance, sums)
 
     def _predict_in_turn(

@@ -12,6 +12,7 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.tuning import one_or_each
+from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.phases import Phase
@@ -110,7 +111,9 @@ def judge(
         middle = mode.position if centres is None else centres[0]
         found = meter.at(whitening.into(at), whitening.into(middle), sampler.seed)
         found = found * np.sqrt(meter.factor(sampler.draws.size))
-        around = quiet.with_noise(found.T @ found / len(found))
+        draws = sampler.draws
+        epoch = sampler.data.size / draws.size if isinstance(draws, OrderedDraws) else None
+        around = quiet.with_noise(found.T @ found / len(found), epoch)
         values, vectors = around.axes
         whitened = (found @ vectors / np.sqrt(values)) ** 2
         parts = np.array_split(whitened, min(_PARTS, len(whitened)))

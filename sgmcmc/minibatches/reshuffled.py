@@ -1,0 +1,163 @@
+"""Rows in order: permuted once an epoch, and taken n at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sgmcmc.checks import flag, whole_number
+from sgmcmc.minibatches.base import Minibatches
+from sgmcmc.minibatches.rows import draw_rows, row_dtype
+
+_HELD = 16
+"""Orders of epochs that are kept, of all chains."""
+
+
+class Place(NamedTuple):
+    """Where in a chain's sequence of minibatches a block of them begins.
+
+    Attributes:
+        chain: What tells this chain, in this phase of this run, from others.
+        epoch: The generator of the order of an epoch, by its number from 0.
+        first: Number of the first minibatch; that at the start of the chain is 0.
+    """
+
+    chain: tuple[int, ...]
+    epoch: Callable[[int], np.random.Generator]
+    first: int
+
+
+@dataclass(frozen=True)
+class Reshuffled(Minibatches):
+    """Minibatches in order: rows are permuted once an epoch, and taken n at a time.
+
+    An epoch is a pass over the data, of R = N/n minibatches. If n does not divide N, the last
+    minibatch of an epoch is completed from the next. The noise of a sum over an epoch vanishes, so
+    that the noise of minibatches is negatively correlated: two of one epoch have covariance
+    −V/(R − 1) if V is the variance of one. A term counts N/n.
+
+    Args:
+        block: Rows that stay together: blocks of so many consecutive rows are permuted. For data
+            on disk or far larger than the caches, whose rows are then read in runs; rows must
+            not be sorted by anything that matters.
+        symmetric: Every other epoch is the one before, backwards.
+
+    Raises:
+        TypeError, ValueError: ``block`` is no positive integer, or ``symmetric`` no truth value.
+
+    Example:
+        >>> import sgmcmc
+        >>> draws = sgmcmc.minibatches.Reshuffled().bind(rows=6, size=2)
+        >>> place = sgmcmc.minibatches.Place((0,), np.random.default_rng, 0)
+        >>> sorted(draws.in_order(place, 3).reshape(-1).tolist())  # an epoch
+        [0, 1, 2, 3, 4, 5]
+
+    Source:
+        Shaw & Whalley, *Random reshuffling for stochastic gradient Langevin dynamics*, 2025;
+        Paulin, Whalley, Chada & Leimkuhler, *Sampling from Bayesian neural network posteriors with
+        symmetric minibatch splitting Langevin dynamics*, AISTATS 2025.
+    """
+
+    block: int = 1
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number("block", self.block, 1)
+        flag("symmetric", self.symmetric)
+
+    def bind(self, rows: int, size: int) -> OrderedDraws:
+        """Return how rows are taken from a dataset of ``rows`` rows."""
+        if self.block > rows:
+            raise ValueError(
+                f"`minibatches`: `block` is {self.block}, longer than an epoch: `dataset` has "
+                f"{rows} rows."
+            )
+        return OrderedDraws(rows, size, int(self.block), self.symmetric)
+
+    def to_json(self) -> Any:
+        """Return the name that these minibatches go by, or what they are made with."""
+        if self.block == 1:
+            return "symmetric" if self.symmetric else "reshuffled"
+        return {"name": "reshuffled", "block": int(self.block), "symmetric": self.symmetric}
+
+
+class OrderedDraws:
+    """Minibatches of a permutation that is new in each epoch.
+
+    Args:
+        rows: N.
+        size: n.
+        block: Rows that stay together.
+        symmetric: Every other epoch is the one before, backwards.
+    """
+
+    weights: Any = None
+
+    def __init__(self, rows: int, size: int, block: int, symmetric: bool) -> None:
+        self.size = size
+        self.every_row = size == rows
+        self._rows, self._block, self._symmetric = rows, block, symmetric
+        self._orders: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_orders": OrderedDict()}
+
+    def in_order(self, place: Place, count: int) -> np.ndarray:
+        """Return the rows of ``count`` minibatches one after another, (count, n), each sorted."""
+        start, stop = place.first * self.size, (place.first + count) * self.size
+        found = np.empty(stop - start, row_dtype(self._rows))
+        done = start
+        while done < stop:
+            epoch, within = divmod(done, self._rows)
+            some = min(stop - done, self._rows - within)
+            found[done - start : done - start + some] = self._part(place, epoch, within, some)
+            done += some
+        found = found.reshape(count, self.size)
+        found.sort(axis=1)  # they are gathered faster, and a row that comes twice has neighbours
+        return found
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Return the rows of ``count`` independent minibatches, each as one of an epoch is."""
+        if self._block == 1:
+            return draw_rows(rng, self._rows, self.size, count, replace=False)
+        found = np.empty((count, self.size), row_dtype(self._rows))
+        for row in found:
+            order = self._order(rng)
+            start = int(rng.integers(0, self._rows - self.size + 1))
+            row[...] = np.sort(self._rows_of(order, start, self.size))
+        return found
+
+    def _part(self, place: Place, epoch: int, start: int, count: int) -> np.ndarray:
+        """Return some rows of an epoch, from a place in its order."""
+        backwards = self._symmetric and epoch % 2 == 1
+        named = epoch // 2 if self._symmetric else epoch
+        key = (*place.chain, named)
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = self._order(place.epoch(named))
+            while len(self._orders) > _HELD:
+                self._orders.popitem(last=False)
+        if backwards:
+            return self._rows_of(order, self._rows - start - count, count)[::-1]
+        return self._rows_of(order, start, count)
+
+    def _order(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the blocks of an epoch, in their order."""
+        blocks = -(-self._rows // self._block)
+        return rng.permutation(blocks).astype(row_dtype(self._rows))
+
+    def _rows_of(self, order: np.ndarray, start: int, count: int) -> np.ndarray:
+        """Return the rows at some places of an epoch whose blocks have an order."""
+        if self._block == 1:
+            return order[start : start + count]
+        block, rows = self._block, self._rows
+        # The last block of the dataset may be short; places after it in the order come earlier.
+        short = len(order) * block - rows
+        after = (int(np.flatnonzero(order == len(order) - 1)[0]) + 1) * block - short
+        places = np.arange(start, start + count)
+        places = np.where(places < after, places, places + short)
+        return order[places // block] * block + places % block
