@@ -10,6 +10,7 @@ ended.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +31,8 @@ from sgmcmc.target.target import Target
 class Turns:
     """The order in which the named parameters move, and what of a state belongs to each.
 
+    ``movers`` are the numbers of those that move; by default all do.
+
     A tensor of the state with an entry for each coordinate, such as a momentum, or for each
     parameter, such as a thermostat, can be divided between them; others cannot.
 
@@ -39,12 +42,18 @@ class Turns:
         [0.0, 1.0, 1.0]
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, movers: Sequence[int] | None = None) -> None:
         self.slices = tuple(layout.slices.values())
         self._size = layout.size
+        self.movers = tuple(range(len(self.slices)) if movers is None else movers)
 
     def __len__(self) -> int:
         return len(self.slices)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all parameters move."""
+        return len(self.movers) == len(self.slices)
 
     def divides(self, state: Any) -> bool:
         """Return whether every tensor of a state can be divided between the parameters."""
@@ -109,7 +118,7 @@ class Iteration:
         self._turns = turns
         self._layout = target.space.layout
         self.lead = 0 if turns is None else 1
-        moves = 1 if turns is None else len(turns)
+        moves = 1 if turns is None else len(turns.movers)
         self.latent_seeds = 0 if latents is None else 1 + gradient.centred
         self.latent_seeds_of_step = moves * self.latent_seeds
         self.seeds_of_step = moves * dynamics.seeds
@@ -153,7 +162,10 @@ class Iteration:
             move = self._step if self._turns is None else self._pass
             return step + 1, move(carry, fixed, inputs, stepsize, noise, now, tf.equal(now, last))
 
-        carry = carry._replace(state=dynamics.refresh(carry.state, stepsize, normals[:refresh]))
+        state = dynamics.refresh(carry.state, stepsize, normals[:refresh])
+        if self._turns is not None and not self._turns.complete:
+            state = self._turns.moved(self._turns.movers[0], carry.state, state)
+        carry = carry._replace(state=state)
         if dynamics.steps == 1:
             return one_step(0, carry)[1]
         return tf.while_loop(
@@ -210,9 +222,9 @@ class Iteration:
         dynamics, turns = self.dynamics, self._turns
         assert turns is not None
         before = carry.estimator
-        for number in range(len(turns)):
-            ends = number == len(turns) - 1
-            numbers, seeds = self._random(inputs, noise, now, number)
+        for place, number in enumerate(turns.movers):
+            ends = place == len(turns.movers) - 1
+            numbers, seeds = self._random(inputs, noise, now, place)
             state = dynamics.step(carry.state, carry.gradient, stepsize, numbers)
             state = turns.moved(number, carry.state, state)
             # The block's minibatches begin with the one that the block before ended with.
@@ -229,20 +241,20 @@ class Iteration:
                 carry = carry._replace(estimator=learned)
             closed = dynamics.finish_step(state, carry.gradient, stepsize)
             carry = carry._replace(state=turns.moved(number, state, closed))
-        if self.recorder.with_gradients:
+        if self.recorder.with_gradients or not turns.complete:
             return carry
         return carry._replace(gradient=turns.first_alone(carry.gradient))
 
     def _random(
-        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, number: int
+        self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, place: int
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Return what the dynamics draw a move from, and the seeds of the gradient after it."""
         dynamics, seeds = self.dynamics, None
         if dynamics.seeds:
-            first = self.latent_seeds_of_step + number * dynamics.seeds
+            first = self.latent_seeds_of_step + place * dynamics.seeds
             noise = tf.gather(inputs.seeds, now)[first : first + dynamics.seeds]
         if self.latents is not None:
-            first = number * self.latent_seeds
+            first = place * self.latent_seeds
             seeds = tf.gather(inputs.seeds, now)[first : first + self.latent_seeds]
         return noise, seeds
 

@@ -25,6 +25,9 @@ _FLOAT_INDEX = re.compile(
     r"|Only integers, slices .* valid indices, got .*float\d+",
     re.DOTALL,
 )
+_NO_NEWS = "Graph execution error"
+_WHERE = re.compile(r"Graph execution error|Detected at node|\s+File |<stack|\s*\[\[|\s+\S.*$")
+_OUT_OF_RANGE = re.compile(r"indices\[.*\] = \S+ is not in \[0, \d+\)")
 _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 
 
@@ -95,8 +98,14 @@ def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exc
 def first_lines(error: Exception) -> str:
     """Return the beginning of an error; TensorFlow's can fill a screen."""
     message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    if message.startswith(_NO_NEWS):  # what went wrong comes after where it did
+        lines = [line for line in message.splitlines() if line and not _WHERE.match(line)]
+        message = " ".join(lines) or message
     text = f"{type(error).__name__}: {message}".split("\n\n")[0]
-    return text if len(text) <= 400 else f"{text[:400]} ..."
+    text = text if len(text) <= 400 else f"{text[:400]} ..."
+    if _OUT_OF_RANGE.search(text):
+        text += ". An index, such as that of tf.gather, is out of range: they start at 0."
+    return text
 
 
 @contextlib.contextmanager

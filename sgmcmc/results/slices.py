@@ -20,8 +20,8 @@ def need_slice(place: Any) -> slice:
         return place
     raise TypeError(
         f"`samples[...]` takes the name of a parameter, or a slice of the draws of all chains; it "
-        f"was given {describe(place)}. A single draw is samples['theta'][..., 3] or, of all "
-        "parameters, samples[3:4]."
+        f"was given {describe(place)}. A single draw is samples['theta'][3], or "
+        "samples['theta'][:, 3] if there are chains; samples[3:4] has it of all parameters."
     )
 
 

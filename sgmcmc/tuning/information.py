@@ -34,9 +34,9 @@ class Information:
 
     @property
     def condition(self) -> float:
-        """The condition number of J."""
+        """The condition number of J, infinite if rounding leaves no smallest eigenvalue."""
         values = np.linalg.eigvalsh(self.matrix)
-        return float(values[-1] / values[0])
+        return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
 
 def observed_information(objective: Objective, u: np.ndarray) -> Information:

@@ -187,3 +187,13 @@ def test_polynomial_decay_refuses_values(arguments: tuple[float, ...], name: str
 def test_polynomial_decay_refuses_types(value: Any) -> None:
     with pytest.raises(TypeError, match="`tau`"):
         sgmcmc.polynomial_decay(1.0, value, 1.0)
+
+
+def test_an_index_out_of_range_is_named() -> None:
+    """TensorFlow's message begins with where it happened, and says what far below."""
+    with pytest.raises(ValueError, match=r"indices\[30\] = 30 .* is out of range"):
+        sgmcmc.sgld(
+            lambda p, d: -0.5 * (d["y"] - tf.gather(p["u"], d["g"])) ** 2,
+            {"y": np.zeros(50), "g": np.arange(50)}, {"u": np.zeros(30)}, 1e-3,
+            minibatch_size=50, n_iters=10, integers=["g"], verbose=False,
+        )  # fmt: skip

@@ -130,3 +130,22 @@ def test_divergence_is_told():
     sess = sgmcmc.init_sess(sampler)
     with pytest.raises(sgmcmc.DivergenceError):
         step_on(sampler, sess, {"x": np.full((5, 2), np.inf)})
+
+
+def test_the_noise_is_learned_by_hand_too():
+    """The empirical Fisher information is a mean over minibatches, whoever hands them over."""
+    x = np.random.default_rng(2).normal(size=(N, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    sampler = sgmcmc.sggmc_setup(
+        lambda params, dataset: tf.linalg.matvec(dataset["x"], params["v"]),
+        {"x": x}, {"v": [0.0, 0.0, 1.0]}, 1e-4, minibatch_size=5, seed=SEED,
+        manifolds={"v": sgmcmc.manifolds.Sphere()}, noise_variance="fisher",
+    )  # fmt: skip
+    sess = sgmcmc.init_sess(sampler)
+    counts = []
+    for _ in range(2):
+        for _ in range(3):
+            step_on(sampler, sess, {"x": x[:5]})
+        state = sess._runners[0].carry.state
+        counts.append([float(leaf) for leaf in tf.nest.flatten(state) if leaf.shape.rank == 0])
+    assert counts[0] != counts[1]

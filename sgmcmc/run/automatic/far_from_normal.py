@@ -133,7 +133,7 @@ def run_by_nuts(
     """
     keywords = {name: v for name, v in request.keywords.items() if name not in _OF_OTHERS}
     exact = replace(
-        request, dynamics=NUTS(), gradient=None, minibatch_size=None, stepsize=None,
+        request, method="nuts", dynamics=NUTS(), gradient=None, minibatch_size=None, stepsize=None,
         keywords=keywords,
     )  # fmt: skip
     if wishes.max_seconds is not None:

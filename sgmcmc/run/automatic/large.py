@@ -180,7 +180,7 @@ def _report(
     predictions, coordinates = lengths.predictions, lengths.coordinates
     assert predictions is not None and coordinates is not None
     n, N = plan.minibatch_size, plan.around.size
-    kept = f"1 in {lengths.thin} iterations"
+    kept = "all" if lengths.thin == 1 else f"1 in {lengths.thin} iterations"
     if lengths.thin > thin:
         kept += " (at most 2000 draws, 512 MB)"
     return {
@@ -230,9 +230,9 @@ def _warnings(plan: LocalPlan, lengths: Watched, wishes: Wishes, after: Neighbou
     found = []
     if not max(plan.stiff_error, plan.error.max()) <= 1.001 * wishes.tolerance:
         found.append(
-            f"Gradient noise makes sds too large, by {plan.stiff_error:.0%} in the direction of "
-            "the largest curvature (a local bound), not by "
-            f"{wishes.tolerance:.1%}. A smaller `tolerance` takes smaller steps."
+            f"Gradient noise makes sds too large: by {plan.stiff_error:.1%} in the direction of "
+            "the largest curvature (a local bound), where the tolerance is "
+            f"{wishes.tolerance:.1%}. Larger minibatches have less noise."
         )
     if after.curvature > _CHANGED * plan.around.curvature:
         found.append(

@@ -70,7 +70,7 @@ def report_on(
             "Chain": {
                 **chain_facts(samples, sampler),
                 **_rows_facts(plan, samples),
-                "rows that the probabilities are worth": plan.effective_rows,
+                **_worth(plan),
                 "variances in whitened coordinates": spread.tolist(),
             },
             **groups,
@@ -208,6 +208,12 @@ def _rows_facts(plan: Plan, samples: Samples) -> dict[str, Any]:
     if plan.given.takes_all(samples.settings["N"]):
         return {"rows": "all"}
     return {} if plan.given.minibatches is not None else {"rows": "in proportion to leverage"}
+
+
+def _worth(plan: Plan) -> dict[str, Any]:
+    """Return the effective number of rows, if rows are weighted."""
+    rows = plan.effective_rows
+    return {"rows that the probabilities are worth": rows} if np.isfinite(rows) else {}
 
 
 def _kind(sampler: Sampler) -> str:

@@ -7,8 +7,8 @@ counted apart, and take random numbers of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -16,10 +16,12 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
-from sgmcmc.engine.block import Carry
-from sgmcmc.engine.iteration import Turns
+from sgmcmc.engine.block import BlockInputs, Carry
+from sgmcmc.engine.iteration import Iteration, Turns
+from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.runner import Diverged
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.minibatches.streams import Stream
 from sgmcmc.run.driver import divergence
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
@@ -89,38 +91,28 @@ def _iterated(
             "`minibatch`: this sampler needs more of a minibatch than its columns, so that none "
             "can be handed over. Call sgmcmc_step."
         )
-    turns, order = _order(sampler, carry, parameter)
+    turns = _turns(sampler, carry, parameter)
     weight = sampler.data.size / next(iter(columns.values())).shape[0]
     dtype = np.dtype(target.dtype.as_numpy_dtype)
-    normals = rng.standard_normal((dynamics.normals, layout.size)).astype(dtype)
-    moves = dynamics.steps * len(order)
-    seeds = rng.integers(-(2**31), 2**31, (moves, dynamics.seeds, 2), dtype=np.int32)
+    normals = rng.standard_normal((1, dynamics.normals, layout.size)).astype(dtype)
+    of_step = dynamics.seeds * (1 if turns is None else len(turns.movers))
+    seeds = rng.integers(-(2**31), 2**31, (dynamics.steps, of_step, 2), dtype=np.int32)
 
     def one_iteration(
         carry: Carry, columns: Tensors, stepsizes: tf.Tensor, normals: tf.Tensor, seeds: tf.Tensor
     ) -> Carry:
         minibatch = Minibatch(columns, weight)
-        stepsize = layout.spread(carry.stepsize_factor * stepsizes)
-
-        def only(number: int | None, before: Any, after: Any) -> Any:
-            return after if turns is None or number is None else turns.moved(number, before, after)
-
-        def estimate(position: tf.Tensor) -> tf.Tensor:
-            return gradient.estimate(target, carry.estimator, position, minibatch, minibatch)[0]
-
-        slope, first = estimate(carry.state.position), dynamics.refresh_normals
-        state = dynamics.refresh(carry.state, stepsize, normals[:first])
-        if parameter is not None:
-            state = only(order[0], carry.state, state)
-        for step in range(dynamics.steps):
-            noise = normals[first : first + dynamics.step_normals]
-            first += dynamics.step_normals
-            for place, number in enumerate(order):
-                drawn = seeds[step * len(order) + place] if dynamics.seeds else noise
-                state = only(number, state, dynamics.step(state, slope, stepsize, drawn))
-                slope = estimate(state.position)
-                state = only(number, state, dynamics.finish_step(state, slope, stepsize))
-        return carry._replace(state=state, gradient=slope)
+        stream, recorder = cast(Stream, _Given(minibatch)), chain.recorder or Recorder(target)
+        iteration = Iteration(
+            target, dynamics, gradient, stream, recorder,
+            turns=turns, unseen=max(0.0, 1.0 - 1.0 / weight),
+        )  # fmt: skip
+        began = iteration.begin(carry, carry.state.position, minibatch, seeds)
+        inputs = BlockInputs({}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds)
+        last = tf.constant(dynamics.steps - 1)
+        return iteration.run(
+            carry._replace(gradient=began.gradient), {}, inputs, tf.constant(0), last
+        )
 
     row = tf.constant(stepsizes, target.dtype)
     arguments = carry, columns, row, tf.constant(normals), tf.constant(seeds)
@@ -130,18 +122,27 @@ def _iterated(
     return sess.graphs[key](*arguments)
 
 
-def _order(
-    sampler: Sampler, carry: Carry, parameter: str | None
-) -> tuple[Turns | None, Sequence[int | None]]:
-    """Return who moves, by number; ``None`` stands for all together."""
+class _Given(NamedTuple):
+    """A stream of one minibatch, which a user has handed over."""
+
+    only: Minibatch
+
+    def minibatch(self, fixed: Tensors, block: Tensors, step: tf.Tensor) -> Minibatch:
+        """Return the minibatch."""
+        return self.only
+
+
+def _turns(sampler: Sampler, carry: Carry, parameter: str | None) -> Turns | None:
+    """Return who moves; ``None`` if all move together."""
     if parameter is None:
-        turns = sampler.chain.turns
-        return (None, [None]) if turns is None else (turns, range(len(turns)))
+        return sampler.chain.turns
     layout = sampler.target.space.layout
-    turns = Turns(layout)
-    if len(turns) > 1 and not turns.divides(carry.state):
+    turns = Turns(layout, [list(layout.names).index(parameter)])
+    if len(turns) == 1:
+        return None
+    if not turns.divides(carry.state):
         raise ValueError("`parameter`: with this dynamics no parameter moves without the others.")
-    return turns, [list(layout.names).index(parameter)]
+    return turns
 
 
 def ascended(
