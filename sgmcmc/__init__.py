@@ -34,6 +34,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
+from sgmcmc.regression import Regression, glm
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
@@ -69,6 +70,7 @@ __all__ = [
     "DownloadError",
     "Groups",
     "Reduction",
+    "Regression",
     "Samples",
     "Session",
     "StepwiseSampler",
@@ -76,6 +78,7 @@ __all__ = [
     "check_part",
     "get_dataset",
     "get_params",
+    "glm",
     "gradient_scaled",
     "gsgnht",
     "gsgnht_setup",

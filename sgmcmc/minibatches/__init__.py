@@ -8,8 +8,8 @@ chain: gathered ahead on the host, in place from where the data lie, or on the d
 
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.minibatches.base import Minibatches, RowDraws
-from sgmcmc.minibatches.reshuffled import Place, Reshuffled
+from sgmcmc.minibatches.reshuffled import Reshuffled
 from sgmcmc.minibatches.uniform import Uniform
 from sgmcmc.minibatches.weighted import Weighted
 
-__all__ = ["Minibatch", "Minibatches", "Place", "Reshuffled", "RowDraws", "Uniform", "Weighted"]
+__all__ = ["Minibatch", "Minibatches", "Reshuffled", "RowDraws", "Uniform", "Weighted"]

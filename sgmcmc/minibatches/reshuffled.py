@@ -52,7 +52,7 @@ class Reshuffled(Minibatches):
     Example:
         >>> import sgmcmc
         >>> draws = sgmcmc.minibatches.Reshuffled().bind(rows=6, size=2)
-        >>> place = sgmcmc.minibatches.Place((0,), np.random.default_rng, 0)
+        >>> place = Place((0,), np.random.default_rng, 0)
         >>> sorted(draws.in_order(place, 3).reshape(-1).tolist())  # an epoch
         [0, 1, 2, 3, 4, 5]
 

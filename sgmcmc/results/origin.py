@@ -31,6 +31,10 @@ class Origin(Protocol):
         """The dataset."""
 
     @property
+    def groups(self) -> Any:
+        """The groups of the model, if it has any; ``labels`` holds the levels of each factor."""
+
+    @property
     def judges_quickly(self) -> bool:
         """Whether ``report`` takes about a second, or less."""
 

@@ -30,7 +30,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
     starts = sampler.target.space.layout.split(np.stack(sampler.starts))
     kept = {} if sampler.latents is None else sampler.latents.starts
     facts = {
-        **{name: v for name, v in sampler.settings.items() if name not in _NOT_COMPARED},
+        **{name: v for name, v in sampler.settings.items() if _compared(name, v)},
         "dataset": {name: column.digest() for name, column in sampler.data.columns.items()},
         "params": {name: _brief(array) for name, array in starts.items()},
         "latents": {name: _brief(array) for name, array in kept.items()},
@@ -82,6 +82,11 @@ def _as_array(value: Any) -> np.ndarray | None:
         return np.asarray(value)
     except (TypeError, ValueError):  # lists of unequal lengths, and what is no array
         return None
+
+
+def _compared(name: str, value: Any) -> bool:
+    """Return whether a setting is compared; stores without groups need not say so."""
+    return name not in _NOT_COMPARED and not (name == "groups" and value is None)
 
 
 def _brief(array: np.ndarray) -> Any:

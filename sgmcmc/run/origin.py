@@ -75,8 +75,13 @@ class SamplerOrigin:
         return for_rows(structure, self.sampler.request.log_lik, f, draws, self.data, dataset)
 
     @property
+    def groups(self) -> Structure | None:
+        """The groups of the model, if it has any."""
+        return self.sampler.request.groups
+
+    @property
     def _groups(self) -> Structure:
-        structure = self.sampler.request.groups
+        structure = self.groups
         if structure is None:
             raise ValueError("`samples` is of a model without `groups`: it has no effects to draw.")
         return structure

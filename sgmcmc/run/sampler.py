@@ -213,7 +213,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         "preconditioner": preconditioner_setting(space.preconditioner),
         "own_coordinates": space.own_coordinates(),
         **of_options(sampler.options),
-        **({} if sampler.request.groups is None else {"groups": sampler.request.groups.to_json()}),
+        "groups": None if sampler.request.groups is None else sampler.request.groups.to_json(),
         "paths": paths(),
         "versions": versions(),
     }

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
-from sgmcmc.minibatches import Place, Reshuffled
+from sgmcmc.minibatches.reshuffled import Place, Reshuffled
 from sgmcmc.tuning.laws import LinearLaw
 
 KINDS = [

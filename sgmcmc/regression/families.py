@@ -1,0 +1,274 @@
+"""Families of responses: log-likelihood, link, priors, checks and draws of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+Tensors = dict[str, tf.Tensor]
+_LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class Family:
+    """A distribution of the response given the linear predictor η.
+
+    Attributes:
+        name, link: What it goes by.
+        terms: Log-likelihood of each row, of response, η, auxiliary parameters and columns.
+        mean: Expected response, of η and auxiliary parameters, in NumPy.
+        draw: Draws of the response, of a generator, η, auxiliary parameters and trials.
+        good: Whether each response is in range.
+        range: That range, in words.
+        aux: Auxiliary parameters, with the part of the half line that they are in: "positive" or
+            "unit".
+        scaled: Whether the response's standard deviation scales the default priors.
+        linked: The link, for a starting value of the intercept, of the mean response.
+    """
+
+    name: str
+    link: str
+    terms: Callable[[tf.Tensor, tf.Tensor, Tensors, Tensors], tf.Tensor]
+    mean: Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]
+    draw: Callable[[np.random.Generator, np.ndarray, dict[str, np.ndarray], Any], np.ndarray]
+    good: Callable[[np.ndarray], np.ndarray]
+    range: str
+    linked: Callable[[float], float]
+    aux: tuple[tuple[str, str], ...] = ()
+    scaled: bool = False
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _same(eta: np.ndarray, aux: Any = None) -> np.ndarray:
+    return eta
+
+
+def _exp(eta: np.ndarray, aux: Any = None) -> np.ndarray:
+    return np.exp(eta)
+
+
+def _log(mean: float) -> float:
+    return float(np.log(max(mean, 1e-8)))
+
+
+def _logit(mean: float) -> float:
+    p = min(max(mean, 1e-4), 1 - 1e-4)
+    return float(np.log(p / (1 - p)))
+
+
+def _count(y: np.ndarray) -> np.ndarray:
+    return (y >= 0) & (y == np.floor(y))
+
+
+def _gaussian(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    sigma = aux["sigma"]
+    return -0.5 * ((y - eta) / sigma) ** 2 - tf.math.log(sigma) - 0.5 * _LOG_2PI
+
+
+def _student(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    sigma, nu = aux["sigma"], 1.0 + aux["nu"]
+    u = (y - eta) / sigma
+    constant = tf.math.lgamma(0.5 * (nu + 1)) - tf.math.lgamma(0.5 * nu)
+    constant -= 0.5 * tf.math.log(nu * np.pi) + tf.math.log(sigma)
+    return constant - 0.5 * (nu + 1) * tf.math.log1p(u**2 / nu)
+
+
+def _log_cdf(x: tf.Tensor) -> tf.Tensor:
+    from tensorflow_probability import distributions as tfd
+
+    return tfd.Normal(tf.zeros([], x.dtype), tf.ones([], x.dtype)).log_cdf(x)
+
+
+def _log_p(link: str, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return log p and log(1 − p)."""
+    if link == "logit":
+        return -tf.nn.softplus(-eta), -tf.nn.softplus(eta)
+    if link == "probit":
+        return _log_cdf(eta), _log_cdf(-eta)
+    rate = tf.exp(eta)
+    return tf.math.log(-tf.math.expm1(-rate)), -rate
+
+
+def _probability(link: str) -> Callable[..., np.ndarray]:
+    if link == "logit":
+        return lambda eta, aux=None: scipy.special.expit(eta)
+    if link == "probit":
+        return lambda eta, aux=None: scipy.special.ndtr(eta)
+    return lambda eta, aux=None: -np.expm1(-np.exp(eta))
+
+
+def _unlinked(link: str) -> Callable[[float], float]:
+    if link == "logit":
+        return _logit
+    if link == "probit":
+        return lambda mean: float(scipy.special.ndtri(min(max(mean, 1e-4), 1 - 1e-4)))
+    return lambda mean: float(np.log(-np.log1p(-min(max(mean, 1e-4), 1 - 1e-4))))
+
+
+def _bernoulli(link: str) -> Family:
+    def terms(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+        yes, no = _log_p(link, eta)
+        return y * yes + (1.0 - y) * no
+
+    p = _probability(link)
+    return Family(
+        "bernoulli", link, terms, p, lambda rng, eta, aux, _: rng.binomial(1, p(eta)),
+        lambda y: (y == 0) | (y == 1), "0 or 1", _unlinked(link),
+    )  # fmt: skip
+
+
+def _binomial(link: str) -> Family:
+    def terms(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+        yes, no = _log_p(link, eta)
+        n = rows["trials"]
+        ways = tf.math.lgamma(n + 1) - tf.math.lgamma(y + 1) - tf.math.lgamma(n - y + 1)
+        return y * yes + (n - y) * no + ways
+
+    p = _probability(link)
+    return Family(
+        "binomial", link, terms, p,
+        lambda rng, eta, aux, trials: rng.binomial(np.asarray(trials).astype(int), p(eta)), _count,
+        "integers, 0 or more", _unlinked(link),
+    )  # fmt: skip
+
+
+def _poisson(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    return y * eta - tf.exp(eta) - tf.math.lgamma(y + 1.0)
+
+
+def _negative_binomial(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    shape = aux["shape"]
+    far = tf.nn.softplus(eta - tf.math.log(shape))
+    ways = tf.math.lgamma(y + shape) - tf.math.lgamma(shape) - tf.math.lgamma(y + 1.0)
+    return ways + y * (eta - tf.math.log(shape)) - (y + shape) * far
+
+
+def _gamma(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    k = aux["shape"]
+    height = k * (tf.math.log(k) - eta) - tf.math.lgamma(k)
+    return height + (k - 1.0) * tf.math.log(y) - k * y * tf.exp(-eta)
+
+
+def _beta(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    phi, mean = aux["phi"], tf.sigmoid(eta)
+    a, b = mean * phi, (1.0 - mean) * phi
+    height = tf.math.lgamma(phi) - tf.math.lgamma(a) - tf.math.lgamma(b)
+    return height + (a - 1.0) * tf.math.log(y) + (b - 1.0) * tf.math.log1p(-y)
+
+
+def _exponential(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    return -(1.0 - rows["censored"]) * eta - y * tf.exp(-eta)
+
+
+def _weibull(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    k = aux["shape"]
+    log_ratio = tf.math.log(y) - eta + tf.math.lgamma(1.0 + 1.0 / k)
+    seen = tf.math.log(k) + k * log_ratio - tf.math.log(y)
+    return (1.0 - rows["censored"]) * seen - tf.exp(k * log_ratio)
+
+
+def _zero_inflated(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    zi = aux["zi"]
+    none, some = tf.math.log(zi), tf.math.log1p(-zi)
+    at_zero = tf.reduce_logsumexp(tf.stack([none + 0.0 * eta, some - tf.exp(eta)]), 0)
+    return tf.where(y > 0, some + _poisson(y, eta, aux, rows), at_zero)
+
+
+def _positive(y: np.ndarray) -> np.ndarray:
+    return y > 0
+
+
+def _nb_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+    shape = aux["shape"]
+    return rng.poisson(rng.gamma(shape, np.exp(eta) / shape))
+
+
+def _beta_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+    mean = scipy.special.expit(eta)
+    return rng.beta(mean * aux["phi"], (1 - mean) * aux["phi"])
+
+
+def _weibull_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+    k = aux["shape"]
+    scale = np.exp(eta - scipy.special.gammaln(1 + 1 / k))
+    return scale * rng.standard_exponential(eta.shape) ** (1 / k)
+
+
+def _zip_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+    return np.where(rng.uniform(size=eta.shape) < aux["zi"], 0, rng.poisson(np.exp(eta)))
+
+
+_SIGMA, _SHAPE = ("sigma", "positive"), ("shape", "positive")
+
+FAMILIES: dict[str, dict[str, Family]] = {
+    "gaussian": {
+        "identity": Family(
+            "gaussian", "identity", _gaussian, _same,
+            lambda rng, eta, aux, _: rng.normal(eta, aux["sigma"]), np.isfinite, "finite numbers",
+            _identity, (_SIGMA,), True,
+        )
+    },
+    "student": {
+        "identity": Family(
+            "student", "identity", _student, _same,
+            lambda rng, eta, aux, _: eta + aux["sigma"] * rng.standard_t(1 + aux["nu"], eta.shape),
+            np.isfinite, "finite numbers", _identity, (_SIGMA, ("nu", "positive")), True,
+        )
+    },
+    "bernoulli": {link: _bernoulli(link) for link in ("logit", "probit", "cloglog")},
+    "binomial": {link: _binomial(link) for link in ("logit", "probit", "cloglog")},
+    "poisson": {
+        "log": Family(
+            "poisson", "log", _poisson, _exp, lambda rng, eta, aux, _: rng.poisson(np.exp(eta)),
+            _count, "integers, 0 or more", _log,
+        )
+    },
+    "negative_binomial": {
+        "log": Family(
+            "negative_binomial", "log", _negative_binomial, _exp, _nb_draw, _count,
+            "integers, 0 or more", _log, (_SHAPE,),
+        )
+    },
+    "gamma": {
+        "log": Family(
+            "gamma", "log", _gamma, _exp,
+            lambda rng, eta, aux, _: rng.gamma(aux["shape"], np.exp(eta) / aux["shape"]), _positive,
+            "positive numbers", _log, (_SHAPE,),
+        )
+    },
+    "beta": {
+        "logit": Family(
+            "beta", "logit", _beta, _probability("logit"), _beta_draw,
+            lambda y: (y > 0) & (y < 1), "numbers between 0 and 1", _logit, (("phi", "positive"),),
+        )
+    },
+    "exponential": {
+        "log": Family(
+            "exponential", "log", _exponential, _exp,
+            lambda rng, eta, aux, _: rng.exponential(np.exp(eta)), _positive, "positive numbers",
+            _log,
+        )
+    },
+    "weibull": {
+        "log": Family(
+            "weibull", "log", _weibull, _exp, _weibull_draw, _positive, "positive numbers", _log,
+            (_SHAPE,),
+        )
+    },
+    "zero_inflated_poisson": {
+        "log": Family(
+            "zero_inflated_poisson", "log", _zero_inflated,
+            lambda eta, aux: (1 - aux["zi"]) * np.exp(eta), _zip_draw, _count,
+            "integers, 0 or more", _log, (("zi", "unit"),),
+        )
+    },
+}  # fmt: skip
+"""Families by name and link; the first link is the default."""

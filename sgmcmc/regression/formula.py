@@ -1,0 +1,225 @@
+"""Formulas as R writes them: fixed terms to a design matrix, bars to groups, never to a matrix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc.words import describe, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FUNCTIONS = {
+    name: getattr(np, name)
+    for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A term ``(terms | by)`` of a formula.
+
+    Attributes:
+        terms: What is left of the bar, such as ``1 + x``.
+        by: The factor, ``a`` or ``a:b``.
+        correlated: Whether effects of one group are correlated; they are not after ``||``.
+    """
+
+    terms: str
+    by: str
+    correlated: bool
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula in its parts.
+
+    Attributes:
+        text: As the user wrote it.
+        response: Name of the response.
+        trials, censored: Names of the columns of ``trials(...)`` and ``cens(...)``, if any.
+        fixed: Fixed terms, for formulaic.
+        offset: Expression inside of ``offset(...)``, if any.
+        bars: Effects of groups.
+    """
+
+    text: str
+    response: str
+    trials: str | None
+    censored: str | None
+    fixed: str
+    offset: str | None
+    bars: tuple[Bar, ...]
+
+
+def parse(text: Any) -> Formula:
+    """Return a formula in its parts.
+
+    Raises:
+        TypeError, ValueError: It is no formula; the message says what is wrong.
+
+    Example:
+        >>> parse("y ~ x + (1 + x | a/b)").bars[1].by
+        'a:b'
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}.")
+    left, tilde, right = text.partition("~")
+    if not tilde or not left.strip() or "~" in right:
+        raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
+    response, bar, about = (part.strip() for part in left.partition("|"))
+    named = re.fullmatch(r"(trials|cens)\s*\(\s*([\w.]+|\d+)\s*\)", about)
+    if bar and named is None:
+        raise ValueError(
+            f"`formula`: after {response!r} | there may be trials(n) or cens(c); there is "
+            f"{about!r}."
+        )
+    rest, bars = _without_bars(right)
+    rest, offset = _without_offset(rest)
+    kind = named.group(1) if named else None
+    return Formula(
+        text,
+        response,
+        named.group(2) if named and kind == "trials" else None,
+        named.group(2) if named and kind == "cens" else None,
+        rest,
+        offset,
+        tuple(bars),
+    )
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place of the parenthesis that closes the one at ``start``."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place
+    raise ValueError(f"`formula`: a parenthesis is not closed in {text.strip()!r}.")
+
+
+def _without_bars(text: str) -> tuple[str, list[Bar]]:
+    """Return the terms without those in parentheses that have a bar, and these."""
+    kept, bars, place = "", [], 0
+    while place < len(text):
+        if text[place] == "(" and not re.search(r"[\w.]$", kept):
+            end = _closing(text, place)
+            inside = text[place + 1 : end]
+            if "|" in inside:
+                bars += _bars(inside)
+                kept, place = kept + "0_", end + 1
+                continue
+            kept, place = kept + text[place : end + 1], end + 1
+            continue
+        kept, place = kept + text[place], place + 1
+    terms = [term.strip() for term in re.split(r"\+(?![^()]*\))", kept)]
+    return " + ".join(term for term in terms if term and term != "0_") or "1", bars
+
+
+def _bars(inside: str) -> list[Bar]:
+    correlated = "||" not in inside
+    terms, _, by = inside.replace("||", "|").partition("|")
+    factors = [factor.strip() for factor in by.split("/")]
+    if not terms.strip() or not all(re.fullmatch(r"[\w.]+(\s*:\s*[\w.]+)*", f) for f in factors):
+        raise ValueError(
+            f"`formula`: ({inside}) must have terms, a bar and a factor, as in (1 + x | site)."
+        )
+    found = []
+    for level in range(len(factors)):
+        names = ":".join(factors[: level + 1]).replace(" ", "")
+        found.append(Bar(terms.strip(), names, correlated))
+    return found
+
+
+def _without_offset(text: str) -> tuple[str, str | None]:
+    match = re.search(r"\boffset\s*\(", text)
+    if match is None:
+        return text, None
+    end = _closing(text, match.end() - 1)
+    inside, kept = text[match.end() : end], text[: match.start()] + "0_" + text[end + 1 :]
+    terms = [term.strip() for term in re.split(r"\+(?![^()]*\))", kept)]
+    return " + ".join(term for term in terms if term and term != "0_") or "1", inside.strip()
+
+
+def as_frame(data: Any) -> pd.DataFrame:
+    """Return data as a frame of pandas.
+
+    Raises:
+        TypeError: It is no table.
+    """
+    import pandas as pd
+
+    if isinstance(data, pd.DataFrame):
+        return data.reset_index(drop=True)
+    if hasattr(data, "to_pandas"):
+        return data.to_pandas().reset_index(drop=True)
+    if isinstance(data, Mapping):
+        return pd.DataFrame({name: np.asarray(values) for name, values in data.items()})
+    raise TypeError(
+        "`data` must be a frame of pandas or polars, an Arrow table, or a dict of columns; it is "
+        f"{describe(data)}."
+    )
+
+
+def column(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """Return a column.
+
+    Raises:
+        ValueError: There is none of that name, or it has missing values.
+    """
+    if name not in frame.columns:
+        raise ValueError(
+            f"`formula` names {name!r}, but `data` has no such column."
+            + did_you_mean(name, list(map(str, frame.columns)))
+        )
+    if frame[name].isna().any():
+        count = int(frame[name].isna().sum())
+        raise ValueError(
+            f"`data[{name!r}]` has {count} missing values. Drop these rows, or pass missing='drop'."
+        )
+    return frame[name].to_numpy()
+
+
+def labels(frame: pd.DataFrame, by: str) -> np.ndarray:
+    """Return the group of each row, of a factor or of several together."""
+    parts = [column(frame, name) for name in by.split(":")]
+    if len(parts) == 1:
+        return parts[0] if parts[0].dtype.kind in "iu" else parts[0].astype(str)
+    found = parts[0].astype(str)
+    for part in parts[1:]:
+        found = np.char.add(np.char.add(found, ":"), part.astype(str))
+    return found
+
+
+def matrix(terms: str, frame: pd.DataFrame, spec: Any = None) -> Any:
+    """Return formulaic's model matrix of some terms, with its spec.
+
+    Raises:
+        ValueError: A column is missing, or has missing values.
+    """
+    import formulaic
+
+    try:
+        if spec is not None:
+            return spec.get_model_matrix(frame, context=_FUNCTIONS)
+        return formulaic.Formula(terms).get_model_matrix(
+            frame, context=_FUNCTIONS, na_action="raise"
+        )
+    except Exception as error:
+        for name in re.findall(r"[A-Za-z_][\w.]*(?!\w*\()", terms):
+            if name not in frame.columns and f"'{name}'" in str(error):
+                column(frame, name)
+            if name in frame.columns and frame[name].isna().any():
+                column(frame, name)
+        raise ValueError(f"`formula`: {terms!r} cannot be evaluated. {error}") from error
+
+
+def evaluated(expression: str, frame: pd.DataFrame) -> np.ndarray:
+    """Return an expression of columns, such as ``log(t)``, for each row."""
+    found = matrix(f"0 + {expression}", frame)
+    return np.asarray(found, np.float64).sum(1)

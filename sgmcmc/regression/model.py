@@ -1,0 +1,392 @@
+"""The model of a regression: design, priors and log-likelihood, from formula and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.groups import Groups
+from sgmcmc.regression.families import FAMILIES, Family, Tensors
+from sgmcmc.regression.formula import Bar, Formula, column, evaluated, labels, matrix
+from sgmcmc.words import describe, did_you_mean, or_list
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOG_2PI = float(np.log(2 * np.pi))
+_INTERCEPT = "Intercept"
+_WIDE = 2.5
+"""Standard deviations of the default priors, in units of response over term."""
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Effects of the groups of one factor.
+
+    Attributes:
+        by: The factor.
+        name: What its parameters are called after.
+        bars: The bars of the formula with this factor.
+        terms: Names of the effects of a group.
+        specs: How the terms of each bar are made from data.
+        correlated: Places of the effects that are correlated with each other, for each bar.
+    """
+
+    by: str
+    name: str
+    bars: tuple[Bar, ...]
+    terms: tuple[str, ...]
+    specs: tuple[Any, ...]
+    correlated: tuple[tuple[int, ...], ...]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of places of correlated effects, in the order of their partial correlations."""
+        return [(i, j) for places in self.correlated for i in places for j in places if j < i]
+
+    def root(self, sds: Any, partial: Any) -> list[list[Any]]:
+        """Return the lower triangle L of the covariance LLᵀ, entry by entry.
+
+        Correlations come from canonical partial correlations, row by row.
+        """
+        q = len(self.terms)
+        found: list[list[Any]] = [[0.0] * q for _ in range(q)]
+        number = 0
+        for places in self.correlated:
+            for i in places:
+                left = 1.0
+                for j in [place for place in places if place < i]:
+                    p = partial[..., number]
+                    number += 1
+                    found[i][j] = sds[..., i] * p * left**0.5
+                    left = left * (1.0 - p**2)
+                found[i][i] = sds[..., i] * left**0.5
+        return found
+
+    def law(self, effects: Tensors, params: Tensors) -> tf.Tensor:
+        """Return the log density of the effects of each group."""
+        sds = params[f"sd_{self.name}"]
+        partial = params.get(f"cor_{self.name}")
+        root, r = self.root(sds, partial), effects[f"r_{self.name}"]
+        total: Any = 0.0
+        half: list[tf.Tensor] = []
+        for i in range(len(self.terms)):
+            known = sum((root[i][k] * half[k] for k in range(i)), start=tf.zeros([], r.dtype))
+            half.append((r[:, i] - known) / root[i][i])
+            total = total - 0.5 * half[i] ** 2 - tf.math.log(root[i][i]) - 0.5 * _LOG_2PI
+        return total
+
+    def columns(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return what the effects of a row's group are multiplied by, (rows, effects)."""
+        parts = [
+            np.asarray(matrix(bar.terms, frame, spec), np.float64)
+            for bar, spec in zip(self.bars, self.specs, strict=True)
+        ]
+        return np.concatenate(parts, 1)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A regression, as it was made from formula and data.
+
+    Attributes:
+        formula, family: What was asked for.
+        terms: Names of the fixed terms.
+        spec: How they are made from data; ``None`` if there are none.
+        center, scale: Of each column of the design: the chain moves coefficients of columns less
+            center over scale.
+        effects: Effects of groups.
+        response_scale: Standard deviation that default priors are scaled by.
+        start: Starting value of the intercept, and its prior mean.
+        priors: The user's, by term.
+    """
+
+    formula: Formula
+    family: Family
+    terms: tuple[str, ...]
+    spec: Any
+    center: np.ndarray
+    scale: np.ndarray
+    effects: tuple[Effects, ...]
+    response_scale: float
+    start: float
+    priors: Mapping[str, Any] = field(default_factory=dict)
+
+    def design(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the fixed terms of some rows, (rows, terms)."""
+        if self.spec is None:
+            return np.zeros((len(frame), 0))
+        for name in sorted(map(str, self.spec.required_variables)):
+            column(frame, name)
+        found = np.asarray(matrix(self.formula.fixed, frame, self.spec), np.float64)
+        if not np.isfinite(found).all():
+            place = int(np.argmin(np.isfinite(found).all(1)))
+            raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
+        return found
+
+    def rows(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """Return the dataset of some rows, without the response."""
+        found: dict[str, Any] = {
+            "X": ((self.design(frame) - self.center) / self.scale).astype(np.float32)
+        }
+        if self.formula.offset is not None:
+            found["offset"] = evaluated(self.formula.offset, frame).astype(np.float32)
+        for each in self.effects:
+            found[f"Z_{each.name}"] = each.columns(frame).astype(np.float32)
+            found[each.by] = labels(frame, each.by)
+        if self.family.name == "binomial":
+            trials = self.formula.trials or "1"
+            found["trials"] = (
+                np.full(len(frame), float(trials)) if trials.isdigit() else column(frame, trials)
+            ).astype(np.float32)
+        return found
+
+    def predictor(self, params: Tensors, rows: Tensors) -> tf.Tensor:
+        """Return the linear predictor η of each row."""
+        eta = tf.linalg.matvec(rows["X"], params["b"]) if self.terms else rows["X"][:, 0] * 0.0
+        if "offset" in rows:
+            eta += rows["offset"]
+        for each in self.effects:
+            eta += tf.reduce_sum(rows[f"Z_{each.name}"] * params[f"r_{each.name}"], 1)
+        return eta
+
+    def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
+        """Return the log-likelihood of each row."""
+        terms = self.family.terms(rows["y"], self.predictor(params, rows), params, rows)
+        return rows["weights"] * terms if "weights" in rows else terms
+
+    def coefficients(self, b: Any) -> Any:
+        """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
+        found = b / self.scale
+        if self.terms and self.terms[0] == _INTERCEPT:
+            first = b[..., :1] - (found[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
+            found = np.concatenate([first, found[..., 1:]], -1)
+        return found
+
+    def log_prior(self, params: Tensors) -> tf.Tensor:
+        """Return the log prior density of all parameters but effects."""
+        total = tf.zeros([], next(iter(params.values())).dtype)
+        wide = _WIDE * self.response_scale
+        for place, term in enumerate(self.terms):
+            value = params["b"][place]
+            if term == _INTERCEPT:
+                total += self._density(term, value, (self.start, wide))
+            else:
+                total += self._density(term, value / self.scale[place], (0.0, wide), place)
+        for name, _ in self.family.aux:
+            if name == "zi":
+                total += self._density(name, params[name], None)
+            else:
+                of_scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
+                total += self._density(name, params[name], of_scale)
+        for each in self.effects:
+            sds = params[f"sd_{each.name}"]
+            for place in range(len(each.terms)):
+                total += self._density("sd", sds[place], self.response_scale)
+            for k, (i, j) in enumerate(each.pairs):
+                # LKJ with shape 1: a partial correlation given j others has the density
+                # (1 − p²)^((q − 2 − j)/2).
+                places = next(p for p in each.correlated if i in p)
+                power = 0.5 * (len(places) - 2 - places.index(j))
+                if power:
+                    total += power * tf.math.log1p(-(params[f"cor_{each.name}"][k] ** 2))
+        return total
+
+    def _density(self, name: str, value: tf.Tensor, default: Any, place: int = -1) -> tf.Tensor:
+        given: Any = self.priors.get(name)
+        if hasattr(given, "log_prob"):
+            return tf.cast(given.log_prob(value), value.dtype)
+        if isinstance(default, tuple):
+            mean, sd = default if given is None else given
+            if given is None and place >= 0:
+                sd = sd / self.scale[place]
+            return -0.5 * ((value - mean) / sd) ** 2
+        if default is None:
+            return tf.zeros([], value.dtype)
+        scale = default if given is None else 1.0 / float(given)
+        return -value / scale
+
+    def described_priors(self) -> dict[str, str]:
+        """Return the prior of each parameter, in words."""
+        wide, found = _WIDE * self.response_scale, {}
+        for place, term in enumerate(self.terms):
+            own, mean, sd = self.priors.get(term), 0.0, wide / self.scale[place]
+            if term == _INTERCEPT:
+                mean, sd = self.start, wide
+            if isinstance(own, tuple | list):
+                mean, sd = own
+            at = " (at the means of all columns)" if term == _INTERCEPT else ""
+            found[term] = (
+                str(own) if hasattr(own, "log_prob") else f"normal({mean:.4g}, {sd:.4g}){at}"
+            )
+        for name, _ in self.family.aux:
+            scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
+            rate = self.priors.get(name, 1.0 / scale)
+            found[name] = "uniform(0, 1)" if name == "zi" else f"exponential({rate:.4g})"
+        if self.effects:
+            found["sd"] = f"exponential({self.priors.get('sd', 1.0 / self.response_scale):.4g})"
+        return found
+
+
+def read_family(family: Any, link: Any) -> Family:
+    """Return a family and link by name.
+
+    Raises:
+        ValueError: There is no such family, or it has no such link.
+    """
+    if family not in FAMILIES:
+        raise ValueError(
+            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}."
+            + (did_you_mean(family, list(FAMILIES)) if isinstance(family, str) else "")
+        )
+    links = FAMILIES[family]
+    if link is None:
+        return next(iter(links.values()))
+    if link not in links:
+        raise ValueError(f"`link` of {family} must be {or_list(links)}; it is {link!r}.")
+    return links[link]
+
+
+def make_model(
+    formula: Formula,
+    frame: pd.DataFrame,
+    family: Family,
+    priors: Any,
+) -> tuple[Model, np.ndarray]:
+    """Return the model of a regression and the response.
+
+    Raises:
+        ValueError, TypeError: Formula, data or priors do not suit; the message names the term.
+    """
+    y = _response(formula, frame, family)
+    built = matrix(formula.fixed, frame)
+    terms = tuple(map(str, built.columns))
+    for name in sorted(map(str, built.model_spec.required_variables)):
+        column(frame, name)
+        if frame[name].to_numpy().dtype.kind not in "iuf" and frame[name].nunique() < 2:
+            raise ValueError(f"`data[{name!r}]` has one level: a factor needs two or more.")
+    X = np.asarray(built, np.float64)
+    intercept = bool(terms) and terms[0] == _INTERCEPT
+    _need_independent(X, terms)
+    center = X.mean(0) if intercept else np.zeros(X.shape[1])
+    scale = X.std(0)
+    if intercept:
+        center[0], scale[0] = 0.0, 1.0
+    scale = np.where(scale > 0, scale, 1.0)
+    effects = _effects(formula.bars, frame)
+    mean = y.mean() / _trials(formula, frame).mean() if family.name == "binomial" else y.mean()
+    model = Model(
+        formula, family, terms, built.model_spec if terms else None, center, scale, effects,
+        float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))),
+        _read_priors(priors, terms, family, bool(effects)),
+    )  # fmt: skip
+    return model, y
+
+
+def _trials(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
+    name = formula.trials or "1"
+    return np.full(len(frame), float(name)) if name.isdigit() else column(frame, name)
+
+
+def _response(formula: Formula, frame: pd.DataFrame, family: Family) -> np.ndarray:
+    values = column(frame, formula.response)
+    if values.dtype.kind == "b":
+        values = values.astype(float)
+    if values.dtype.kind not in "iuf":
+        levels = np.unique(values.astype(str))
+        if family.name == "bernoulli" and len(levels) == 2:
+            values = (values.astype(str) == levels[1]).astype(float)
+        else:
+            raise TypeError(f"`data[{formula.response!r}]`, the response, must hold numbers.")
+    y = values.astype(np.float64)
+    bad = ~family.good(y)
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
+            f"{family.range}; row {place} has {y[place]:g}."
+        )
+    if (formula.trials is not None) != (family.name == "binomial"):
+        raise ValueError(
+            f"`formula`: trials(n) goes with family 'binomial', and with no other; the family is "
+            f"{family.name!r}."
+        )
+    if family.name == "binomial" and (y > _trials(formula, frame)).any():
+        raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
+    if formula.censored is not None and family.name not in ("exponential", "weibull"):
+        raise ValueError(f"`formula`: cens(c) does not go with family {family.name!r}.")
+    return y
+
+
+def _need_independent(X: np.ndarray, terms: Sequence[str]) -> None:
+    """Refuse columns that are linear combinations of those before them."""
+    sizes = np.linalg.norm(X, axis=0)
+    empty = np.flatnonzero(sizes == 0)
+    if empty.size:
+        raise ValueError(f"`formula`: the term {terms[empty[0]]!r} is zero in every row.")
+    if X.shape[1] == 0:
+        return
+    diagonal = np.abs(np.diag(np.linalg.qr(X / sizes, mode="r")))
+    if len(diagonal) < X.shape[1]:
+        raise ValueError(f"`data` has {len(X)} rows for {X.shape[1]} terms.")
+    bad = np.flatnonzero(diagonal < 1e-8)
+    if bad.size:
+        raise ValueError(
+            f"`formula`: the term {terms[bad[0]]!r} is a linear combination of the terms before "
+            "it. Leave one of them out."
+        )
+
+
+def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
+    found = []
+    for by in dict.fromkeys(bar.by for bar in bars):
+        own = tuple(bar for bar in bars if bar.by == by)
+        specs: list[Any] = []
+        terms: list[str] = []
+        correlated: list[tuple[int, ...]] = []
+        for bar in own:
+            built = matrix(bar.terms, frame)
+            places = range(len(terms), len(terms) + len(built.columns))
+            terms += map(str, built.columns)
+            specs.append(built.model_spec)
+            alone = [(place,) for place in places]
+            correlated += [tuple(places)] if bar.correlated else alone
+        if len(set(terms)) < len(terms):
+            raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
+        found.append(
+            Effects(by, by.replace(":", "_"), own, tuple(terms), tuple(specs), tuple(correlated))
+        )
+    return tuple(found)
+
+
+def _read_priors(
+    priors: Any, terms: Sequence[str], family: Family, grouped: bool
+) -> dict[str, Any]:
+    found = checks.by_name("priors", priors, "of priors by term")
+    known = [*terms, *(name for name, _ in family.aux), *(["sd"] if grouped else [])]
+    checks.known_keys("priors", found, known, "the terms are")
+    for name, value in found.items():
+        pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
+        rate = name not in terms and checks.is_number(value) and value > 0
+        if not (hasattr(value, "log_prob") or pair or rate):
+            wanted = (
+                "a pair (mean, sd) of a normal" if name in terms else "the rate of an exponential"
+            )
+            raise TypeError(
+                f"`priors[{name!r}]` must be {wanted}, or a distribution with `log_prob`; it is "
+                f"{describe(value)}."
+            )
+    return found
+
+
+def groups_of(model: Model) -> list[Groups]:
+    """Return the groups of a model, as samplers take them."""
+    return [
+        Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law)
+        for each in model.effects
+    ]

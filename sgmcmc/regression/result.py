@@ -1,0 +1,468 @@
+"""What a regression returns: summary, effects, predictions and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc import checks
+from sgmcmc.regression.formula import as_frame, column
+from sgmcmc.regression.model import Effects, Model
+from sgmcmc.results.chains import by_chain
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DRAWS = 1000
+"""Draws that predictions are taken over, at the most."""
+
+_NUMBERS = 2**24
+"""Numbers of predictions that are held at a time."""
+
+_LOO_ROWS = 1000
+"""Rows whose leave-one-out density is computed; of more, the others are extrapolated to."""
+
+
+@dataclass(frozen=True)
+class Loo:
+    """Leave-one-out cross-validation.
+
+    Attributes:
+        elpd: Expected log predictive density of all rows, left out one at a time.
+        se: Its standard error: that of a sum over rows and that of the rows left out of it.
+        subsampling_se: The part of it that comes from looking at some rows only.
+        p_loo: Effective number of parameters.
+        pareto_k: Shape of the tail of the importance weights of the rows looked at; above 0.7 a
+            row is too influential for the estimate.
+        rows: The rows looked at.
+    """
+
+    elpd: float
+    se: float
+    subsampling_se: float
+    p_loo: float
+    pareto_k: np.ndarray = field(repr=False)
+    rows: np.ndarray = field(repr=False)
+
+
+class Regression:
+    """The posterior of a regression, as :func:`sgmcmc.glm` returns it.
+
+    Args:
+        model: The model.
+        samples: The draws.
+        frame: The data, without rows that were dropped.
+        dropped: Rows with missing values that were dropped.
+
+    Attributes:
+        samples: The draws of the chain: coefficients ``b`` of centered and scaled columns, and all
+            other parameters.
+        formula, family, link: As text.
+        dropped: As given.
+
+    Example:
+        >>> import numpy as np, sgmcmc
+        >>> rng = np.random.default_rng(1)
+        >>> x = rng.normal(size=300)
+        >>> y = rng.poisson(np.exp(0.5 * x))
+        >>> fit = sgmcmc.glm("y ~ x", {"x": x, "y": y}, "poisson", seed=1, verbose=False)
+        >>> fit.predict({"x": [0.0]}).round(0)
+        array([1.])
+    """
+
+    def __init__(self, model: Model, samples: Samples, frame: pd.DataFrame, dropped: int) -> None:
+        self._model, self._frame = model, frame
+        self.samples, self.dropped = samples, dropped
+        self.formula, self.family = model.formula.text, model.family.name
+        self.link = model.family.link
+
+    @property
+    def report(self) -> Report | None:
+        """The report on the draws, as of :func:`sgmcmc.sample`."""
+        return self.samples.report
+
+    @cached_property
+    def _draws(self) -> dict[str, np.ndarray]:
+        """Draws on the user's scale by term, (chains, draws)."""
+        draws, model = by_chain(self.samples.settings, self.samples), self._model
+        found: dict[str, np.ndarray] = {}
+        if model.terms:
+            of_terms = model.coefficients(draws["b"].astype(np.float64))
+            found |= {term: of_terms[..., place] for place, term in enumerate(model.terms)}
+        for each in model.effects:
+            found |= self._of_groups(each, draws)
+        for name, _ in model.family.aux:
+            found[name] = draws[name] + (1.0 if name == "nu" else 0.0)
+        return found
+
+    def _of_groups(self, each: Effects, draws: Any) -> dict[str, np.ndarray]:
+        sds = np.asarray(draws[f"sd_{each.name}"], np.float64)
+        found = {f"sd({each.by}: {term})": sds[..., place] for place, term in enumerate(each.terms)}
+        if each.pairs:
+            root = each.root(np.ones_like(sds), np.asarray(draws[f"cor_{each.name}"], np.float64))
+            for i, j in each.pairs:
+                value = sum(root[i][k] * root[j][k] for k in range(j + 1))
+                found[f"cor({each.by}: {each.terms[j]}, {each.terms[i]})"] = np.asarray(value)
+        return found
+
+    def summary(self, prob: float = 0.95) -> pd.DataFrame:
+        """Return a frame with a row for each term and each sd of groups.
+
+        Args:
+            prob: Probability of the central interval.
+
+        Returns:
+            Columns ``estimate`` (posterior mean), ``error`` (posterior standard deviation),
+            ``lower`` and ``upper`` (ends of the interval), ``ess_bulk`` and ``r_hat``.
+        """
+        import arviz
+        import pandas as pd
+
+        if not (checks.is_number(prob) and 0 < prob < 1):
+            raise ValueError(f"`prob` must lie between 0 and 1; it is {prob!r}.")
+        rows = {}
+        for term, draws in self._draws.items():
+            lower, upper = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
+            several = draws.shape[0] > 1
+            rows[term] = {
+                "estimate": draws.mean(),
+                "error": draws.std(),
+                "lower": lower,
+                "upper": upper,
+                "ess_bulk": float(arviz.ess(np.asarray(draws), method="bulk")),
+                "r_hat": float(arviz.rhat(np.asarray(draws))) if several else float("nan"),
+            }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    @property
+    def fixed(self) -> pd.DataFrame:
+        """The rows of the summary of fixed terms."""
+        return self.summary().loc[list(self._model.terms)]
+
+    @property
+    def group_sds(self) -> pd.DataFrame:
+        """The rows of the summary of standard deviations and correlations of effects of groups."""
+        table = self.summary()
+        return table[[str(name).startswith(("sd(", "cor(")) for name in table.index]]
+
+    @property
+    def priors(self) -> dict[str, str]:
+        """The prior of each term, in words."""
+        return self._model.described_priors()
+
+    def effects(self, by: str | None = None, prob: float = 0.95) -> pd.DataFrame:
+        """Return a frame with a row for each group and effect.
+
+        Args:
+            by: The factor; ``None`` if there is one.
+            prob: Probability of the central interval.
+
+        Raises:
+            ValueError: The formula has no such factor.
+        """
+        import pandas as pd
+
+        known = [each.by for each in self._model.effects]
+        if by is None and len(known) == 1:
+            by = known[0]
+        if by not in known:
+            raise ValueError(
+                f"`by` must be a factor of the formula's bars, {known}; it is {by!r}."
+                if known
+                else f"`formula` {self.formula!r} has no effects of groups."
+            )
+        each = next(each for each in self._model.effects if each.by == by)
+        draws = self._thinned().effects(by)[f"r_{each.name}"]
+        structure = self.samples.origin.groups if self.samples.origin is not None else None
+        assert structure is not None
+        names = structure.labels[by]
+        index = pd.MultiIndex.from_product([names, each.terms], names=[by, "term"])
+        flat = draws.reshape(-1, len(names) * len(each.terms))
+        ends = np.quantile(flat, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
+        columns = {
+            "estimate": flat.mean(0), "error": flat.std(0), "lower": ends[0], "upper": ends[1],
+        }  # fmt: skip
+        return pd.DataFrame(columns, index=index)
+
+    def _thinned(self) -> Samples:
+        draws = by_chain(self.samples.settings, self.samples)
+        chains, count = next(iter(draws.values())).shape[:2]
+        return self.samples[:: max(1, -(-chains * count // _DRAWS))]
+
+    def _predictors(self, data: Any) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+        """Yield rows and the draws of their linear predictors, (draws, rows), in pieces."""
+        frame = self._frame if data is None else as_frame(data)
+        samples = self._thinned()
+        length = max(1, _NUMBERS // _DRAWS)
+        for start in range(0, len(frame), length):
+            part = frame.iloc[start : start + length].reset_index(drop=True)
+            self._need_known_levels(part)
+            rows = self._model.rows(part)
+            eta = samples.predict(self._model.predictor, rows, reduce=None)
+            yield part, np.asarray(eta, np.float64).reshape(-1, len(part))
+
+    def _need_known_levels(self, frame: pd.DataFrame) -> None:
+        spec = self._model.spec
+        for name in sorted(map(str, spec.required_variables)) if spec is not None else ():
+            values = column(frame, name)
+            if values.dtype.kind in "iufb":
+                continue
+            known = set(self._frame[name].astype(str))
+            new = [value for value in dict.fromkeys(values.astype(str)) if value not in known]
+            if new:
+                raise ValueError(
+                    f"`data[{name!r}]` has the level {str(new[0])!r}, which the regression has not "
+                    "seen."
+                )
+
+    def _aux(self) -> dict[str, np.ndarray]:
+        """Return the auxiliary parameters of the draws of a prediction, (draws, 1)."""
+        draws = by_chain(self.samples.settings, self._thinned())
+        return {
+            name: np.asarray(draws[name], np.float64).reshape(-1, 1)
+            for name, _ in self._model.family.aux
+        }
+
+    def predict(
+        self,
+        data: Any = None,
+        kind: str = "mean",
+        *,
+        quantiles: Sequence[float] = (0.025, 0.5, 0.975),
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Return predictions for rows, those of the data or new ones.
+
+        Levels of groups that the regression has not seen get effects drawn from their distribution.
+
+        Args:
+            data: Rows; ``None`` for those of the regression.
+            kind: ``"mean"``, the posterior mean of the expected response (of binomial responses the
+                expected proportion); ``"quantiles"`` of the expected response; or ``"response"``,
+                draws of the response.
+            quantiles: Which.
+            seed: Of the draws of responses.
+
+        Returns:
+            An array: (rows,) for means, (len(quantiles), rows), or (draws, rows) of responses, of
+            at most 1000 draws.
+
+        Raises:
+            ValueError: A column or a level of a fixed factor is not known.
+        """
+        checks.choice("kind", kind, ["mean", "response", "quantiles"])
+        family, aux, found = self._model.family, self._aux(), []
+        rng = np.random.default_rng(seed)
+        for frame, eta in self._predictors(data):
+            if kind == "response":
+                trials = self._model.rows(frame).get("trials")
+                found.append(family.draw(rng, eta, aux, trials))
+                continue
+            mean = np.broadcast_to(family.mean(eta, aux), eta.shape)
+            if kind == "mean":
+                found.append(mean.mean(0))
+            else:
+                found.append(np.quantile(mean, list(quantiles), axis=0))
+        return np.concatenate(found, axis=-1)
+
+    @property
+    def fitted(self) -> np.ndarray:
+        """The posterior mean of the expected response of each row."""
+        return self.predict()
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Response less expected response, of each row."""
+        y = self._response(self._frame)
+        if self.family == "binomial":
+            y = y / np.asarray(self._model.rows(self._frame)["trials"])
+        return y - self.predict()
+
+    def _response(self, frame: pd.DataFrame) -> np.ndarray:
+        values = column(frame, self._model.formula.response)
+        if values.dtype.kind not in "iufb":
+            levels = np.unique(self._frame[self._model.formula.response].astype(str))
+            values = values.astype(str) == levels[1]
+        return values.astype(np.float64)
+
+    def loo(self, seed: int = 0) -> Loo:
+        """Return the leave-one-out cross-validation by Pareto-smoothed importance sampling.
+
+        Of more than 1000 rows, 1000 are looked at; the log density of all rows at the posterior
+        mean is the other half of a difference estimator.
+
+        Args:
+            seed: Of the choice of rows.
+
+        References:
+            Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).
+        """
+        import arviz
+
+        N = len(self._frame)
+        some = np.arange(N)
+        if N > _LOO_ROWS:
+            some = np.sort(np.random.default_rng(seed).choice(N, _LOO_ROWS, replace=False))
+        terms = self._terms(self._frame.iloc[some].reset_index(drop=True))
+        smoothed, k = (np.asarray(found).T for found in arviz.psislw(-terms.T))
+        each = _log_mean(terms + smoothed, 0.0)
+        in_sample = _log_mean(terms, np.log(len(terms)))
+        spread = float(np.std(each, ddof=1)) * np.sqrt(N)
+        p_loo = float((in_sample - each).mean() * N)
+        if len(some) == N:
+            return Loo(float(each.sum()), spread, 0.0, p_loo, k, some)
+        at_mean = self._at_mean(self._frame)
+        gap = each - at_mean[some]
+        missed = float(N * np.std(gap, ddof=1) * np.sqrt((1 - len(some) / N) / len(some)))
+        elpd = float(at_mean.sum() + N * gap.mean())
+        return Loo(elpd, float(np.hypot(spread, missed)), missed, p_loo, k, some)
+
+    def _dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
+        rows = {"y": self._response(frame).astype(np.float32), **self._model.rows(frame)}
+        if self.family in ("exponential", "weibull"):
+            name = self._model.formula.censored
+            flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
+            rows["censored"] = flags.astype(np.float32)
+        return rows
+
+    def _terms(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the log density of rows, (draws, rows)."""
+        found = self._thinned().predict(self._model.log_lik, self._dataset(frame), reduce=None)
+        return np.asarray(found, np.float64).reshape(-1, len(frame))
+
+    def _at_mean(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return something near the log density of each row: the mean over a few draws."""
+        few = self._thinned()
+        few = few[:: max(1, len(next(iter(by_chain(few.settings, few).values()))[0]) // 5)]
+        found = few.predict(self._model.log_lik, self._dataset(frame))
+        return np.asarray(found, np.float64)
+
+    def comparisons(
+        self, variables: Any = None, data: Any = None, prob: float = 0.95
+    ) -> pd.DataFrame:
+        """Return average differences of the expected response when a variable changes.
+
+        A numeric variable grows by one; a factor goes from its first level to each other one.
+
+        Args:
+            variables: Names of columns, or one; ``None`` for all of the fixed terms.
+            data: Rows to average over; ``None`` for those of the regression, at most 2000.
+            prob: Probability of the central interval.
+        """
+        frame, found = self._some(data), {}
+        for name in self._variables(variables):
+            values = column(frame, name)
+            if values.dtype.kind in "iuf":
+                found[f"{name}: +1"] = self._contrast(
+                    frame, {name: values}, {name: values + 1}, 1.0
+                )
+                continue
+            levels = sorted(set(self._frame[name].astype(str)))
+            for level in levels[1:]:
+                found[f"{name}: {level} - {levels[0]}"] = self._contrast(
+                    frame, {name: levels[0]}, {name: level}, 1.0
+                )
+        return _table(found, prob)
+
+    def slopes(self, variables: Any = None, data: Any = None, prob: float = 0.95) -> pd.DataFrame:
+        """Return average slopes of the expected response in numeric variables.
+
+        Args:
+            variables: Names of columns, or one; ``None`` for all numeric ones of the fixed terms.
+            data: Rows to average over; ``None`` for those of the regression, at most 2000.
+            prob: Probability of the central interval.
+        """
+        frame, found = self._some(data), {}
+        for name in self._variables(variables):
+            values = column(frame, name)
+            if values.dtype.kind not in "iuf":
+                if variables is None:
+                    continue
+                raise ValueError(f"`variables`: {name!r} is a factor; see comparisons().")
+            step = 1e-2 * (float(np.std(self._frame[name])) or 1.0)
+            before, after = values - step / 2, values + step / 2
+            found[name] = self._contrast(frame, {name: before}, {name: after}, step)
+        return _table(found, prob)
+
+    def _variables(self, variables: Any) -> list[str]:
+        spec = self._model.spec
+        known = [] if spec is None else sorted(map(str, spec.required_variables))
+        if variables is None:
+            return known
+        wanted = [variables] if isinstance(variables, str) else list(variables)
+        checks.known_keys("variables", wanted, known, "the variables of the fixed terms are")
+        return wanted
+
+    def _some(self, data: Any) -> pd.DataFrame:
+        frame = self._frame if data is None else as_frame(data)
+        if data is None and len(frame) > 2000:
+            places = np.random.default_rng(0).choice(len(frame), 2000, replace=False)
+            frame = frame.iloc[np.sort(places)]
+        return frame.reset_index(drop=True)
+
+    def _contrast(self, frame: pd.DataFrame, before: Any, after: Any, over: float) -> np.ndarray:
+        """Return the draws of an average difference of the expected response."""
+        aux, ends = self._aux(), []
+        for change in (before, after):
+            total = 0.0
+            for _, eta in self._predictors(frame.assign(**change)):
+                total = total + np.broadcast_to(self._model.family.mean(eta, aux), eta.shape).sum(1)
+            ends.append(total / len(frame))
+        return np.asarray(ends[1] - ends[0]) / over
+
+    def plot(self, prob: float = 0.95) -> Any:
+        """Return Matplotlib axes with estimates and intervals of all fixed terms."""
+        import matplotlib.pyplot as plt
+
+        table = self.summary(prob).loc[[t for t in self._model.terms if t != "Intercept"]]
+        figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
+        places = np.arange(len(table))[::-1]
+        axes.hlines(places, table["lower"], table["upper"])
+        axes.plot(table["estimate"], places, "o")
+        axes.axvline(0.0, color="0.7", zorder=0)
+        axes.set_yticks(places, list(map(str, table.index)))
+        axes.set_xlabel(f"coefficient, {prob:.0%} interval")
+        figure.tight_layout()
+        return axes
+
+    def __repr__(self) -> str:
+        lines = [
+            f"Family: {self.family} (link {self.link})",
+            f"Formula: {self.formula}",
+            f"Rows: {len(self._frame)}"
+            + (f" ({self.dropped} with missing values dropped)" if self.dropped else ""),
+        ]
+        for each in self._model.effects:
+            origin = self.samples.origin
+            if origin is not None and origin.groups is not None:
+                lines.append(f"Groups: {each.by}, {len(origin.groups.labels[each.by])} levels")
+        table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
+        lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), "", "Priors:"]
+        lines += [f"  {name} ~ {prior}" for name, prior in self.priors.items()]
+        warnings = self.report.warnings if self.report is not None else []
+        lines += ["", "Warnings: " + ("none" if not warnings else "")]
+        return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
+
+
+def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:
+    """Return log Σ exp over draws, less a constant, of each row."""
+    top = values.max(0)
+    return top + np.log(np.exp(values - top).sum(0)) - log_count
+
+
+def _table(found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = {}
+    for name, draws in found.items():
+        lower, upper = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
+        rows[name] = {
+            "estimate": draws.mean(), "error": draws.std(), "lower": lower, "upper": upper,
+        }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")

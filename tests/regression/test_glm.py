@@ -1,0 +1,277 @@
+"""Regressions by formula, against algebra, Laplace's approximation and written-out likelihoods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+import scipy.stats
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.regression.families import FAMILIES
+from sgmcmc.regression.formula import parse
+
+N = 400
+RNG = np.random.default_rng(1)
+X = RNG.normal(2.0, 1.5, N)
+F = RNG.choice(["a", "b", "c"], N)
+FRAME = pd.DataFrame({"x": X, "f": F, "y": 1.0 + 0.5 * X + 0.7 * (F == "b") + RNG.normal(size=N)})
+DESIGN = np.column_stack([np.ones(N), X, F == "b", F == "c"]).astype(float)
+QUIET: dict[str, Any] = {"seed": 1, "verbose": False}
+
+
+@pytest.fixture(scope="module")
+def fit() -> sgmcmc.Regression:
+    return sgmcmc.glm("y ~ x + C(f)", FRAME, **QUIET)
+
+
+def test_gaussian_against_least_squares(fit: sgmcmc.Regression) -> None:
+    table = fit.summary()
+    beta, rest, *_ = np.linalg.lstsq(DESIGN, FRAME["y"], rcond=None)
+    sigma = np.sqrt(rest[0] / (N - 4))
+    errors = sigma * np.sqrt(np.diag(np.linalg.inv(DESIGN.T @ DESIGN)))
+    assert list(table.index) == ["Intercept", "x", "C(f)[T.b]", "C(f)[T.c]", "sigma"]
+    assert list(table.columns) == ["estimate", "error", "lower", "upper", "ess_bulk", "r_hat"]
+    # ESS 400 and more; the weak priors move estimates by less than a hundredth of an error.
+    assert (np.abs(table["estimate"][:4] - beta) < (4 / 20 + 0.02) * errors).all()
+    np.testing.assert_allclose(table["error"][:4], errors, rtol=0.05 + 4 / np.sqrt(800))
+    assert abs(table["estimate"]["sigma"] - sigma) < 0.25 * sigma / np.sqrt(2 * N)
+    assert fit.report is not None and fit.report.warnings == []
+    assert "Formula: y ~ x + C(f)" in repr(fit) and "normal(" in fit.priors["x"]
+    assert list(fit.fixed.index) == list(table.index[:4])
+
+
+def test_predictions_and_comparisons(fit: sgmcmc.Regression) -> None:
+    rows = FRAME.iloc[:5]
+    beta = fit.summary()["estimate"].to_numpy()[:4]
+    np.testing.assert_allclose(fit.predict(rows), DESIGN[:5] @ beta, atol=0.02)
+    assert fit.predict(rows, "quantiles", quantiles=(0.1, 0.9)).shape == (2, 5)
+    drawn = fit.predict(rows, "response")
+    assert drawn.shape[1] == 5
+    # 1000 draws, 4 standard errors.
+    assert abs(drawn.std(0).mean() / fit.summary()["estimate"]["sigma"] - 1) < 4 / np.sqrt(2000)
+    assert abs(fit.residuals.mean()) < 0.02 and fit.fitted.shape == (N,)
+    changes = fit.comparisons()
+    assert list(changes.index) == ["f: b - a", "f: c - a", "x: +1"]
+    np.testing.assert_allclose(changes["estimate"]["x: +1"], beta[1], atol=0.01)
+    np.testing.assert_allclose(fit.slopes("x")["estimate"]["x"], beta[1], atol=0.01)
+    with pytest.raises(ValueError, match="'f'.* has the level 'z'"):
+        fit.predict(rows.assign(f="z"))
+    with pytest.raises(ValueError, match="`variables` names 'w'"):
+        fit.slopes("w")
+
+
+def test_loo_is_that_of_the_rows(fit: sgmcmc.Regression) -> None:
+    loo = fit.loo()
+    beta, rest, *_ = np.linalg.lstsq(DESIGN, FRAME["y"], rcond=None)
+    hat = np.einsum("ij,jk,ik->i", DESIGN, np.linalg.inv(DESIGN.T @ DESIGN), DESIGN)
+    residuals = (FRAME["y"].to_numpy() - DESIGN @ beta) / (1 - hat)
+    sigma = np.sqrt(rest[0] / (N - 4))
+    exact = scipy.stats.norm.logpdf(residuals, scale=sigma * np.sqrt(1 + hat)).sum()
+    # sigma is not refitted in the comparison, which is worth about one unit.
+    assert abs(loo.elpd - exact) < 3.0
+    assert 3.0 < loo.p_loo < 7.0 and (loo.pareto_k < 0.7).all() and loo.subsampling_se == 0.0
+    assert abs(loo.se - np.sqrt(N) * 0.7) < 3.0
+
+
+def test_loo_of_some_rows_agrees_with_all(monkeypatch: Any, fit: sgmcmc.Regression) -> None:
+    every = fit.loo()
+    monkeypatch.setattr("sgmcmc.regression.result._LOO_ROWS", 100)
+    some = fit.loo()
+    assert len(some.rows) == 100 and 0 < some.subsampling_se < 2.0
+    assert abs(some.elpd - every.elpd) < 4 * some.subsampling_se + 0.5
+
+
+def _response(name: str, eta: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
+    """Return data of a family, its log density in NumPy, and the auxiliary parameters' truth."""
+    norm, link = scipy.stats.norm, np.exp(eta)
+    p = 1 / (1 + np.exp(-eta))
+    return {
+        "student": lambda: eta + rng.standard_t(4, N),
+        "bernoulli": lambda: rng.binomial(1, p),
+        "binomial": lambda: rng.binomial(8, p),
+        "poisson": lambda: rng.poisson(link),
+        "negative_binomial": lambda: rng.poisson(rng.gamma(2.0, link / 2.0)),
+        "gamma": lambda: rng.gamma(3.0, link / 3.0),
+        "beta": lambda: rng.beta(5 * p, 5 * (1 - p)),
+        "exponential": lambda: rng.exponential(link),
+        "weibull": lambda: link * rng.weibull(1.5, N),
+        "zero_inflated_poisson": lambda: np.where(rng.uniform(size=N) < 0.3, 0, rng.poisson(link)),
+        "gaussian": lambda: norm.rvs(eta, random_state=rng),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "gaussian"])
+@pytest.mark.some(4)
+def test_families_against_their_laplace_approximation(name: str) -> None:
+    """The mode and the curvature there, in float64 by finite differences, of the same density."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=N)
+    frame = pd.DataFrame({"x": x, "y": _response(name, 0.3 + 0.4 * x, rng)})
+    formula = "y | trials(8) ~ x" if name == "binomial" else "y ~ x"
+    fit = sgmcmc.glm(formula, frame, name, **QUIET)
+    model = fit._model
+    rows = {key: tf.constant(np.asarray(v), tf.float64) for key, v in fit._dataset(frame).items()}
+    aux = [aux for aux, _ in model.family.aux]
+    unit = [where == "unit" for _, where in model.family.aux]
+
+    def negative(u: np.ndarray) -> float:
+        params = {"b": tf.constant(u[:2], tf.float64)}
+        jacobian = 0.0
+        for k, key in enumerate(aux):
+            value = 1 / (1 + np.exp(-u[2 + k])) if unit[k] else np.exp(u[2 + k])
+            jacobian += np.log(value * (1 - value)) if unit[k] else u[2 + k]
+            params[key] = tf.constant(value, tf.float64)
+        value = tf.reduce_sum(model.log_lik(params, rows)) + model.log_prior(params)
+        return -float(value) - jacobian
+
+    start = np.concatenate([[model.start, 0.0], np.zeros(len(aux))])
+    found = scipy.optimize.minimize(negative, start, method="BFGS", options={"gtol": 1e-4})
+    step, d = 1e-3, len(start)
+    eye = step * np.eye(d)
+    hessian = np.array(
+        [
+            [
+                negative(found.x + a + b) - negative(found.x + a - b)
+                - negative(found.x - a + b) + negative(found.x - a - b)
+                for a in eye
+            ]
+            for b in eye
+        ]
+    ) / (4 * step**2)  # fmt: skip
+    sds = np.sqrt(np.diag(np.linalg.inv(hessian)))[:2]
+    draws = fit.samples["b"].reshape(-1, 2).astype(float)
+    # N = 400: the posterior of coefficients is normal to a few per cent of an sd.
+    assert (np.abs(draws.mean(0) - found.x[:2]) < (0.1 + 4 / 20) * sds).all()
+    np.testing.assert_allclose(draws.std(0), sds, rtol=0.08 + 4 / np.sqrt(800))
+    assert np.isfinite(fit.predict(frame.iloc[:3])).all()
+    assert fit.predict(frame.iloc[:3], "response").shape[1] == 3
+
+
+@pytest.mark.parametrize("link", ["probit", "cloglog"])
+@pytest.mark.slow
+def test_links(link: str) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=2000)
+    p = scipy.stats.norm.cdf(0.5 * x) if link == "probit" else 1 - np.exp(-np.exp(0.5 * x))
+    frame = {"x": x, "y": rng.binomial(1, p)}
+    table = sgmcmc.glm("y ~ x", frame, "bernoulli", link=link, **QUIET).summary()
+    assert (np.abs(table["estimate"] - [0.0, 0.5]) < 4 * table["error"]).all()
+
+
+def test_offsets_weights_and_censored_times() -> None:
+    rng = np.random.default_rng(5)
+    t, x = rng.uniform(1, 20, N), rng.normal(size=N)
+    frame = pd.DataFrame({"x": x, "t": t, "y": rng.poisson(t * np.exp(0.2 + 0.3 * x))})
+    table = sgmcmc.glm("y ~ x + offset(log(t))", frame, "poisson", **QUIET).summary()
+    assert (np.abs(table["estimate"] - [0.2, 0.3]) < 4 * table["error"]).all()
+    time = rng.exponential(np.exp(1.0 + 0.4 * x))
+    cens = (time > 4.0).astype(int)
+    frame = pd.DataFrame({"x": x, "time": np.minimum(time, 4.0), "cens": cens})
+    table = sgmcmc.glm("time | cens(cens) ~ x", frame, "exponential", **QUIET).summary()
+    assert (np.abs(table["estimate"] - [1.0, 0.4]) < 4 * table["error"]).all()
+    doubled = sgmcmc.glm("y ~ x", FRAME, weights=np.full(N, 4.0), **QUIET)
+    once = sgmcmc.glm("y ~ x", FRAME, **QUIET)
+    ratio = doubled.summary()["error"] / once.summary()["error"]
+    np.testing.assert_allclose(ratio, 0.5, rtol=0.05 + 4 / np.sqrt(800) * np.sqrt(2))
+
+
+def test_effects_of_groups() -> None:
+    rng = np.random.default_rng(6)
+    site = np.repeat([f"s{k:02d}" for k in range(40)], 10)
+    u = rng.normal(size=40)
+    x = rng.normal(size=400)
+    y = 1.0 + 0.5 * x + np.repeat(u, 10) + 0.7 * rng.normal(size=400)
+    frame = pd.DataFrame({"x": x, "y": y, "site": site})
+    fit = sgmcmc.glm("y ~ x + (1 | site)", frame, **QUIET)
+    assert list(fit.group_sds.index) == ["sd(site: Intercept)"]
+    table = fit.summary()
+    for term, truth in (("x", 0.5), ("sigma", 0.7), ("sd(site: Intercept)", u.std())):
+        assert abs(table["estimate"][term] - truth) < 4 * table["error"][term]
+    effects = fit.effects("site")
+    assert effects.shape == (40, 4) and effects.index[0] == ("s00", "Intercept")
+    assert np.corrcoef(effects["estimate"], u)[0, 1] > 0.9
+    new = fit.predict(pd.DataFrame({"x": [0.0, 0.0], "site": ["s03", "another"]}), "response")
+    assert new[:, 1].std() > new[:, 0].std()
+    with pytest.raises(ValueError, match="`by` must be a factor"):
+        fit.effects("school")
+
+
+@pytest.mark.slow
+def test_correlated_effects() -> None:
+    rng = np.random.default_rng(7)
+    cov = np.array([[0.5, 0.2], [0.2, 0.3]])
+    site = np.repeat(np.arange(80), 15)
+    u = rng.multivariate_normal([0, 0], cov, 80)
+    x = rng.normal(size=1200)
+    y = 1.0 + 0.5 * x + u[site, 0] + u[site, 1] * x + 0.7 * rng.normal(size=1200)
+    frame = pd.DataFrame({"x": x, "y": y, "site": site})
+    table = sgmcmc.glm("y ~ x + (1 + x | site)", frame, **QUIET).summary()
+    found = np.cov(u.T)
+    truth = {
+        "sd(site: Intercept)": np.sqrt(found[0, 0]),
+        "sd(site: x)": np.sqrt(found[1, 1]),
+        "cor(site: Intercept, x)": found[0, 1] / np.sqrt(found[0, 0] * found[1, 1]),
+    }
+    for term, value in truth.items():
+        assert abs(table["estimate"][term] - value) < 3 * table["error"][term]
+    apart = sgmcmc.glm("y ~ x + (1 + x || site)", frame, **QUIET).group_sds
+    assert list(apart.index) == ["sd(site: Intercept)", "sd(site: x)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed", "bars"),
+    [
+        ("y ~ x", "x", []),
+        ("y ~ (1 | g)", "1", [("1", "g", True)]),
+        ("y ~ x*C(f) + (1 + x | a/b)", "x*C(f)", [("1 + x", "a", True), ("1 + x", "a:b", True)]),
+        ("y ~ (1 | g) + x + (0 + x || h)", "x", [("1", "g", True), ("0 + x", "h", False)]),
+        ("y ~ (x + z)**2 + (1|g)", "(x + z)**2", [("1", "g", True)]),
+    ],
+)
+def test_formulas(text: str, fixed: str, bars: list[Any]) -> None:
+    found = parse(text)
+    assert found.fixed == fixed
+    assert [(bar.terms, bar.by, bar.correlated) for bar in found.bars] == bars
+
+
+def test_the_left_side_and_offsets() -> None:
+    found = parse("y | trials(n) ~ x + offset(log(t))")
+    assert (found.response, found.trials, found.offset, found.fixed) == ("y", "n", "log(t)", "x")
+    assert parse("time | cens(c) ~ 1").censored == "c"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("y x", FRAME), "`formula` must have a response"),
+        (("y | what(n) ~ x", FRAME), "trials"),
+        (("y ~ z", FRAME), "`formula`.*'z'"),
+        (("w ~ x", FRAME), "`formula` names 'w'"),
+        (("y ~ x", FRAME, "normal"), "`family` must be"),
+        (("y ~ x", FRAME, "poisson"), "must hold integers, 0 or more"),
+        (("y ~ x + I(2 * x)", FRAME), "is a linear combination"),
+        (("y ~ x + C(f)", FRAME.assign(f="a")), "'f'.* has one level"),
+        (("y ~ x", FRAME.assign(x=np.where(np.arange(N) == 3, np.nan, X))), "missing values"),
+        (("y ~ x + (1 | )", FRAME), "must have terms, a bar and a factor"),
+        (("y | trials(8) ~ x", FRAME), "goes with family 'binomial'"),
+    ],
+)
+def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sgmcmc.glm(*arguments, **QUIET)
+
+
+def test_wrong_priors_and_rows_that_are_dropped() -> None:
+    with pytest.raises(ValueError, match="`priors` names 'z'"):
+        sgmcmc.glm("y ~ x", FRAME, priors={"z": (0, 1)}, **QUIET)
+    with pytest.raises(TypeError, match="must be a pair"):
+        sgmcmc.glm("y ~ x", FRAME, priors={"x": 3}, **QUIET)
+    gaps = FRAME.assign(x=np.where(np.arange(N) < 7, np.nan, X))
+    fit = sgmcmc.glm("y ~ x", gaps, priors={"x": (0.5, 1e-4)}, missing="drop", **QUIET)
+    assert fit.dropped == 7 and "7 with missing values dropped" in repr(fit)
+    assert abs(fit.summary()["estimate"]["x"] - 0.5) < 1e-3
