@@ -544,7 +544,7 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
 
 LONG_PAGES = (
     "constrained", "diagnosing", "hierarchical", "hmc", "latents", "matrix-factorisation",
-    "simplex", "topic-models",
+    "regression", "simplex", "topic-models",
 )  # fmt: skip
 """Those whose blocks take more than five seconds; they are run with the slow tests."""
 
