@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -117,8 +118,22 @@ def _without_bars(text: str) -> tuple[str, list[Bar]]:
             kept, place = kept + text[place : end + 1], end + 1
             continue
         kept, place = kept + text[place], place + 1
-    terms = [term.strip() for term in re.split(r"\+(?![^()]*\))", kept)]
-    return " + ".join(term for term in terms if term and term != "0_") or "1", bars
+    return _without_places(kept), bars
+
+
+def _without_places(text: str) -> str:
+    """Return terms without the places ``0_`` of those that were taken out.
+
+    Raises:
+        ValueError: One of those was not added to the others.
+    """
+    kept = re.sub(r"(^|\+)\s*\b0_\s*(?=[+-]|$)", "", text.strip()).strip().removeprefix("+")
+    if re.search(r"\b0_", kept):
+        raise ValueError(
+            "`formula`: bars and offset(...) must be added to the other terms; they have no "
+            "interactions, and cannot be taken away."
+        )
+    return kept.strip() or "1"
 
 
 def _bars(inside: str) -> list[Bar]:
@@ -137,13 +152,15 @@ def _bars(inside: str) -> list[Bar]:
 
 
 def _without_offset(text: str) -> tuple[str, str | None]:
-    match = re.search(r"\boffset\s*\(", text)
-    if match is None:
+    found: list[str] = []
+    while match := re.search(r"\boffset\s*\(", text):
+        end = _closing(text, match.end() - 1)
+        found.append(text[match.end() : end].strip())
+        text = text[: match.start()] + "0_" + text[end + 1 :]
+    if not found:
         return text, None
-    end = _closing(text, match.end() - 1)
-    inside, kept = text[match.end() : end], text[: match.start()] + "0_" + text[end + 1 :]
-    terms = [term.strip() for term in re.split(r"\+(?![^()]*\))", kept)]
-    return " + ".join(term for term in terms if term and term != "0_") or "1", inside.strip()
+    whole = found[0] if len(found) == 1 else " + ".join(f"({each})" for each in found)
+    return _without_places(text), whole
 
 
 def as_frame(data: Any) -> pd.DataFrame:
@@ -203,10 +220,14 @@ def matrix(terms: str, frame: pd.DataFrame, spec: Any = None) -> Any:
         ValueError: A column is missing, or has missing values.
     """
     import formulaic
+    import formulaic.errors
 
     try:
         if spec is not None:
-            return spec.get_model_matrix(frame, context=_FUNCTIONS)
+            with warnings.catch_warnings():
+                # formulaic only warns of new levels, and takes them for the first one.
+                warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
+                return spec.get_model_matrix(frame, context=_FUNCTIONS)
         return formulaic.Formula(terms).get_model_matrix(
             frame, context=_FUNCTIONS, na_action="raise"
         )
@@ -221,5 +242,6 @@ def matrix(terms: str, frame: pd.DataFrame, spec: Any = None) -> Any:
 
 def evaluated(expression: str, frame: pd.DataFrame) -> np.ndarray:
     """Return an expression of columns, such as ``log(t)``, for each row."""
-    found = matrix(f"0 + {expression}", frame)
+    # I(...): operators are those of arithmetic, not of formulas.
+    found = matrix(f"0 + I({expression})", frame)
     return np.asarray(found, np.float64).sum(1)

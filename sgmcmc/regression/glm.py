@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,9 +48,9 @@ def glm(
         priors: Dict by term: a pair (mean, sd) of a normal for a coefficient, the rate of an
             exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"sd"`` (of groups),
             or a distribution with ``log_prob``. By default those of rstanarm: normal(0, 2.5 sd(y) /
-            sd(x)) for a coefficient, normal(g(mean(y)), 2.5 sd(y)) for the intercept at the means
-            of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for gaussian and
-            student. Correlations of effects have an LKJ distribution with shape 1.
+            sd(x)) for a coefficient, normal(g(mean(y)) − mean offset, 2.5 sd(y)) for the intercept
+            at the means of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for
+            gaussian and student. Correlations of effects have an LKJ distribution with shape 1.
         weights: Name of a column, or an array: what the log-likelihood of each row counts.
         missing: ``"raise"``, or ``"drop"`` to drop rows with missing values, which are counted.
         keywords: Those of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and ``verbose``.
@@ -76,7 +77,9 @@ def glm(
     parsed, frame = parse(formula), as_frame(data)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
-    frame, dropped = _without_missing(frame, parsed.text, missing)
+    rows = len(frame)
+    kept = _kept(frame, parsed.text, weights, missing)
+    frame, dropped = frame[kept].reset_index(drop=True), rows - int(kept.sum())
     if not len(frame):
         raise ValueError("`data` has no rows.")
     model, y = make_model(parsed, frame, chosen, priors)
@@ -89,6 +92,8 @@ def glm(
         dataset["censored"] = flags.astype(np.float32)
     if weights is not None:
         values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
+        if not isinstance(weights, str) and values.shape == (rows,):
+            values = values[kept]
         if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
             raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
         dataset["weights"] = values.astype(np.float32)
@@ -109,12 +114,15 @@ def glm(
     return Regression(model, samples, frame, dropped)
 
 
-def _without_missing(frame: pd.DataFrame, text: str, missing: str) -> tuple[pd.DataFrame, int]:
+def _kept(frame: pd.DataFrame, text: str, weights: Any, missing: str) -> np.ndarray:
+    """Return whether each row is kept: all, or those without missing values in columns used."""
     if missing == "raise":
-        return frame, 0
-    used = [name for name in frame.columns if str(name) in text]
-    kept = frame[frame[used].notna().all(axis=1)].reset_index(drop=True)
-    return kept, len(frame) - len(kept)
+        return np.ones(len(frame), bool)
+    named = {*re.findall(r"[^\W\d]\w*(?:\.\w+)*", text), *re.findall(r"`([^`]+)`", text)}
+    if isinstance(weights, str):
+        named.add(weights)
+    used = [name for name in frame.columns if str(name) in named]
+    return frame[used].notna().all(axis=1).to_numpy()
 
 
 def _add_scales(model: Any, params: dict[str, Any], bijectors: dict[str, Any]) -> None:

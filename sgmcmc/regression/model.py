@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,16 @@ class Model:
     start: float
     priors: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def levels(self) -> dict[str, list[Any]]:
+        """Levels of the columns that are factors among the fixed terms, the reference first."""
+        found: dict[str, list[Any]] = {}
+        for expression, (_, state) in (self.spec.encoder_state if self.spec else {}).items():
+            named = re.fullmatch(r"(?:C\(\s*)?([^\W\d][\w.]*)\s*(?:[,)].*)?", str(expression))
+            if named and "categories" in state:
+                found[named.group(1)] = list(state["categories"])
+        return found
+
     def design(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the fixed terms of some rows, (rows, terms)."""
         if self.spec is None:
@@ -226,11 +237,14 @@ class Model:
             )
         for name, _ in self.family.aux:
             scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
-            rate = self.priors.get(name, 1.0 / scale)
-            found[name] = "uniform(0, 1)" if name == "zi" else f"exponential({rate:.4g})"
+            found[name] = self._said(name, "uniform(0, 1)" if name == "zi" else 1.0 / scale)
         if self.effects:
-            found["sd"] = f"exponential({self.priors.get('sd', 1.0 / self.response_scale):.4g})"
+            found["sd"] = self._said("sd", 1.0 / self.response_scale)
         return found
+
+    def _said(self, name: str, default: float | str) -> str:
+        prior = self.priors.get(name, default)
+        return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)
 
 
 def read_family(family: Any, link: Any) -> Family:
@@ -272,17 +286,18 @@ def make_model(
             raise ValueError(f"`data[{name!r}]` has one level: a factor needs two or more.")
     X = np.asarray(built, np.float64)
     intercept = bool(terms) and terms[0] == _INTERCEPT
-    _need_independent(X, terms)
+    _need_independent(X, terms, intercept)
     center = X.mean(0) if intercept else np.zeros(X.shape[1])
     scale = X.std(0)
     if intercept:
         center[0], scale[0] = 0.0, 1.0
     scale = np.where(scale > 0, scale, 1.0)
     effects = _effects(formula.bars, frame)
+    shift = 0.0 if formula.offset is None else float(evaluated(formula.offset, frame).mean())
     mean = y.mean() / _trials(formula, frame).mean() if family.name == "binomial" else y.mean()
     model = Model(
         formula, family, terms, built.model_spec if terms else None, center, scale, effects,
-        float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))),
+        float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))) - shift,
         _read_priors(priors, terms, family, bool(effects)),
     )  # fmt: skip
     return model, y
@@ -323,7 +338,7 @@ def _response(formula: Formula, frame: pd.DataFrame, family: Family) -> np.ndarr
     return y
 
 
-def _need_independent(X: np.ndarray, terms: Sequence[str]) -> None:
+def _need_independent(X: np.ndarray, terms: Sequence[str], intercept: bool) -> None:
     """Refuse columns that are linear combinations of those before them."""
     sizes = np.linalg.norm(X, axis=0)
     empty = np.flatnonzero(sizes == 0)
@@ -331,6 +346,11 @@ def _need_independent(X: np.ndarray, terms: Sequence[str]) -> None:
         raise ValueError(f"`formula`: the term {terms[empty[0]]!r} is zero in every row.")
     if X.shape[1] == 0:
         return
+    if intercept:
+        # Years and times of a clock are far from zero: only what varies is compared.
+        X = np.column_stack([X[:, :1], X[:, 1:] - X[:, 1:].mean(0)])
+        varied = np.linalg.norm(X, axis=0)
+        sizes = np.where(varied > 1e-12 * sizes, varied, np.inf)
     diagonal = np.abs(np.diag(np.linalg.qr(X / sizes, mode="r")))
     if len(diagonal) < X.shape[1]:
         raise ValueError(f"`data` has {len(X)} rows for {X.shape[1]} terms.")
@@ -372,13 +392,15 @@ def _read_priors(
     checks.known_keys("priors", found, known, "the terms are")
     for name, value in found.items():
         pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
-        rate = name not in terms and checks.is_number(value) and value > 0
+        rate = name not in (*terms, "zi") and checks.is_number(value) and value > 0
         if not (hasattr(value, "log_prob") or pair or rate):
             wanted = (
-                "a pair (mean, sd) of a normal" if name in terms else "the rate of an exponential"
+                "a pair (mean, sd) of a normal, or "
+                if name in terms
+                else ("" if name == "zi" else "the rate of an exponential, or ")
             )
             raise TypeError(
-                f"`priors[{name!r}]` must be {wanted}, or a distribution with `log_prob`; it is "
+                f"`priors[{name!r}]` must be {wanted}a distribution with `log_prob`; it is "
                 f"{describe(value)}."
             )
     return found

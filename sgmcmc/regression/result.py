@@ -208,13 +208,8 @@ class Regression:
             yield part, np.asarray(eta, np.float64).reshape(-1, len(part))
 
     def _need_known_levels(self, frame: pd.DataFrame) -> None:
-        spec = self._model.spec
-        for name in sorted(map(str, spec.required_variables)) if spec is not None else ():
-            values = column(frame, name)
-            if values.dtype.kind in "iufb":
-                continue
-            known = set(self._frame[name].astype(str))
-            new = [value for value in dict.fromkeys(values.astype(str)) if value not in known]
+        for name, levels in self._model.levels.items():
+            new = [value for value in dict.fromkeys(column(frame, name)) if value not in levels]
             if new:
                 raise ValueError(
                     f"`data[{name!r}]` has the level {str(new[0])!r}, which the regression has not "
@@ -358,12 +353,12 @@ class Regression:
         frame, found = self._some(data), {}
         for name in self._variables(variables):
             values = column(frame, name)
-            if values.dtype.kind in "iuf":
+            levels = self._levels(name, values)
+            if levels is None:
                 found[f"{name}: +1"] = self._contrast(
                     frame, {name: values}, {name: values + 1}, 1.0
                 )
                 continue
-            levels = sorted(set(self._frame[name].astype(str)))
             for level in levels[1:]:
                 found[f"{name}: {level} - {levels[0]}"] = self._contrast(
                     frame, {name: levels[0]}, {name: level}, 1.0
@@ -381,7 +376,7 @@ class Regression:
         frame, found = self._some(data), {}
         for name in self._variables(variables):
             values = column(frame, name)
-            if values.dtype.kind not in "iuf":
+            if self._levels(name, values) is not None:
                 if variables is None:
                     continue
                 raise ValueError(f"`variables`: {name!r} is a factor; see comparisons().")
@@ -398,6 +393,10 @@ class Regression:
         wanted = [variables] if isinstance(variables, str) else list(variables)
         checks.known_keys("variables", wanted, known, "the variables of the fixed terms are")
         return wanted
+
+    def _levels(self, name: str, values: np.ndarray) -> list[Any] | None:
+        """Return the levels of a factor or flag; ``None`` if the variable is a number."""
+        return self._model.levels.get(name, [False, True] if values.dtype.kind == "b" else None)
 
     def _some(self, data: Any) -> pd.DataFrame:
         frame = self._frame if data is None else as_frame(data)
