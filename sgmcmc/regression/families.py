@@ -93,7 +93,7 @@ def _log_p(link: str, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return -tf.nn.softplus(-eta), -tf.nn.softplus(eta)
     if link == "probit":
         return _log_cdf(eta), _log_cdf(-eta)
-    rate = tf.exp(eta)
+    rate = tf.exp(tf.clip_by_value(eta, -80.0, 80.0))  # beyond, 0 × ∞ would be NaN
     return tf.math.log(-tf.math.expm1(-rate)), -rate
 
 

@@ -1,0 +1,94 @@
+"""The log-likelihood of each family against SciPy's densities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats as st
+import tensorflow as tf
+
+from sgmcmc.regression.families import FAMILIES
+
+ETA = np.array([-1.3, -0.2, 0.0, 0.4, 1.1])
+COUNTS = np.array([0.0, 1.0, 0.0, 3.0, 2.0])
+TIMES = np.array([0.3, 1.2, 0.7, 2.5, 0.9])
+CENSORED = np.array([0.0, 1.0, 0.0, 0.0, 1.0])
+P = {
+    "logit": scipy.special.expit(ETA),
+    "probit": st.norm.cdf(ETA),
+    "cloglog": 1 - np.exp(-np.exp(ETA)),
+}
+MU, K = np.exp(ETA), 1.7
+SCALE = MU / scipy.special.gamma(1 + 1 / K)
+
+
+def _zero_inflated() -> np.ndarray:
+    p = 0.7 * st.poisson.pmf(COUNTS, MU) + 0.3 * (COUNTS == 0)
+    return np.log(p)
+
+
+def _seen(density: np.ndarray, survival: np.ndarray) -> np.ndarray:
+    return np.where(CENSORED == 1, survival, density)
+
+
+CASES: list[tuple[str, str, np.ndarray, dict[str, float], np.ndarray]] = [
+    ("gaussian", "identity", TIMES, {"sigma": 0.7}, st.norm.logpdf(TIMES, ETA, 0.7)),
+    ("student", "identity", TIMES, {"sigma": 0.7, "nu": 3.0}, st.t.logpdf(TIMES, 4.0, ETA, 0.7)),
+    ("poisson", "log", COUNTS, {}, st.poisson.logpmf(COUNTS, MU)),
+    (
+        "negative_binomial", "log", COUNTS, {"shape": K},
+        st.nbinom.logpmf(COUNTS, K, K / (K + MU)),
+    ),
+    ("gamma", "log", TIMES, {"shape": K}, st.gamma.logpdf(TIMES, K, scale=MU / K)),
+    (
+        "beta", "logit", TIMES / 3, {"phi": 5.0},
+        st.beta.logpdf(TIMES / 3, 5 * P["logit"], 5 * (1 - P["logit"])),
+    ),
+    (
+        "exponential", "log", TIMES, {},
+        _seen(st.expon.logpdf(TIMES, scale=MU), st.expon.logsf(TIMES, scale=MU)),
+    ),
+    (
+        "weibull", "log", TIMES, {"shape": K},
+        _seen(
+            st.weibull_min.logpdf(TIMES, K, scale=SCALE),
+            st.weibull_min.logsf(TIMES, K, scale=SCALE),
+        ),
+    ),
+    ("zero_inflated_poisson", "log", COUNTS, {"zi": 0.3}, _zero_inflated()),
+    *(
+        ("bernoulli", link, CENSORED, {}, st.bernoulli.logpmf(CENSORED, P[link])) for link in P
+    ),
+    *(("binomial", link, COUNTS, {}, st.binom.logpmf(COUNTS, 4, P[link])) for link in P),
+]  # fmt: skip
+
+
+def _terms(name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, float]) -> Any:
+    rows = {"trials": np.full(len(y), 4.0), "censored": CENSORED[: len(y)]}
+    return FAMILIES[name][link].terms(
+        tf.constant(y, tf.float64), tf.constant(eta, tf.float64),
+        {key: tf.constant(value, tf.float64) for key, value in aux.items()},
+        {key: tf.constant(value, tf.float64) for key, value in rows.items()},
+    ).numpy()  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "link", "y", "aux", "exact"), CASES)
+def test_terms_are_those_of_scipy(
+    name: str, link: str, y: np.ndarray, aux: dict[str, float], exact: np.ndarray
+) -> None:
+    np.testing.assert_allclose(_terms(name, link, y, ETA, aux), exact, rtol=1e-9)
+
+
+def test_every_family_is_here() -> None:
+    assert {(case[0], case[1]) for case in CASES} == {
+        (name, link) for name, links in FAMILIES.items() for link in links
+    }
+
+
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+def test_sure_rows_are_finite(link: str) -> None:
+    found = _terms("bernoulli", link, np.array([0.0, 1.0]), np.array([-200.0, 200.0]), {})
+    np.testing.assert_allclose(found, 0.0, atol=1e-12)
