@@ -42,7 +42,7 @@ DIST = Path("dist").resolve()
 """Where what is published is built, and what `pip install sgmcmc` is tried from."""
 
 DOCTESTS = (
-    *[f"sgmcmc.samplers.{name}" for name in ("sgld", "sghmc", "sgnht", "scir", "hmc", "sample")],
+    *[f"sgmcmc.samplers.{name}" for name in ("euclidean", "simplex", "hmc", "sample")],
     "sgmcmc.results.samples",
     "sgmcmc.after.zero_variance",
 )

@@ -22,7 +22,7 @@ def read_columns(dataset: Any, options: Options) -> Data:
     """Return the dataset that chains run on, where the user wants it passed over."""
     data = read_dataset(dataset, options.dtype, options.integers)
     known_keys("integers", options.integers, data.columns, "the columns of `dataset` are")
-    return data.on(options.machines)
+    return data.on(options.executor)
 
 
 def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict[str, np.ndarray]]:

@@ -1,21 +1,21 @@
-"""The keyword-only arguments that every sampler has."""
+"""The keyword-only arguments that every sampler has: defaults, what is said of them, and checks."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import tensorflow as tf
 
-from sgmcmc import checks
-from sgmcmc.checks import by_name, flag, known_keys, whole_number
+from sgmcmc import checks, libraries
+from sgmcmc.checks import by_name, flag, floating_dtype, known_keys, whole_number
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.inputs.spaces import read_bijectors, read_manifolds
 from sgmcmc.machines import Machines
 from sgmcmc.manifolds import Manifold
 from sgmcmc.words import describe, did_you_mean
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Keywords(TypedDict, total=False):
-    """The keyword-only arguments that every sampler has; ``DEFAULTS`` holds their defaults."""
+    """Types of the keyword-only arguments, as users give them."""
 
     n_chains: int | None
     burn_in: int
@@ -54,29 +54,288 @@ class Keywords(TypedDict, total=False):
     executor: Any
 
 
-DEFAULTS: dict[str, Any] = {
-    "n_chains": None,
-    "burn_in": 0,
-    "thin": 1,
-    "store_gradients": False,
-    "test_functions": None,
-    "store_params": True,
-    "reductions": None,
-    "store": None,
-    "bijectors": None,
-    "manifolds": None,
-    "replace": False,
-    "minibatches": None,
-    "preconditioner": None,
-    "updates": "joint",
-    "dtype": tf.float32,
-    "integers": (),
-    "jit_compile": None,
-    "gibbs": None,
-    "latents": None,
-    "groups": None,
-    "executor": None,
-}
+def _test_functions(argument: str, value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
+    functions = by_name(argument, value, "of functions of `params`")
+    for name, entry in functions.items():
+        checks.function(f"{argument}[{name!r}]", entry, "of `params`")
+    return functions
+
+
+def _reductions(argument: str, value: Any) -> dict[str, Reduction]:
+    reductions = {}
+    for name, entry in by_name(argument, value, "of reductions").items():
+        label = f"{argument}[{name!r}]"
+        if not isinstance(entry, tuple) or not 2 <= len(entry) <= 3:
+            raise TypeError(
+                f"`{label}` must be a pair (init, update) or a sgmcmc.Reduction, such as "
+                f"sgmcmc.running_mean gives; it is {describe(entry)}."
+            )
+        checks.function(f"{label}[1]", entry[1], "of the state and `params`")
+        if "/" in name:
+            raise ValueError(f"`{argument}`: the name {name!r} must not contain a slash.")
+        reductions[name] = Reduction(*entry)
+    return reductions
+
+
+def _gibbs(argument: str, value: Any) -> Gibbs:
+    return checks.function(argument, value, "of `params`, a minibatch and a seed")
+
+
+def _path(argument: str, value: Any) -> Path:
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None
+    if not isinstance(path, str) or not path:
+        raise TypeError(f"`{argument}` must be the path of a folder; it is {describe(value)}.")
+    return Path(path)
+
+
+def _store_params(argument: str, value: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(
+            f"`{argument}` must be True, False or a list of parameter names; it is "
+            f"{describe(value)}."
+        )
+    if not value:
+        raise ValueError(f"`{argument}` is an empty list; use False to keep no parameter.")
+    return tuple(value)
+
+
+def _integers(argument: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):  # R has no strings but in vectors
+        value = [value]
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise TypeError(
+            f"`{argument}` must be a list of names of columns in `dataset`; it is "
+            f"{describe(value)}."
+        )
+    return tuple(value)
+
+
+def _bijectors(argument: str, value: Any) -> dict[str, Any]:
+    bijectors = by_name(argument, value, "of TFP bijectors")
+    for name, entry in bijectors.items():
+        if not isinstance(entry, libraries.tensorflow_probability().bijectors.Bijector):
+            raise TypeError(
+                f"`{argument}[{name!r}]` must be a tfp.bijectors.Bijector, such as "
+                f"tfp.bijectors.Exp(); it is {describe(entry)}."
+            )
+    return bijectors
+
+
+def _manifolds(argument: str, value: Any) -> dict[str, Manifold]:
+    manifolds = by_name(argument, value, "of manifolds")
+    for name, entry in manifolds.items():
+        if not isinstance(entry, Manifold):
+            hint = f" Did you mean {entry.__name__}()?" if isinstance(entry, type) else ""
+            raise TypeError(
+                f"`{argument}[{name!r}]` must be an object of sgmcmc.manifolds, such as "
+                f"sgmcmc.manifolds.Sphere(); it is {describe(entry)}.{hint}"
+            )
+    return manifolds
+
+
+def _updates(argument: str, value: Any) -> str:
+    return checks.choice(argument, value, ["joint", "in_turn"])
+
+
+def _machines(_: str, value: Any) -> Machines:
+    return read_machines(value)
+
+
+def _unread(_: str, value: Any) -> Any:
+    """Return an argument that is read later, with the data and the parameters."""
+    return value
+
+
+def _from(least: int) -> Callable[[str, Any], int]:
+    return partial(whole_number, least=least)
+
+
+def _optional(reader: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda argument, value: None if value is None else reader(argument, value)
+
+
+def _keyword(default: Any, reader: Callable[[str, Any], Any], text: str) -> Any:
+    """Return the field of one keyword.
+
+    Args:
+        default: Default, as in the signatures.
+        reader: Function of the argument's name and value that returns the checked value.
+        text: Description in the docstrings.
+    """
+    return field(metadata={"default": default, "reader": reader, "text": text})
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword-only arguments, checked.
+
+    ``minibatches`` and ``preconditioner`` are as they were given: they need the data and the
+    parameters. ``groups`` have become part of the model before.
+    """
+
+    n_chains: int | None = _keyword(
+        None,
+        _optional(_from(1)),
+        """
+        independent chains, on all cores; every output array gains a leading chain axis.""",
+    )
+    burn_in: int = _keyword(
+        0,
+        _from(0),
+        """
+        iterations run and dropped first.""",
+    )
+    thin: int = _keyword(
+        1,
+        _from(1),
+        """
+        keep every thin-th iteration.""",
+    )
+    store_gradients: bool = _keyword(
+        False,
+        flag,
+        """
+        keep with each draw the gradient estimate at that very draw, of every stored
+        parameter.""",
+    )
+    test_functions: dict[str, Callable[[Tensors], tf.Tensor]] = _keyword(
+        None,
+        _test_functions,
+        """
+        dict of functions of the parameters, evaluated at each kept draw inside the compiled
+        chain.""",
+    )
+    store_params: bool | tuple[str, ...] = _keyword(
+        True,
+        _store_params,
+        """
+        ``False`` keeps only test functions and reductions, a list only those parameters.""",
+    )
+    reductions: dict[str, Reduction] = _keyword(
+        None,
+        _reductions,
+        """
+        dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean`
+        gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
+    )
+    store: Path | None = _keyword(
+        None,
+        _optional(_path),
+        """
+        path of a folder that draws are written to as they are made. Killed at any instant, the
+        same call resumes there and ends with the same bits; :meth:`sgmcmc.Samples.open`
+        reads it without loading it.""",
+    )
+    bijectors: dict[str, Any] = _keyword(
+        None,
+        _bijectors,
+        """
+        dict of TFP bijectors: such a parameter moves in the unconstrained space with the
+        log-Jacobian in the target, and is shown only constrained.""",
+    )
+    manifolds: dict[str, Manifold] = _keyword(
+        None,
+        _manifolds,
+        """
+        dict of manifolds, such as :class:`sgmcmc.manifolds.Sphere`, for parameters that have to
+        stay on them. Densities of such a parameter are with respect to the Hausdorff measure, of a
+        point of the simplex to Lebesgue's. Other parameters move in ℝᵈ.""",
+    )
+    replace: bool = _keyword(
+        False,
+        flag,
+        """
+        draw minibatches with replacement.""",
+    )
+    minibatches: Any = _keyword(
+        None,
+        _unread,
+        """
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
+        ``"leverage"``, in proportion to how much each row bends the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object,
+        such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
+    )
+    preconditioner: Any = _keyword(
+        None,
+        _unread,
+        """
+        M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
+        matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
+        stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) takes the inverse of the information at
+        the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
+    )
+    updates: str = _keyword(
+        "joint",
+        _updates,
+        """
+        ``"joint"``: all parameters move at once; ``"in_turn"``: one after the other, in the order
+        of ``params``, each with a gradient taken afresh where the others are then, on the same
+        minibatch.""",
+    )
+    dtype: tf.DType = _keyword(
+        tf.float32,
+        floating_dtype,
+        """
+        ``tf.float32`` or ``tf.float64``.""",
+    )
+    integers: tuple[str, ...] = _keyword(
+        (),
+        _integers,
+        """
+        list of names of columns of ``dataset`` that stay whole numbers, int32, such as ``log_lik``
+        wants for the index of a ``tf.gather``.""",
+    )
+    jit_compile: bool | None = _keyword(
+        None,
+        _optional(partial(flag, or_else="or None")),
+        """
+        compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
+        warning that names the op.""",
+    )
+    gibbs: Gibbs | None = _keyword(
+        None,
+        _optional(_gibbs),
+        """
+        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
+        that draws latent variables and returns the minibatch with them added, as ``log_lik``
+        then sees it; called before each gradient, inside the compiled chain.""",
+    )
+    latents: dict[str, Any] = _keyword(
+        None,
+        partial(by_name, what="of arrays"),
+        """
+        dict of arrays of length N: starting values of latent variables that are kept for each
+        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
+    )
+    groups: Any = _keyword(
+        None,
+        _unread,
+        """
+        :class:`sgmcmc.Groups`, or a list of them: effects of groups of observations, which are
+        integrated out. ``log_lik`` then returns one term for each row, and sees an effect of each
+        row's group under its name in ``params``.""",
+    )
+    executor: Machines = _keyword(
+        None,
+        _machines,
+        """
+        where chains and passes over the whole dataset run: a ``concurrent.futures.Executor``
+        (processes that are not forked, Dask's ``client.get_executor()``, mpi4py's
+        ``MPIPoolExecutor``), or a function without arguments that makes one; ``None`` is this
+        process. The draws do not depend on it.""",
+    )
+
+
+KEYWORDS = {entry.name: entry.metadata for entry in fields(Options)}
+"""Default, reader and text of each keyword."""
+
+DEFAULTS: dict[str, Any] = {name: keyword["default"] for name, keyword in KEYWORDS.items()}
 
 OF_A_RUN = (
     "burn_in",
@@ -97,43 +356,13 @@ ARGUMENTS: dict[str, list[str]] = {}
 """All arguments of each sampler function, entered where the function is defined; for hints."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """The keyword-only arguments; the fields are those of :class:`Keywords`.
-
-    ``machines`` is what became of ``executor``. All are checked but ``minibatches`` and
-    ``preconditioner``, which need the data and the parameters.
-    """
-
-    n_chains: int | None
-    burn_in: int
-    thin: int
-    store_gradients: bool
-    test_functions: dict[str, Callable[[Tensors], tf.Tensor]]
-    store_params: bool | tuple[str, ...]
-    reductions: dict[str, Reduction]
-    store: Path | None
-    bijectors: dict[str, Any]
-    manifolds: dict[str, Manifold]
-    replace: bool
-    minibatches: Any
-    preconditioner: Any
-    updates: str
-    dtype: tf.DType
-    integers: tuple[str, ...]
-    jit_compile: bool | None
-    gibbs: Gibbs | None
-    latents: dict[str, Any]
-    machines: Machines
-
-
 def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Options:
     """Return the checked keyword arguments of a call.
 
     Args:
-        method: name of the function that was called.
-        keywords: what it was given.
-        stepwise: whether the user runs the chain, and keeps the draws.
+        method: Name of the function that was called.
+        keywords: Keyword arguments of the call.
+        stepwise: Whether the user runs the chain, and keeps the draws.
     """
     for name in keywords:
         if name not in DEFAULTS:
@@ -151,31 +380,17 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
                 "sgmcmc_step as you need it, or call the function that runs the whole chain."
             )
     _need_geodesics(method, given["manifolds"])
-    n_chains, jit_compile = given["n_chains"], given["jit_compile"]
-    return Options(
-        n_chains=None if n_chains is None else whole_number("n_chains", n_chains, 1),
-        burn_in=whole_number("burn_in", given["burn_in"], 0),
-        thin=whole_number("thin", given["thin"], 1),
-        store_gradients=flag("store_gradients", given["store_gradients"]),
-        test_functions=_read_test_functions(given["test_functions"]),
-        store_params=_read_store_params(
-            given["store_params"], given["test_functions"] or given["reductions"]
-        ),
-        reductions=_read_reductions(given["reductions"]),
-        store=_read_store(given["store"]),
-        bijectors=read_bijectors(given["bijectors"]),
-        manifolds=read_manifolds(given["manifolds"]),
-        replace=flag("replace", given["replace"]),
-        minibatches=given["minibatches"],
-        preconditioner=given["preconditioner"],
-        updates=checks.choice("updates", given["updates"], ["joint", "in_turn"]),
-        dtype=checks.floating_dtype("dtype", given["dtype"]),
-        integers=_read_integers(given["integers"]),
-        jit_compile=None if jit_compile is None else flag("jit_compile", jit_compile, "or None"),
-        gibbs=_read_gibbs(given["gibbs"], given["latents"]),
-        latents=by_name("latents", given["latents"], "of arrays"),
-        machines=read_machines(given["executor"]),
+    if given["latents"] is not None and given["gibbs"] is None:
+        raise ValueError("`latents` are handed to `gibbs`, which was not given.")
+    options = Options(
+        **{name: keyword["reader"](name, given[name]) for name, keyword in KEYWORDS.items()}
     )
+    if options.store_params is False and not (options.test_functions or options.reductions):
+        raise ValueError(
+            "`store_params=False` keeps only the test functions, and there are none: nothing "
+            "would be kept. Give `test_functions` or `reductions`."
+        )
+    return options
 
 
 def _hint(method: str, name: str) -> str:
@@ -186,77 +401,6 @@ def _hint(method: str, name: str) -> str:
     # The R package writes minibatchSize, nIters.
     in_snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return did_you_mean(in_snake_case, ARGUMENTS.get(method, list(DEFAULTS)), "`")
-
-
-def _read_test_functions(value: Any) -> dict[str, Callable[[Tensors], tf.Tensor]]:
-    functions = by_name("test_functions", value, "of functions of `params`")
-    for name, entry in functions.items():
-        checks.function(f"test_functions[{name!r}]", entry, "of `params`")
-    return functions
-
-
-def _read_reductions(value: Any) -> dict[str, Reduction]:
-    reductions = {}
-    for name, entry in by_name("reductions", value, "of reductions").items():
-        label = f"reductions[{name!r}]"
-        if not isinstance(entry, tuple) or not 2 <= len(entry) <= 3:
-            raise TypeError(
-                f"`{label}` must be a pair (init, update) or a sgmcmc.Reduction, such as "
-                f"sgmcmc.running_mean gives; it is {describe(entry)}."
-            )
-        checks.function(f"{label}[1]", entry[1], "of the state and `params`")
-        if "/" in name:
-            raise ValueError(f"`reductions`: the name {name!r} must not contain a slash.")
-        reductions[name] = Reduction(*entry)
-    return reductions
-
-
-def _read_gibbs(value: Any, latents: Any) -> Gibbs | None:
-    if value is not None:
-        return checks.function("gibbs", value, "of `params`, a minibatch and a seed")
-    if latents is not None:
-        raise ValueError("`latents` are handed to `gibbs`, which was not given.")
-    return None
-
-
-def _read_store(value: Any) -> Path | None:
-    if value is None:
-        return None
-    try:
-        path = os.fspath(value)
-    except TypeError:
-        path = None
-    if not isinstance(path, str) or not path:
-        raise TypeError(f"`store` must be the path of a folder; it is {describe(value)}.")
-    return Path(path)
-
-
-def _read_store_params(value: Any, others: Any) -> bool | tuple[str, ...]:
-    if isinstance(value, bool):
-        if not value and not others:
-            raise ValueError(
-                "`store_params=False` keeps only the test functions, and there are none: nothing "
-                "would be kept. Give `test_functions` or `reductions`."
-            )
-        return value
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise TypeError(
-            f"`store_params` must be True, False or a list of parameter names; it is "
-            f"{describe(value)}."
-        )
-    if not value:
-        raise ValueError("`store_params` is an empty list; use False to keep no parameter.")
-    return tuple(value)
-
-
-def _read_integers(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):  # R has no strings but in vectors
-        value = [value]
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise TypeError(
-            f"`integers` must be a list of names of columns in `dataset`; it is {describe(value)}."
-        )
-    return tuple(value)
 
 
 def _need_geodesics(method: str, manifolds: Any) -> None:

@@ -44,7 +44,7 @@ def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
         phase: the phase.
         total: iterations that there may be.
     """
-    machines, size = sampler.options.machines, group_size(sampler, phase)
+    machines, size = sampler.options.executor, group_size(sampler, phase)
     if isinstance(machines, Spread):
         return Workers(machines, sampler, phase, total, size)
     alone = Threads(sampler.compiler)

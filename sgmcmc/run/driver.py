@@ -202,8 +202,8 @@ class _Run:
 
         def go_on(n_iters: int, verbose: bool) -> Samples:
             total = max(first + n_iters, last)
-            with sampler.options.machines.again as machines:
-                again = replace(sampler, options=replace(sampler.options, machines=machines))
+            with sampler.options.executor.again as machines:
+                again = replace(sampler, options=replace(sampler.options, executor=machines))
                 if ending is not None:
                     return _Run(again, total - burn_in, None, ending=ending).finish(verbose)
                 assert sampler.options.store is not None

@@ -83,7 +83,7 @@ class Chains:
         self._sampler = replace(
             sampler,
             request=replace(sampler.request, dataset={}, params=None, keywords={}, data=None),
-            options=replace(sampler.options, machines=HERE),
+            options=replace(sampler.options, executor=HERE),
             phases=(phase,),
             tuning={},
         )

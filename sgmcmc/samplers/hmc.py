@@ -8,18 +8,69 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc.dynamics import HMC, NUTS, Dynamics
+from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
-from sgmcmc.samplers.documentation import documented_exact
+from sgmcmc.samplers.named import Function, with_arguments
+from sgmcmc.samplers.sample import PARTS
 from sgmcmc.target.target import LogLik, LogPrior
 
-NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
+_NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
 """Keywords of other samplers that mean nothing where every move takes the whole dataset."""
 
 
-@documented_exact()
+_CHOSEN = """
+What is not given is chosen: the mode is found, the chains start around it, over-dispersed, and move
+in coordinates whitened by the observed information there; in a warm-up the stepsize is driven to an
+acceptance rate of 0.85, and the coordinates are changed where draws are not as wide as they should
+be, or where there is no mode of use. Both are frozen before the first draw is kept. Chains run
+until every coordinate has the effective sample size ``ess`` and an R-hat of at most 1.01.
+``samples.report`` has the acceptance rates, divergences, and what was chosen and reached.
+"""
+"""What is said of the choice of constants of the samplers that take the whole dataset."""
+
+_EXACT_TEXTS = {
+    "n_leapfrog": """
+        leapfrog steps of a trajectory; ``None`` for as many as a length of π/2 takes.""",
+    "max_tree_depth": """
+        a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.""",
+    "preconditioner": """
+        M, near the posterior covariance of the p unconstrained coordinates. ``"dense"`` and
+        ``"diagonal"`` are chosen from the observed information and the warm-up; ``None`` is
+        ``"dense"`` for up to 2000 coordinates. ``"none"``, p variances, a p × p matrix, or a dict
+        of these by parameter are taken as they are, and chains start at ``params``.""",
+    "stepsize": """
+        ε of a leapfrog step, in units of the parameter, or of ζ with a preconditioner; ``None`` to
+        choose. A number, an array with one for each coordinate, or a dict with one for each
+        parameter.""",
+    "n_iters": """
+        iterations after ``burn_in``; ``None`` for as many as ``ess`` takes.""",
+    "burn_in": """
+        iterations run and dropped once everything is chosen; ``None`` for 20, or 100 where nothing
+        had to be.""",
+    "max_seconds": """
+        after which no more iterations are added; the warm-up takes at most half of them. ``None``
+        for no limit.""",
+    "n_chains": """
+        independent chains, 2 or more, on all cores; arrays have a leading chain axis.""",
+    "dtype": """
+        ``tf.float64``, or ``tf.float32`` for half the time on large data: terms are computed in it,
+        while sums over the observations and energies are float64 in any case.""",
+}
+"""What is said of arguments of the samplers that take the whole dataset."""
+
+
+def _documented(function: Function) -> Function:
+    """Complete signature and docstring; ``{chosen}`` becomes what is said of the choices."""
+    without = (*OF_GEODESICS, *_NOT_HERE)
+    with_arguments(without, {**PARTS, **_EXACT_TEXTS})(function)
+    function.__doc__ = (function.__doc__ or "").replace("{chosen}", _CHOSEN.strip())
+    return function
+
+
+@_documented
 def hmc(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -62,14 +113,10 @@ def hmc(
         Duane, Kennedy, Pendleton & Roweth, Physics Letters B 195, 1987; Neal, *MCMC using
         Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011.
     """
-    return _run(
-        "hmc", HMC(n_leapfrog), log_lik, dataset, params, log_prior, preconditioner, stepsize,
-        Wishes(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds), seed, verbose,
-        {**keywords, "dtype": dtype},
-    )  # fmt: skip
+    return _run("hmc", HMC(n_leapfrog), locals())
 
 
-@documented_exact()
+@_documented
 def nuts(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -113,30 +160,36 @@ def nuts(
         Hoffman & Gelman, Journal of Machine Learning Research 15, 2014; Betancourt, *A Conceptual
         Introduction to Hamiltonian Monte Carlo*, 2017.
     """
-    return _run(
-        "nuts", NUTS(max_tree_depth), log_lik, dataset, params, log_prior, preconditioner, stepsize,
-        Wishes(_EXACT, ess, n_chains, n_iters, burn_in, max_seconds), seed, verbose,
-        {**keywords, "dtype": dtype},
-    )  # fmt: skip
+    return _run("nuts", NUTS(max_tree_depth), locals())
 
 
 _EXACT = 0.05
 """The tolerance, of which there is no use: sds have no error but that of finite length."""
 
 
-def _run(
-    function: str, dynamics: Dynamics, log_lik: LogLik, dataset: Mapping[str, Any], params: Any,
-    log_prior: LogPrior | None, preconditioner: Any, stepsize: Any, wishes: Wishes,
-    seed: int | None, verbose: bool, keywords: Mapping[str, Any],
-) -> Samples:  # fmt: skip
-    for name in NOT_HERE:
+def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples:
+    keywords = given["keywords"]
+    for name in _NOT_HERE:
         if name in keywords:
             raise TypeError(
                 f"{function}() has no argument `{name}`: every move takes the whole dataset, and "
                 "its log posterior."
             )
     request = Request(
-        function, function, log_lik, dataset, params, log_prior, dynamics, None, None, stepsize,
-        seed, {**keywords, "preconditioner": preconditioner},
-    )  # fmt: skip
-    return run_exactly(request, wishes, verbose)
+        function,
+        function,
+        given["log_lik"],
+        given["dataset"],
+        given["params"],
+        given["log_prior"],
+        dynamics=dynamics,
+        gradient=None,
+        minibatch_size=None,
+        stepsize=given["stepsize"],
+        seed=given["seed"],
+        keywords={**keywords, "preconditioner": given["preconditioner"], "dtype": given["dtype"]},
+    )
+    wishes = Wishes(
+        _EXACT, *(given[name] for name in ("ess", "n_chains", "n_iters", "burn_in", "max_seconds"))
+    )
+    return run_exactly(request, wishes, given["verbose"])

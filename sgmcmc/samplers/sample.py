@@ -15,11 +15,46 @@ from sgmcmc.run.exact import is_hamiltonian, run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.sampler import Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
-from sgmcmc.samplers.documentation import documented_parts
+from sgmcmc.samplers.named import with_arguments
 from sgmcmc.target.target import LogLik, LogPrior
 
+PARTS = {
+    "tolerance": """
+        the largest relative error of a posterior sd that is accepted, where the stepsize is
+        chosen.""",
+    "ess": """
+        effective sample size, bulk and tail, that every coordinate is to have, where the length
+        is chosen.""",
+    "max_seconds": """
+        after which no more iterations are added, where the length is chosen; ``None`` for no
+        limit.""",
+    "dynamics": """
+        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``; on manifolds
+        ``"sggmc"``, ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
+        :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
+    "gradient": """
+        how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
+        ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;
+        ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
+    "minibatches": """
+        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
+        ``"leverage"``, in proportion to how much each row bends the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object of
+        :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
+        ``"leverage"``.""",
+    "minibatch_size": """
+        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; ``None`` to
+        choose. Not for ``gradient="full"``, where it is N.""",
+    "preconditioner": """
+        ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
+        variances, a p × p matrix, or a dict of these by parameter. The chain moves in ζ,
+        θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
+        information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
+}
+"""What is said of the arguments of the functions that take any parts."""
 
-@documented_parts()
+
+@with_arguments(("replace",), PARTS)
 def sample(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -80,21 +115,7 @@ def sample(
         chapters 3 and 4, for dynamics and gradients as separate parts, and lemma 3.3.3 for the
         best probabilities of rows.
     """
-    request = _request(
-        "sample",
-        log_lik,
-        dataset,
-        params,
-        log_prior,
-        dynamics,
-        gradient,
-        minibatches,
-        minibatch_size,
-        preconditioner,
-        stepsize,
-        seed,
-        {**keywords, "n_chains": n_chains},
-    )
+    request = _request("sample", locals())
     if open_arguments(request) or n_iters is None or burn_in is None:
         wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
         if is_hamiltonian(request.dynamics):
@@ -105,7 +126,7 @@ def sample(
     )
 
 
-@documented_parts(stepwise=True)
+@with_arguments(("replace",), PARTS, stepwise=True)
 def setup(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -148,62 +169,34 @@ def setup(
         Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
         chapters 3 and 4, for dynamics and gradients as separate parts.
     """
-    request = _request(
-        "setup",
-        log_lik,
-        dataset,
-        params,
-        log_prior,
-        dynamics,
-        gradient,
-        minibatches,
-        minibatch_size,
-        preconditioner,
-        stepsize,
-        seed,
-        {**keywords, "n_chains": n_chains},
-        stepwise=True,
-    )
+    request = _request("setup", locals(), stepwise=True)
     return set_up(request, verbose)
 
 
-def _request(
-    function: str,
-    log_lik: LogLik,
-    dataset: Mapping[str, Any],
-    params: Any,
-    log_prior: LogPrior | None,
-    dynamics: Any,
-    gradient: Any,
-    minibatches: Any,
-    minibatch_size: Any,
-    preconditioner: Any,
-    stepsize: Any,
-    seed: int | None,
-    keywords: Mapping[str, Any],
-    stepwise: bool = False,
-) -> Request:
+def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False) -> Request:
     """Return what the user asks for; what was not given is to be chosen."""
-    dynamics, gradient, minibatches, preconditioner, stepsize = (
-        AUTO if part is None else part
-        for part in (dynamics, gradient, minibatches, preconditioner, stepsize)
-    )
-    if minibatch_size is None and not _takes_all(gradient):
-        minibatch_size = AUTO
+    parts = ("dynamics", "gradient", "minibatches", "preconditioner", "stepsize")
+    part = {name: AUTO if given[name] is None else given[name] for name in parts}
+    size = given["minibatch_size"]
     return Request(
         function,
-        _method(dynamics),
-        log_lik,
-        dataset,
-        params,
-        log_prior,
-        dynamics,
-        gradient,
-        minibatch_size,
-        stepsize,
-        seed,
-        {**keywords, "minibatches": minibatches, "preconditioner": preconditioner},
-        stepwise,
+        _method(part["dynamics"]),
+        given["log_lik"],
+        given["dataset"],
+        given["params"],
+        given["log_prior"],
+        dynamics=part["dynamics"],
+        gradient=part["gradient"],
+        minibatch_size=AUTO if size is None and not _takes_all(part["gradient"]) else size,
+        stepsize=part["stepsize"],
+        seed=given["seed"],
+        keywords={
+            **given["keywords"],
+            "n_chains": given["n_chains"],
+            "minibatches": part["minibatches"],
+            "preconditioner": part["preconditioner"],
+        },
+        stepwise=stepwise,
     )
 
 

@@ -1,0 +1,190 @@
+"""Named samplers on the simplex: the stochastic CIR process, and Riemannian Langevin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sgmcmc.dynamics import SCIR, SGRLD
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.driver import run
+from sgmcmc.run.stepwise import StepwiseSampler, set_up
+from sgmcmc.samplers.named import Method
+from sgmcmc.target.target import LogLik, LogPrior
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgmcmc.inputs.options import Keywords
+
+_POINTS = {
+    "stepsize": """
+        h, in units of the process's own time, of which about 1 makes a draw forget the one before;
+        for parameters that ``alpha`` does not name ε. A number, a schedule
+        (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), an array, or a
+        dict with such an entry for each parameter.""",
+    "log_lik": """
+        function of two dicts of tensors, the parameters and a minibatch of the dataset, that
+        returns the log-likelihood summed over the observations it was handed, a scalar tensor.
+        For points of the simplex it must be a sum of logs of polynomials in ω whose coefficients
+        are not negative, as for counts and mixtures it is.""",
+    "log_prior": """
+        function of the dict of parameters that returns the log prior density of those that
+        ``alpha`` does not name, a scalar tensor; ``None`` is a flat prior.""",
+    "params": """
+        dict of starting values: points of the simplex along their last axis, and other
+        parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
+    "alpha": """
+        Dirichlet concentrations: a number or an array for all parameters (but those of ``gamma``),
+        or a dict that names those which are points of the simplex.""",
+    "gamma": """
+        dict of gamma priors of parameters on (0, ∞), by name: (shape, rate), numbers or arrays; or
+        (shape, rate, power) where the parameter is a gamma variable raised to that power, -1 for
+        a variance. ``log_prior`` may add to them.""",
+    "theta0": """
+        dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
+        starts at ω Σâ of the first minibatch.""",
+    "parameterisation": """
+        of the simplex: ``"expanded_mean"``, ``"expanded_natural"`` or ``"reduced_natural"``.""",
+    "store_unnormalised": """
+        keep θ with each draw, in ``samples.unnormalised``.""",
+    "fresh_scale": """
+        draw Σθ ~ Gamma(Σâ) afresh before each step, for models with latent variables in which the
+        totals Σĉ are not always the same (topics, components of a mixture), on all data: with
+        minibatches it makes points that few rows tell of wrong at every stepsize.""",
+}
+"""What is said of the arguments of methods for the simplex."""
+
+_CATEGORY_COUNTS = """
+>>> import numpy as np, sgmcmc, tensorflow as tf
+>>> z = np.repeat(np.eye(3), [70, 20, 10], axis=0)
+>>> def log_lik(params, dataset):
+...     return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))
+"""
+
+_CATEGORIES = """
+>>> chain = sgmcmc.{function}(
+...     {call}, n_iters=5000,
+...     verbose=False, seed=1)
+>>> np.round(chain["omega"].mean(0, dtype=float), 1).tolist()
+[0.7, 0.2, 0.1]
+"""
+
+_CATEGORIES_STEPS = """
+>>> sampler = sgmcmc.{function}({call}, seed=1)
+>>> sess = sgmcmc.init_sess(sampler)
+>>> sgmcmc.sgmcmc_step(sampler, sess, n_steps=100)
+>>> bool(abs(sgmcmc.get_params(sampler, sess)["omega"].sum() - 1) < 1e-5)
+True
+"""
+
+_CATEGORIES_CALL = (
+    'log_lik, {{"z": z}}, {{"omega": np.ones(3) / 3}}, {stepsize}, alpha=0.5, minibatch_size=100'
+)
+
+_SCIR = Method(
+    SCIR,
+    equation="""
+θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), non-central, and ω = θ / Σθ.
+
+â = alpha + ĉ, with ĉ = (N/n) ω ∂log_lik/∂ω the counts that are expected in each category. With
+n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
+law exactly, whatever the stepsize h, if the totals Σĉ are always the same or ``fresh_scale`` is
+on; with latent variables summed out in ``log_lik``, as in the likelihood of a mixture, as h → 0,
+if the totals are always the same. Parameters that ``alpha`` and ``gamma`` do not name move by
+SGLD, from the same minibatch.
+
+A parameter that ``gamma`` names is on (0, ∞): λ' = (1 − e^(−b̂t))/(2b̂) · W, with
+W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), â = shape + ĉ, b̂ = rate + ê, for log_lik = c log λ − eλ.
+Time is t = h/b̄, log b̄ the mean of log b̂ over the steps before. With n = N its law is
+Gamma(shape + c, rate + e) exactly, whatever h is.
+""",
+    source="Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale "
+    "Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.3.3",
+    stepsize="0.5",
+    arguments=_POINTS,
+    model=_CATEGORY_COUNTS,
+    call=_CATEGORIES_CALL,
+    one_call=_CATEGORIES,
+    steps=_CATEGORIES_STEPS,
+)
+
+
+@_SCIR.documented
+def scir(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    n_iters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+    *,
+    alpha: Any = None,
+    theta0: Mapping[str, Any] | None = None,
+    store_unnormalised: bool = False,
+    fresh_scale: bool = False,
+    gamma: Mapping[str, Any] | None = None,
+    **keywords: Unpack[Keywords],
+) -> Samples:
+    """Sample points of the simplex and gamma parameters by the stochastic CIR process."""
+    return run(_SCIR.request("scir", locals()), n_iters, verbose)
+
+
+@_SCIR.setup_of(scir)
+def scir_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+    """Set up the stochastic Cox–Ingersoll–Ross process, to run step by step."""
+    return set_up(*_SCIR.setup_request(scir_setup, args, arguments))
+
+
+_SGRLD = Method(
+    SGRLD,
+    equation="""
+θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
+
+ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
+ω are near zero the discretisation biases the chain at any practical stepsize h, and
+:func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
+SGLD, from the same minibatch. That is the parameterisation ``"expanded_mean"``; in
+``"expanded_natural"`` u = log θ moves, u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η, and in
+``"reduced_natural"`` all of u but its last component, u' = u + (h/2) [â − ω Σâ] + √h η.
+""",
+    source="Patterson & Teh, NeurIPS 2013, eq. 10; Baker, *Large-Scale Bayesian Computation Using "
+    "Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2",
+    stepsize="0.01",
+    arguments=_POINTS,
+    model=_CATEGORY_COUNTS,
+    call=_CATEGORIES_CALL,
+    one_call=_CATEGORIES,
+    steps=_CATEGORIES_STEPS,
+)
+
+
+@_SGRLD.documented
+def sgrld(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    stepsize: Any,
+    log_prior: LogPrior | None = None,
+    minibatch_size: float = 0.01,
+    n_iters: int = 10_000,
+    verbose: bool = True,
+    seed: int | None = None,
+    *,
+    alpha: Any,
+    theta0: Mapping[str, Any] | None = None,
+    store_unnormalised: bool = False,
+    parameterisation: str = "expanded_mean",
+    **keywords: Unpack[Keywords],
+) -> Samples:
+    """Sample points of the simplex by stochastic gradient Riemannian Langevin dynamics."""
+    return run(_SGRLD.request("sgrld", locals()), n_iters, verbose)
+
+
+@_SGRLD.setup_of(sgrld)
+def sgrld_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
+    """Set up stochastic gradient Riemannian Langevin dynamics, to run step by step."""
+    return set_up(*_SGRLD.setup_request(sgrld_setup, args, arguments))
