@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -391,6 +391,12 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
             "would be kept. Give `test_functions` or `reductions`."
         )
     return options
+
+
+def without(options: Options, names: Iterable[str]) -> Options:
+    """Return the keyword arguments with the defaults of some."""
+    defaults = {name: KEYWORDS[name]["reader"](name, DEFAULTS[name]) for name in names}
+    return replace(options, **defaults)
 
 
 def _hint(method: str, name: str) -> str:

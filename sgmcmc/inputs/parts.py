@@ -103,8 +103,6 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
     """
     moves = read_dynamics(dynamics)
     estimator = read_gradient(gradient, moves)
-    need_no_latents(moves, options.gibbs)
-    need_geodesics(moves, options.manifolds)
     minibatches = read_minibatches(options.minibatches, options.replace)
     return Parts(_fitted(moves, estimator), estimator, minibatches)
 

@@ -14,14 +14,14 @@ from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_columns
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.preconditioner import read_preconditioner
 from sgmcmc.inputs.tuning import one_or_each, read_stepsizes
 from sgmcmc.inputs.turns import need_unmixed, read_turns
 from sgmcmc.minibatches import Minibatches
-from sgmcmc.run.sampler import Request, make_target, read_model
+from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.request import AUTO, Request, prepared
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
@@ -30,20 +30,12 @@ from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
 from sgmcmc.tuning.thermostat import has_thermostat
 
-AUTO = "auto"
-"""What a user writes for a constant that is to be chosen."""
-
 _PRECONDITIONERS = (AUTO, "dense", "diagonal")
 _MINIBATCHES = (AUTO, "leverage")
 
 
 def _is(value: Any, names: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in names
-
-
-def is_open(value: Any) -> bool:
-    """Tell whether a constant is to be chosen."""
-    return value is None or _is(value, (AUTO,))
 
 
 def centre_is_open(gradient: Any) -> bool:
@@ -71,16 +63,27 @@ class Chosen:
     """A request with what was chosen for it.
 
     Attributes:
-        request: with all arguments, though starts and centre may be open.
-        plan: what was chosen.
-        target: what is sampled, without a preconditioner.
-        data: the dataset.
+        request: Request with all arguments, though starts and centre may be open.
+        plan: Constants that were chosen.
     """
 
     request: Request
     plan: Plan
-    target: Target
-    data: Data
+
+    @property
+    def target(self) -> Target:
+        """Log posterior, without a preconditioner."""
+        return self.request.read.target
+
+    @property
+    def data(self) -> Data:
+        """Dataset."""
+        return self.request.read.data
+
+    @property
+    def seed(self) -> int:
+        """Seed."""
+        return self.request.read.seed
 
     def completed(self, plan: Plan | None = None, params: Any = None) -> Request:
         """Return the request with every constant of the plan.
@@ -100,18 +103,14 @@ class Chosen:
             gradient = replace(own, centre_at=centre)
             params = centre if params is None else params
         whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
-        return replace(
-            request,
-            params=request.params if params is None else params,
+        return request.tuned(
+            params,
             dynamics=Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics,
             gradient=gradient,
             minibatch_size=None if whole else plan.minibatch_size,
             stepsize=plan.stepsize if _is(request.stepsize, (AUTO,)) else request.stepsize,
-            keywords={
-                **request.keywords,
-                "minibatches": self._minibatches(plan),
-                "preconditioner": self._preconditioner(plan),
-            },
+            minibatches=self._minibatches(plan),
+            preconditioner=self._preconditioner(plan),
         )
 
     def _minibatches(self, plan: Plan) -> Any:
@@ -125,25 +124,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a user handed over, checked.
+    """A request that was read, with what its parts are bound to.
 
     Attributes:
-        request: what the user asks for, with its seed.
-        options: the keyword arguments.
-        dynamics: how the state moves, bound.
-        target: what is sampled, without a preconditioner.
-        starts: starting positions, flat.
-        data: the dataset.
-        in_turn: the places of parameters that move one after the other; ``None`` if they move
-            together.
+        request: Request, its model tried.
+        dynamics: Dynamics, bound.
+        in_turn: Places of parameters that move one after the other; ``None`` if they move together.
     """
 
     request: Request
-    options: Options
     dynamics: Dynamics
-    target: Target
-    starts: list[np.ndarray]
-    data: Data
     in_turn: tuple[slice, ...] | None = None
 
 
@@ -153,25 +143,21 @@ def read(request: Request) -> Reading:
     Raises:
         ValueError, TypeError: an argument is wrong, or cannot be chosen; the message names it.
     """
-    options, params = read_model(request)
+    request = prepared(request)
+    model, options, target = request.read, request.read.options, request.read.target
     wanted = Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics
-    dynamics = parts.read_dynamics(wanted)
-    parts.need_geodesics(dynamics, options.manifolds)
-    plain = replace(options, preconditioner=None)
-    target, starts = make_target(request, plain, dynamics, params)
-    dynamics = dynamics.bind(target.space)
+    dynamics = parts.read_dynamics(wanted).bind(target.space)
     need_unmixed(options.updates, options.preconditioner, target.space)
     turns = read_turns(options.updates, dynamics, target)
     in_turn = None if turns is None else turns.slices
     _refuse(request, options, dynamics, in_turn)
-    data = read_columns(request.dataset, options)
-    # What comes later need not read and check it again.
-    request = replace(request, data=data, seed=checks.seed_number("seed", request.seed))
+    size = model.data.size
     # Leverage takes the terms of single observations.
-    terms = _is(options.minibatches, _MINIBATCHES) and data.size > WHOLE_UP_TO
-    in_parts = data.size > WHOLE_UP_TO
-    dry_run(target, data, min(500, data.size), starts, None, terms, in_parts)
-    return Reading(request, options, dynamics, target, starts, data, in_turn)
+    terms = _is(options.minibatches, _MINIBATCHES) and size > WHOLE_UP_TO
+    in_parts = size > WHOLE_UP_TO
+    values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
+    request = replace(request, model=replace(model, values=values))
+    return Reading(request, dynamics, in_turn)
 
 
 def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
@@ -182,7 +168,8 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         tolerance: the largest relative error of a posterior sd.
         verbose: show progress.
     """
-    request, target, data = reading.request, reading.target, reading.data
+    request, model = reading.request, reading.request.read
+    target = model.target
     if target.size > DENSE_UP_TO:
         raise ValueError(
             f"`{open_arguments(request)[0]}` must be given, and cannot be chosen here: there are "
@@ -191,17 +178,24 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         )
     given = _given(reading, tolerance)
     with Progress(request.method, 1, verbose) as progress:
-        start = reading.starts[0].astype(np.float64)
-        plan = make_plan(target, data, start, given, request.seed or 0, progress.describe)
+        start = model.starts[0].astype(np.float64)
+        plan = make_plan(target, model.data, start, given, model.seed, progress.describe)
         progress.advance(1)
-    return Chosen(request, plan, target, data)
+    return Chosen(request, plan)
 
 
 def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Request:
-    """Return a request with nothing left open."""
+    """Return a request with nothing left open; a store keeps what was chosen for it."""
     if not open_arguments(request):
         return request
-    return choose(read(request), tolerance, verbose).completed()
+    reading = read(request)
+
+    def tune(request: Request) -> Request:
+        return choose(reading, tolerance, verbose).completed()
+
+    if reading.request.read.options.store is not None:
+        return chosen_once(reading.request, tune)
+    return tune(reading.request)
 
 
 def _refuse(
@@ -233,16 +227,12 @@ def _refuse(
             raise ValueError(
                 f"`dynamics`: {error} Give a `stepsize`, or take 'underdamped'."
             ) from None
-    if options.store is not None:
-        raise ValueError(
-            f"`store`: a chain on disk needs `{name}` as a number, so that the same call goes on "
-            "with it. Run without a store first: `settings` and `report` have what was chosen."
-        )
 
 
 def _given(reading: Reading, tolerance: float) -> Given:
     """Return what the user has fixed, known to be right."""
-    request, options, data = reading.request, reading.options, reading.data
+    request, model = reading.request, reading.request.read
+    options = model.options
     gradient = None
     if not centre_is_open(request.gradient):
         gradient = parts.read_gradient(request.gradient, reading.dynamics)
@@ -251,15 +241,15 @@ def _given(reading: Reading, tolerance: float) -> Given:
         minibatches = parts.read_minibatches(options.minibatches, options.replace)
     size = None
     if not _is(request.minibatch_size, (AUTO,)) and request.minibatch_size is not None:
-        size = checks.minibatch_rows("minibatch_size", request.minibatch_size, data.size)
+        size = checks.minibatch_rows("minibatch_size", request.minibatch_size, model.data.size)
     stepsize: Any = None
     if not _is(request.stepsize, (AUTO,)):
-        layout = reading.target.space.layout
+        layout = model.target.space.layout
         stepsize = one_or_each(
             read_stepsizes("stepsize", request.stepsize, layout).at(1, 1)[0], layout
         )
-    space = reading.target.space
-    preconditioner = _preconditioner(options.preconditioner, space, reading.starts[0])
+    space = model.target.space
+    preconditioner = _preconditioner(options.preconditioner, space, model.starts[0])
     return Given(
         reading.dynamics, gradient, minibatches, size, preconditioner, stepsize, tolerance,
         reading.in_turn,

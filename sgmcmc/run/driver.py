@@ -31,7 +31,8 @@ from sgmcmc.run.memory import allocate
 from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.records import record_specs, schema_of
-from sgmcmc.run.sampler import Request, Sampler, make_sampler, with_groups
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import Sampler, make_sampler
 
 _MOST_GOALS = 64
 """How often a chain whose length is decided on the way may stop to be looked at."""
@@ -52,7 +53,12 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
         DivergenceError: a chain became NaN or infinite.
     """
     verbose = flag("verbose", verbose)
-    sampler = make_sampler(complete(with_groups(request), verbose))
+    return run_tuned(complete(request, verbose), n_iters, verbose)
+
+
+def run_tuned(request: Request, n_iters: Any, verbose: bool) -> Samples:
+    """Run the sampler of a request in which nothing is open, and return its draws."""
+    sampler = make_sampler(request)
     n_iters = read_length(n_iters, sampler.options.thin)
     with contextlib.ExitStack() as stack:
         store = None
@@ -70,8 +76,7 @@ def with_seed(sampler: Sampler, seed: int) -> Sampler:
 
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
     """Make the sampler that is asked for, run it as long as it takes, and return its draws."""
-    keywords = {**request.keywords, "burn_in": lengths.burn_in}
-    sampler = make_sampler(replace(request, keywords=keywords))
+    sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
     return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
 
 

@@ -2,105 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import checks
+from sgmcmc import libraries
+from sgmcmc._version import __version__
+from sgmcmc.data import native
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics
+from sgmcmc.engine import prefetcher
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import WholeData
 from sgmcmc.gradients.latents import Latents
+from sgmcmc.graphs import compiler
 from sgmcmc.graphs.compiler import Compiler
-from sgmcmc.graphs.tracing import quiet_start
-from sgmcmc.groups.model import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.additive import need_sum_of_pieces
-from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
 from sgmcmc.inputs.latents import read_latents
-from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.preconditioner import preconditioner_setting, read_preconditioner
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.run.phases import Phase, make_phases
-from sgmcmc.run.settings import of_options, paths, versions
-from sgmcmc.target.geometry import Space
-from sgmcmc.target.target import LogLik, LogPrior, Target
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a user asks for, as it was given.
-
-    Attributes:
-        function: name of the function that was called.
-        method: what the sampler is called in the settings and beside the progress bar.
-        log_lik: the log-likelihood.
-        dataset: the dataset.
-        params: the starting values.
-        log_prior: the log-prior, or ``None``.
-        dynamics: a name or an object.
-        gradient: a name or an object.
-        minibatch_size: a proportion or a number; ``None`` where the gradient knows.
-        stepsize: of the chain.
-        seed: a whole number, or ``None``.
-        keywords: the keyword arguments that every sampler has.
-        stepwise: whether the user runs the chain, and keeps the draws.
-        data: the dataset as it was read, if it was.
-        groups: the groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those
-            of packs of groups.
-    """
-
-    function: str
-    method: str
-    log_lik: LogLik
-    dataset: Mapping[str, Any]
-    params: Any
-    log_prior: LogPrior | None
-    dynamics: Any
-    gradient: Any
-    minibatch_size: Any
-    stepsize: Any
-    seed: int | None
-    keywords: Mapping[str, Any] = field(default_factory=dict)
-    stepwise: bool = False
-    data: Data | None = None
-    groups: Structure | None = None
-
-
-def with_groups(request: Request) -> Request:
-    """Return a request whose ``groups`` have become log-likelihood, dataset and parameters.
-
-    Graphs of groups take XLA longer to compile than it gains in a chain of usual length.
-    """
-    wanted = request.keywords.get("groups")
-    if wanted is None:
-        return request
-    keywords = {"jit_compile": False, **request.keywords, "groups": None}
-    model = read_groups(
-        wanted,
-        request.log_lik,
-        request.dataset,
-        request.params,
-        request.log_prior,
-        checks.floating_dtype("dtype", keywords.get("dtype", tf.float32)),
-        keywords.get("integers", ()),
-    )
-    return replace(
-        request,
-        log_lik=model.log_lik,
-        dataset=model.dataset,
-        params=model.params,
-        log_prior=model.log_prior,
-        keywords=keywords,
-        groups=model.structure,
-    )
+from sgmcmc.run.request import Request, prepared
+from sgmcmc.target.target import Target
 
 
 @dataclass(frozen=True)
@@ -147,36 +76,28 @@ class Sampler:
         return whole_data(self.target, self.data, self.draws, self.latents, self.seed, self.starts)
 
 
-def read_model(request: Request) -> tuple[Options, list[dict[str, np.ndarray]]]:
-    """Check the user's functions, and return the checked keyword arguments and starting values."""
-    quiet_start()
-    checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
-    if request.log_prior is not None:
-        checks.function("log_prior", request.log_prior, "of `params`, or None")
-    options = read_options(request.function, request.keywords, request.stepwise)
-    params = read_params(request.params, options.n_chains, options.dtype)
-    check_names(options, list(params[0]))
-    return options, params
-
-
 def make_sampler(request: Request) -> Sampler:
     """Check everything that the user handed over and put the sampler together."""
-    options, params = read_model(request)
+    request = prepared(request)
+    model, options = request.read, request.read.options
     used = parts.read_parts(request.dynamics, request.gradient, options)
-    dynamics, gradient = used.dynamics, used.gradient
-    seed = checks.seed_number("seed", request.seed)
-    target, starts = make_target(request, options, dynamics, params)
+    dynamics, gradient, data, seed = used.dynamics, used.gradient, model.data, model.seed
+    preconditioner = read_preconditioner(
+        options.preconditioner, model.target.space, model.starts[0]
+    )
+    target, starts = model.preconditioned(preconditioner)
     phases = make_phases(
         request.method, request.stepsize, dynamics, gradient, target, options.updates,
         options.burn_in,
     )  # fmt: skip
-    data = request.data or read_columns(request.dataset, options)
     draws = parts.bind_minibatches(used.minibatches, gradient, request.minibatch_size, data.size)
     parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws.size)
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
-    values = dry_run(target, data, draws.size, starts, latents, used.need_terms(draws))
-    if isinstance(dynamics, ExactDynamics):
-        need_sum_of_pieces(target, data, starts[0])
+    values = model.values
+    if values is None or options.store is not None:  # a store knows a chain by these values
+        values = dry_run(target, data, draws.size, starts, latents, used.need_terms(draws))
+        if isinstance(dynamics, ExactDynamics):
+            need_sum_of_pieces(target, data, starts[0])
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)
@@ -212,10 +133,52 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         **used.to_json(),
         "preconditioner": preconditioner_setting(space.preconditioner),
         "own_coordinates": space.own_coordinates(),
-        **of_options(sampler.options),
+        **_options(sampler.options),
         "groups": None if sampler.request.groups is None else sampler.request.groups.to_json(),
-        "paths": paths(),
-        "versions": versions(),
+        "paths": _paths(),
+        "versions": _versions(),
+    }
+
+
+def _options(options: Options) -> dict[str, Any]:
+    """Return what a person would want to see of the keyword arguments."""
+    stored = options.store_params
+    manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
+    return {
+        "manifolds": manifolds,
+        "n_chains": options.n_chains,
+        "burn_in": options.burn_in,
+        "thin": options.thin,
+        "store_gradients": options.store_gradients,
+        "test_functions": list(options.test_functions),
+        "reductions": list(options.reductions),
+        "store_params": stored if isinstance(stored, bool) else list(stored),
+        "updates": options.updates,
+        "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
+        "dtype": options.dtype.name,
+        "integers": list(options.integers),
+        "jit_compile": options.jit_compile,
+        "gibbs": options.gibbs is not None,
+        "latents": list(options.latents),
+    }
+
+
+def _paths() -> dict[str, str]:
+    """Return which way the engine goes where there is a fast one that is not sure to be there."""
+    return {
+        "graph calls": "direct" if compiler.calls_directly() else "public",
+        "native code": "on" if native.available() else "off",
+        "blocks": "shared" if prefetcher.shares_memory() else "copied",
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of what the numbers depend on."""
+    return {
+        "sgmcmc": __version__,
+        "tensorflow": tf.__version__,
+        "tensorflow_probability": libraries.probability_version(),
+        "numpy": np.__version__,
     }
 
 
@@ -229,20 +192,6 @@ def whole_data(
 ) -> WholeData:
     """Return the target with the whole dataset at hand."""
     return WholeData(target, data, draws.size, latents, seed, chains=len(starts))
-
-
-def make_target(
-    request: Request, options: Options, dynamics: Dynamics, params: list[dict[str, np.ndarray]]
-) -> tuple[Target, list[np.ndarray]]:
-    """Return what is sampled, and the positions where chains start."""
-    dtype = options.dtype
-    geometries = read_geometries(options.bijectors, options.manifolds, dynamics, params, dtype)
-    space = Space({name: value.shape for name, value in params[0].items()}, geometries)
-    origin = space.start(params[0], dtype)
-    preconditioner = read_preconditioner(options.preconditioner, space, origin)
-    space = space.preconditioned(preconditioner)
-    starts = [space.start(start, dtype) for start in params]
-    return Target(request.log_lik, request.log_prior, space, dtype), starts
 
 
 def _make_recorder(

@@ -82,7 +82,7 @@ class Chains:
         # What does not matter to a chain may be large, or may not leave the process.
         self._sampler = replace(
             sampler,
-            request=replace(sampler.request, dataset={}, params=None, keywords={}, data=None),
+            request=replace(sampler.request, dataset={}, params=None, keywords={}, model=None),
             options=replace(sampler.options, executor=HERE),
             phases=(phase,),
             tuning={},

@@ -12,7 +12,7 @@ from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Wishes
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 from sgmcmc.samplers.named import Function, with_arguments
 from sgmcmc.samplers.sample import PARTS
 from sgmcmc.target.target import LogLik, LogPrior

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import ControlVariate, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import ARGUMENTS, DEFAULTS, KEYWORDS, OF_A_RUN, OF_GEODESICS
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -9,11 +9,11 @@ from typing import Any
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
-from sgmcmc.run.choices import AUTO, open_arguments
+from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.driver import run
 from sgmcmc.run.exact import is_hamiltonian, run_exactly
 from sgmcmc.run.lengths import Wishes
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import AUTO, Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.samplers.named import with_arguments
 from sgmcmc.target.target import LogLik, LogPrior

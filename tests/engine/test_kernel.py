@@ -14,7 +14,8 @@ from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain
-from sgmcmc.run.sampler import Request, make_sampler
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import make_sampler
 from tests.conftest import log_lik, observations
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,38 @@ def test_what_cannot_be_chosen_is_refused() -> None:
         sgmcmc.sgld(log_lik, many, {"beta": np.zeros(2100)}, "auto", **QUICK)
     with pytest.raises(ValueError, match="`stepsize`: there are 2100 coordinates"):
         sgmcmc.sample(log_lik, many, {"beta": np.zeros(2100)}, stepsize=0.1, **QUICK)
+
+
+STORED: dict[str, Any] = {"n_iters": 200, "n_chains": 2, "minibatch_size": 100}
+
+
+@pytest.mark.parametrize("face", ["sample", "sgldcv"])
+def test_a_store_keeps_what_was_chosen(
+    face: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same call goes on with it, without choosing again, and ends with the same bits."""
+
+    def run(name: str, **given: Any) -> sgmcmc.Samples:
+        given = {**STORED, **QUICK, "store": tmp_path / name, **given}
+        if face == "sgldcv":
+            return call("sgldcv", preconditioner="dense", **given)
+        return sgmcmc.sample(log_lik, DATA, {"beta": np.zeros(2)}, log_prior, **given)
+
+    expected = run("whole", seed=None)
+    seed = expected.settings["seed"]
+    part = run("part", n_iters=100, seed=seed)
+    assert (tmp_path / "part" / "warm-up.npz").exists()
+    monkeypatch.setattr("sgmcmc.run.choices.make_plan", None)
+    assert run("part", n_iters=100, seed=None).settings == part.settings
+    longer = run("part", seed=None)
+    np.testing.assert_array_equal(longer["beta"], expected["beta"])
+    assert longer.settings == expected.settings
+    with pytest.raises(ValueError, match=r"`store`.*another chain.*minibatch_size"):
+        run("part", seed=None, minibatch_size=50)
+
+
+def test_a_store_needs_a_length_and_a_mode(tmp_path: Path) -> None:
+    given = {**QUICK, "store": tmp_path / "chain"}
+    with pytest.raises(ValueError, match=r"`store`.*n_iters"):
+        sgmcmc.sample(log_lik, DATA, {"beta": np.zeros(2)}, log_prior, **given)
+    assert not (tmp_path / "chain").exists()

@@ -17,7 +17,8 @@ from sgmcmc.engine import vectorized
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.results.arrays import LogPost
 from sgmcmc.run import crews, groups
-from sgmcmc.run.sampler import Request, make_sampler
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import make_sampler
 from tests.conftest import BY_NAME, METHODS, any_shape, short_call
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 

@@ -15,9 +15,9 @@ import sgmcmc
 from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
-from sgmcmc.run.exact.start import Ground, find_start
+from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.origin import SamplerOrigin
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
@@ -408,7 +408,7 @@ def test_the_neck_of_a_funnel_is_no_mode() -> None:
     request = Request(
         "nuts", "nuts", log_lik, data, params, log_prior, NUTS(), None, None, None, 1, keywords
     )
-    start = find_start(Ground.of(request), None, 4, False)
+    start = find_start(read(request).read, None, 4, False)
     assert start.mode is None and "No mode" in start.warnings[0]
     assert start.params["t"] == 1.0
 

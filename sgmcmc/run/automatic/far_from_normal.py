@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from sgmcmc.dynamics import NUTS
+from sgmcmc.inputs.options import without
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import WIDE, of_rising
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.covariance import shrunk_covariance
@@ -131,11 +132,14 @@ def run_by_nuts(
         began: when the clock of ``max_seconds`` was started.
         reason: why, for the report.
     """
-    keywords = {name: v for name, v in request.keywords.items() if name not in _OF_OTHERS}
+    options = without(request.read.options, _OF_OTHERS)
     exact = replace(
-        request, method="nuts", dynamics=NUTS(), gradient=None, minibatch_size=None, stepsize=None,
-        keywords=keywords,
-    )  # fmt: skip
+        request.tuned(
+            method="nuts", dynamics=NUTS(), gradient=None, minibatch_size=None, stepsize=None
+        ),
+        model=replace(request.read, options=options),
+        keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
+    )
     if wishes.max_seconds is not None:
         left = wishes.max_seconds - (time.monotonic() - began)
         wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import Watched
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes, need_draws
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around
@@ -47,16 +46,7 @@ class _Clock:
 
 
 def run_large(
-    request: Request,
-    target: Target,
-    data: Data,
-    starts: list[np.ndarray],
-    dynamics: Dynamics,
-    thin: int,
-    wishes: Wishes,
-    seed: int,
-    verbose: bool,
-    began: float,
+    request: Request, dynamics: Dynamics, wishes: Wishes, verbose: bool, began: float
 ) -> Samples:
     """Choose constants from what is found around the chains' starts, run them, and report.
 
@@ -65,35 +55,32 @@ def run_large(
     then comes what is kept.
 
     Args:
-        request: what the user asks for.
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        starts: of the chains, or one for all, flat and unconstrained.
-        dynamics: how the state is to move.
-        thin: of how many iterations the user wants one kept.
+        request: Request, read.
+        dynamics: Dynamics, bound.
         wishes: what the user wants of the draws.
-        seed: the seed.
         verbose: show progress.
         began: when the clock of ``max_seconds`` was started.
 
     Raises:
         ValueError: the dynamics have no closed law, or too few draws would be kept.
     """
+    model = request.read
+    target, data, starts, seed = model.target, model.data, model.starts, model.seed
+    thin = model.options.thin
     _need_linear(dynamics)
     need_draws(wishes, thin)
     clock = _Clock()
-    first = replace(request, dynamics=dynamics, seed=_derived(seed))
+    first = request.tuned(dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
     positions = spread_out(target.space, starts, wishes.n_chains, around, seed)
     clock.done("scales, curvature and noise")
-    positions = ascend(first, target, data, positions, around, verbose)
+    positions = ascend(first, positions, around, verbose)
     clock.done("ascent")
-    plan, positions = _settled(first, target, data, positions, dynamics, wishes, verbose, clock)
+    plan, positions = _settled(first, positions, dynamics, wishes, verbose, clock)
 
     def chains(plan: LocalPlan) -> tuple[Watched, Samples]:
         lengths = Watched(wishes, plan, target, data, seed, thin, began)
-        asked = replace(planned(request, target, plan, positions), seed=seed)
-        asked = replace(asked, keywords={**asked.keywords, "thin": lengths.thin})
+        asked = planned(request, plan, positions).tuned(thin=lengths.thin)
         return lengths, run_lengths(asked, lengths, verbose)
 
     plan, (lengths, samples) = with_smaller_steps(plan, chains, _TRIES, _SMALLER)
@@ -121,8 +108,6 @@ def _need_linear(dynamics: Dynamics) -> None:
 
 def _settled(
     request: Request,
-    target: Target,
-    data: Data,
     positions: list[np.ndarray],
     dynamics: Dynamics,
     wishes: Wishes,
@@ -130,19 +115,19 @@ def _settled(
     clock: _Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and where that has led."""
-    assert request.seed is not None
-    around = _look(target, data, positions, request.seed, verbose)
+    target, data, seed = request.read.target, request.read.data, request.read.seed
+    around = _look(target, data, positions, seed, verbose)
     plan = choose_locally(around, dynamics, wishes.tolerance)
     clock.done("scales, curvature and noise")
-    length = Watched(wishes, plan, target, data, request.seed, 1, time.monotonic()).burn_in
+    length = Watched(wishes, plan, target, data, seed, 1, time.monotonic()).burn_in
     plan, positions = with_smaller_steps(
         plan,
-        lambda plan: warm_up(request, target, plan, positions, max(1, length or 0), verbose),
+        lambda plan: warm_up(request, plan, positions, max(1, length or 0), verbose),
         _TRIES,
         _SMALLER,
     )
     clock.done("warm-up")
-    around = _look(target, data, positions, request.seed + 1, verbose)
+    around = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
     return choose_locally(around, dynamics, wishes.tolerance), positions
 

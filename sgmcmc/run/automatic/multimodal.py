@@ -19,7 +19,7 @@ from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import chain_facts, draws_facts, of_rising
-from sgmcmc.run.sampler import Request
+from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
@@ -93,7 +93,7 @@ def run_in_modes(
         verbose: show progress.
         began: when the clock of ``max_seconds`` was started.
     """
-    numbers = [chain % len(surveyed.modes) for chain in range(wishes.n_chains)]
+    numbers = _modes_of_chains(surveyed, wishes.n_chains)
     plan = _pooled(chosen, surveyed)
 
     def chains(plan: Plan) -> tuple[UntilEffectiveInEach, Samples]:
@@ -105,6 +105,17 @@ def run_in_modes(
     tries = _TRIES if plan.given.stepsize is None else 1
     plan, (lengths, samples) = with_smaller_steps(plan, chains, tries, _SMALLER)
     return samples.with_report(_report(samples, chosen, plan, surveyed, numbers, lengths, began))
+
+
+def in_modes(chosen: Chosen, surveyed: Survey, n_chains: int) -> tuple[Plan, Request]:
+    """Return the plan and the request for chains in every mode."""
+    plan = _pooled(chosen, surveyed)
+    return plan, _asked(chosen, plan, surveyed, _modes_of_chains(surveyed, n_chains))
+
+
+def _modes_of_chains(surveyed: Survey, n_chains: int) -> list[int]:
+    """Return the number of the mode in which each chain starts."""
+    return [chain % len(surveyed.modes) for chain in range(n_chains)]
 
 
 def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
@@ -119,14 +130,14 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
     first = modes[0].information
     pooled = Information(matrix, covariance, first.held_up, first.scale)
     common = replace(plan, mode=replace(modes[0], information=pooled))
-    return common.rewhitened(chosen.target, chosen.data, covariance, chosen.request.seed or 0)
+    return common.rewhitened(chosen.target, chosen.data, covariance, chosen.seed)
 
 
 def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> Request:
     """Return the request with chains in their modes, control variates centred there."""
     target = chosen.target
     centred = centre_is_open(chosen.request.gradient) and not plan.given.takes_all(chosen.data.size)
-    rng = np.random.default_rng([chosen.request.seed or 0, 1])
+    rng = np.random.default_rng([chosen.seed, 1])
     starts = []
     for number in numbers:
         mode = surveyed.modes[number]

@@ -10,18 +10,20 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
+from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
-from sgmcmc.run.automatic.multimodal import run_in_modes
+from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.brief import brief
-from sgmcmc.run.choices import AUTO, Chosen, choose, open_arguments, read
-from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
+from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
-from sgmcmc.run.sampler import Request, with_groups
+from sgmcmc.run.request import AUTO, Request
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
@@ -47,20 +49,24 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     """
     began = time.monotonic()
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    request = with_groups(request)
     request = replace(request, keywords={**request.keywords, "n_chains": wishes.n_chains})
     reading = read(request)
-    thin = reading.options.thin
-    if reading.options.store_params is not True:
+    request, model = reading.request, reading.request.read
+    options, d, thin = model.options, model.target.size, model.options.thin
+    if options.store_params is not True:
         raise ValueError(
             "`store_params`: all parameters are kept where the length is chosen by looking at them."
         )
-    if reading.target.size > DENSE_UP_TO:
-        _need_all_open(request, reading.target.size)
-        return run_large(
-            reading.request, reading.target, reading.data, reading.starts, reading.dynamics, thin,
-            wishes, reading.request.seed or 0, verbose, began,
-        )  # fmt: skip
+    if d > DENSE_UP_TO:
+        _need_all_open(request, d)
+        if options.store is not None:
+            raise ValueError(
+                f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
+                "every constant given; `settings` of a call without a store have what was chosen."
+            )
+        return run_large(request, reading.dynamics, wishes, verbose, began)
+    if options.store is not None:
+        return _run_on_disk(reading, wishes, verbose)
     chosen = choose(reading, wishes.tolerance, verbose)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
@@ -97,13 +103,40 @@ def _run_around_mode(
         if lengths.reached or lengths.normal or last or not _may_rewhiten(request):
             break
         root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
-        other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, asked.seed or 0)
+        other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
         if other.autocorrelation > _SLOWEST:
             break
         plan = other
     sampler = origin_of(samples).sampler
     report = report_on(samples, plan, lengths, wishes, lengths.variances, sampler, began)
     return samples.with_report(report)
+
+
+def _run_on_disk(reading: Reading, wishes: Wishes, verbose: bool) -> Samples:
+    """Return draws that are written to disk, by constants that are chosen once and kept there."""
+    if wishes.n_iters is None:
+        raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
+    read_length(wishes.n_iters, reading.request.read.options.thin)
+
+    def tune(request: Request) -> Request:
+        chosen = choose(reading, wishes.tolerance, verbose)
+        plan, target = chosen.plan, chosen.target
+        if not plan.mode.converged and may_be_exact(request, plan, chosen.data.size):
+            raise ValueError(
+                "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
+                "Use sgmcmc.nuts(..., store=...)."
+            )
+        if plan.surveyed is not None and plan.surveyed.several:
+            plan, asked = in_modes(chosen, plan.surveyed, wishes.n_chains)
+        else:
+            asked = chosen.completed(plan, _starts(chosen, plan, wishes, _SPREAD))
+        lengths = UntilEffective(wishes, plan, target.size, reading.request.read.options.thin, 0.0)
+        return asked.tuned(burn_in=lengths.burn_in)
+
+    request = chosen_once(reading.request, tune)
+    if wishes.burn_in is not None:
+        request = request.tuned(burn_in=wishes.burn_in)
+    return run_tuned(request, wishes.n_iters, verbose)
 
 
 def _need_all_open(request: Request, d: int) -> None:
@@ -128,7 +161,7 @@ def _may_rewhiten(request: Request) -> bool:
 def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[Any]:
     """Return over-dispersed starts around the mode."""
     target = chosen.target
-    rng = np.random.default_rng([chosen.request.seed or 0, 1])
+    rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
     moves = rng.standard_normal((wishes.n_chains, target.size)) / np.sqrt(values) @ vectors.T
     whitening = plan.whitening

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import FullGradient, Gradient, MinibatchGradient
+from sgmcmc.inputs.options import KEYWORDS, without
 from sgmcmc.minibatches import Uniform
 from sgmcmc.run.driver import search
 from sgmcmc.run.phases import Phase
-from sgmcmc.run.sampler import Request, make_sampler
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import make_sampler
 from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.ascent import Ascent, InformedGradient
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood
 
@@ -34,8 +34,10 @@ _SHORTEST, _LONGEST, _PASSES = 1000, 4000, 20
 _ROWS = 500
 """Rows of its minibatches."""
 
-_KEPT = ("bijectors", "dtype", "jit_compile", "executor")
-"""Keywords of the user's that matter before there are draws."""
+_KEPT = (
+    "bijectors", "dtype", "jit_compile", "executor", "n_chains", "preconditioner", "minibatches",
+)  # fmt: skip
+"""Keywords that matter before there are draws."""
 
 
 def spread_out(
@@ -61,24 +63,20 @@ def spread_out(
 
 
 def ascend(
-    request: Request,
-    target: Target,
-    data: Data,
-    positions: list[np.ndarray],
-    around: Neighbourhood,
-    verbose: bool,
+    request: Request, positions: list[np.ndarray], around: Neighbourhood, verbose: bool
 ) -> list[np.ndarray]:
     """Return the positions after an ascent of the likelihood, of each chain by itself.
 
     Raises:
         DivergenceError: the ascent fails even with small steps.
     """
-    n = min(_ROWS, data.size)
-    n_iters = int(np.clip(_PASSES * data.size / n, _SHORTEST, _LONGEST))
+    size = request.read.data.size
+    n = min(_ROWS, size)
+    n_iters = int(np.clip(_PASSES * size / n, _SHORTEST, _LONGEST))
     gradient, step = InformedGradient(around.share), _STEP
     for tries in range(_TRIES):
         stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
-        asked = _asked(request, target, positions, around.whitening, Ascent(), gradient, n, step)
+        asked = _asked(request, positions, around.whitening, Ascent(), gradient, n, step)
         try:
             return _run(asked, around.whitening, stepsizes, n_iters, "ascent", verbose)
         except DivergenceError:
@@ -94,40 +92,30 @@ def _falling(step: float, n_iters: int) -> Any:
 
 def warm_up(
     request: Request,
-    target: Target,
     plan: LocalPlan,
     positions: list[np.ndarray],
     n_iters: int,
     verbose: bool,
 ) -> list[np.ndarray]:
     """Return the positions after some iterations of the chains as they are planned so far."""
-    asked = planned(request, target, plan, positions)
+    asked = planned(request, plan, positions)
     stepsizes = Stepsizes("stepsize", (plan.stepsize,))
     whitening = plan.around.whitening
     return _run(asked, whitening, stepsizes, n_iters, "warm-up", verbose)
 
 
-def planned(
-    request: Request, target: Target, plan: LocalPlan, positions: list[np.ndarray]
-) -> Request:
+def planned(request: Request, plan: LocalPlan, positions: list[np.ndarray]) -> Request:
     """Return the request with everything given that the plan has chosen."""
     whole = plan.minibatch_size >= plan.around.size
     gradient = FullGradient() if whole else MinibatchGradient()
+    size = None if whole else plan.minibatch_size
     return _asked(
-        request,
-        target,
-        positions,
-        plan.around.whitening,
-        plan.dynamics,
-        gradient,
-        None if whole else plan.minibatch_size,
-        plan.stepsize,
+        request, positions, plan.around.whitening, plan.dynamics, gradient, size, plan.stepsize
     )
 
 
 def _asked(
     request: Request,
-    target: Target,
     positions: list[np.ndarray],
     whitening: Preconditioner,
     dynamics: Dynamics,
@@ -135,19 +123,16 @@ def _asked(
     n: int | None,
     stepsize: float,
 ) -> Request:
-    return replace(
-        request,
-        params=[target.space.params(u, target.dtype) for u in positions],
+    target = request.read.target
+    return request.tuned(
+        [target.space.params(u, target.dtype) for u in positions],
         dynamics=dynamics,
         gradient=gradient,
         minibatch_size=n,
         stepsize=stepsize,
-        keywords={
-            **request.keywords,
-            "n_chains": len(positions),
-            "preconditioner": whitening,
-            "minibatches": Uniform(),
-        },
+        n_chains=len(positions),
+        preconditioner=whitening,
+        minibatches=Uniform(),
     )
 
 
@@ -160,9 +145,8 @@ def _run(
     verbose: bool,
 ) -> list[np.ndarray]:
     """Run the chains that are asked for, keep nothing of them, and return where they end."""
-    keywords = {name: asked.keywords[name] for name in _KEPT if name in asked.keywords}
-    ours = {name: asked.keywords[name] for name in ("n_chains", "preconditioner", "minibatches")}
-    sampler = make_sampler(replace(asked, keywords={**keywords, **ours}))
+    options = without(asked.read.options, (name for name in KEYWORDS if name not in _KEPT))
+    sampler = make_sampler(replace(asked, model=replace(asked.read, options=options)))
     chain = sampler.chain
     phase = Phase(
         RunPhase.MODE,

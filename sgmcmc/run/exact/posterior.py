@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from sgmcmc import checks
-from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
-from sgmcmc.inputs.options import Options, read_length
+from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.turns import JOINT, need_steps
 from sgmcmc.results.diagnostics import diagnose
-from sgmcmc.results.differences import difference
 from sgmcmc.results.samples import Samples
-from sgmcmc.results.store import Store
 from sgmcmc.run.brief import brief
-from sgmcmc.run.choices import is_open
-from sgmcmc.run.driver import run, run_lengths
+from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.exact.reporting import Told, report_on
-from sgmcmc.run.exact.start import Ground, Start, find_start, start_at_params
+from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
+from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.sampler import Request, make_sampler, with_groups
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.run.request import Request, is_open
+from sgmcmc.run.sampler import make_sampler
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
 """Iterations dropped after a warm-up, and where there was none."""
@@ -90,32 +84,29 @@ def run_exactly(
     """
     told = Told(time.monotonic(), reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    request = _whole(with_groups(request))
-    request = replace(
-        request,
-        seed=checks.seed_number("seed", request.seed) if request.seed is not None else None,
-        keywords={**request.keywords, "n_chains": wishes.n_chains},
-    )
-    ground = Ground.of(request)
-    _need_fixed_length(ground.options, wishes)
-    request = replace(request, data=ground.data, dynamics=_dynamics(request))
-    open_ = is_open(request.stepsize) or _coordinates_are_open(
-        request.keywords.get("preconditioner")
-    )
+    request = _whole(request)
+    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    request = read(replace(request, keywords=keywords))
+    options, d = request.read.options, request.read.target.size
+    _need_fixed_length(options, wishes)
+    request = replace(request, dynamics=_dynamics(request))
+    open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
     burn_in = wishes.burn_in
     if burn_in is None:
         burn_in = _BURN_IN if open_ else _COLD_BURN_IN
     wishes = replace(wishes, burn_in=burn_in)
-    if ground.options.store is None:
-        request = replace(request, seed=ground.seed)
-        request = _tuned(request, ground, wishes, told, verbose) if open_ else request
-        thin, d = ground.options.thin, ground.target.size
+
+    def tune(request: Request) -> Request:
+        return _tuned(request, wishes, told, verbose)
+
+    if options.store is None:
+        request = tune(request) if open_ else request
         trial = _fitting(wishes, told)
-        lengths = UntilEffective(wishes, _Quick(), d, thin, told.began, trial)
+        lengths = UntilEffective(wishes, _Quick(), d, options.thin, told.began, trial)
         return _reported(run_lengths(request, lengths, verbose), wishes, told)
-    request = _tuned_once(request, ground, wishes, told, verbose) if open_ else request
-    request = replace(request, keywords={**request.keywords, "burn_in": burn_in})
-    return _reported(run(request, wishes.n_iters, verbose), wishes, told)
+    request = chosen_once(request, tune) if open_ else request
+    request = request.tuned(burn_in=burn_in)
+    return _reported(run_tuned(request, wishes.n_iters, verbose), wishes, told)
 
 
 def _need_fixed_length(options: Options, wishes: Wishes) -> None:
@@ -162,44 +153,44 @@ def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
     return samples.with_report(report_on(samples, told, diagnose(samples), wishes.ess, facts))
 
 
-def _tuned(request: Request, ground: Ground, wishes: Wishes, told: Told, verbose: bool) -> Request:
+def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Request:
     """Return the request with everything given that was left open."""
-    preconditioner = request.keywords.get("preconditioner")
-    start = Start(None, request.params, None, "none")
+    preconditioner, model = request.keywords.get("preconditioner"), request.read
+    start = Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
-        start = find_start(ground, preconditioner, wishes.n_chains, verbose)
+        start = find_start(model, preconditioner, wishes.n_chains, verbose)
         told.mode = start.mode
         told.warnings += start.warnings
         told.done("mode and information")
-    found = _warmed_up(request, start, ground, wishes, told, verbose)
+    found = _warmed_up(request, start, wishes, told, verbose)
     if found.lost and start.mode is not None:
         # The top of a posterior may be far from where it is, as in the neck of a funnel.
-        start, told.mode = start_at_params(ground, preconditioner), None
+        start, told.mode = start_at_params(model, preconditioner), None
         told.warnings += start.warnings
-        found = _warmed_up(request, start, ground, wishes, told, verbose)
+        found = _warmed_up(request, start, wishes, told, verbose)
     told.warmed_up = found
     told.done("warm-up")
-    return replace(
-        request,
-        params=found.positions,
+    return request.tuned(
+        found.positions,
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
-        keywords={**request.keywords, "preconditioner": found.preconditioner or "none"},
+        preconditioner=found.preconditioner or "none",
     )
 
 
 def _warmed_up(
-    request: Request, start: Start, ground: Ground, wishes: Wishes, told: Told, verbose: bool
+    request: Request, start: Start, wishes: Wishes, told: Told, verbose: bool
 ) -> WarmedUp:
     """Return what the warm-up finds from a start."""
     dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
-    keywords = {k: v for k, v in request.keywords.items() if k not in _OF_THE_CHAIN}
-    preconditioner = start.preconditioner or request.keywords.get("preconditioner")
-    trial = replace(
-        request,
-        params=start.params,
+    size = request.read.target.size
+    trial = request.tuned(
+        start.params,
         dynamics=replace(dynamics, metric=None if start.metric == "none" else start.metric),
-        stepsize=first_stepsize(ground.target.size) if stepsize_is_open else request.stepsize,
-        keywords={**keywords, "preconditioner": preconditioner},
+        stepsize=first_stepsize(size) if stepsize_is_open else request.stepsize,
+        preconditioner=start.preconditioner or request.keywords.get("preconditioner"),
+    )
+    trial = replace(
+        trial, model=replace(trial.read, options=without(trial.read.options, _OF_THE_CHAIN))
     )
     left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
@@ -210,87 +201,3 @@ _OF_THE_CHAIN = (
     "burn_in", "thin", "store", "store_gradients", "store_params", "test_functions", "reductions",
 )  # fmt: skip
 """Keywords that mean nothing to a warm-up."""
-
-
-def _tuned_once(
-    request: Request, ground: Ground, wishes: Wishes, told: Told, verbose: bool
-) -> Request:
-    """Return the request with everything given, as it was chosen when the store was begun."""
-    asked = _asked(request, ground)
-    path = ground.options.store
-    assert path is not None
-    with Store(path) as store:
-        known = store.warm_up()
-        if known is None and store.about is not None:
-            raise ValueError(
-                f"`store`: {str(path)!r} holds a chain whose constants were given, not chosen. Use "
-                "another path. Nothing was changed."
-            )
-    if known is None:
-        request = replace(request, seed=ground.seed)
-        tuned = _tuned(request, ground, wishes, told, verbose)
-        with Store(path) as store:
-            store.save_warm_up(_packed(tuned, asked))
-        return tuned
-    about = json.loads(str(known["about"]))
-    if request.seed is None:
-        asked["seed"] = about["asked"]["seed"]
-    found = difference(about["asked"], asked)
-    if found is not None:
-        raise ValueError(
-            f"`store`: {str(path)!r} holds another chain: {found}. Use another path, or the "
-            "arguments it was made with. Nothing was changed."
-        )
-    return _unpacked(request, known, about)
-
-
-def _asked(request: Request, ground: Ground) -> dict[str, Any]:
-    """Return what must be the same for what was chosen to be used again."""
-    preconditioner = request.keywords.get("preconditioner")
-    if preconditioner is not None and not isinstance(preconditioner, str):
-        preconditioner = repr(preconditioner)
-    facts = {
-        "seed": ground.seed if request.seed is None else request.seed,
-        "dynamics": parts.described(request.dynamics),
-        "stepsize": parts.json_value(request.stepsize),
-        "preconditioner": preconditioner,
-        "dtype": ground.options.dtype.name,
-        "params": digest(np.stack(ground.starts)),
-        "n_chains": ground.options.n_chains,
-        "dataset": {name: column.digest() for name, column in ground.data.columns.items()},
-        "model": ground.values,
-    }
-    return json.loads(json.dumps(facts))
-
-
-def _packed(tuned: Request, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what was chosen, as arrays."""
-    about: dict[str, Any] = {
-        "asked": asked,
-        "chains": len(tuned.params),
-        "stepsize": tuned.stepsize if isinstance(tuned.stepsize, float) else None,
-    }
-    arrays: dict[str, Any] = {}
-    preconditioner = tuned.keywords["preconditioner"]
-    if isinstance(preconditioner, Preconditioner):
-        arrays |= {"root": preconditioner.root, "origin": preconditioner.origin}
-    for number in range(about["chains"]):
-        arrays |= {f"{number}/{name}": value for name, value in tuned.params[number].items()}
-    return {**arrays, "about": np.array(json.dumps(about))}
-
-
-def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
-    """Return the request with what was chosen."""
-    preconditioner: Any = "none"
-    if "root" in known:
-        preconditioner = Preconditioner(known["root"], known["origin"])
-    return replace(
-        request,
-        params=[
-            {name[len(f"{n}/") :]: a for name, a in known.items() if name.startswith(f"{n}/")}
-            for n in range(about["chains"])
-        ],
-        stepsize=request.stepsize if about["stepsize"] is None else about["stepsize"],
-        seed=about["asked"]["seed"],
-        keywords={**request.keywords, "preconditioner": preconditioner},
-    )

@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.rng import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.inputs import parts
-from sgmcmc.inputs.arrays import read_columns
+from sgmcmc.inputs.additive import need_sum_of_pieces
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.options import Options
-from sgmcmc.run.sampler import Request, make_target, read_model
+from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
@@ -44,38 +41,23 @@ _NO_MODE = (
 )
 
 
-@dataclass(frozen=True)
-class Ground:
-    """What a user has handed over, checked.
+def read(request: Request) -> Request:
+    """Return a request whose model has been read and tried.
 
-    Attributes:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        starts: the user's, flat.
-        options: the keyword arguments.
-        seed: the seed, or the entropy drawn in its place.
-        values: what the user's functions returned at the start.
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message names it.
     """
-
-    target: Target
-    data: Data
-    starts: list[np.ndarray]
-    options: Options
-    seed: int
-    values: dict[str, float]
-
-    @classmethod
-    def of(cls, request: Request) -> Ground:
-        """Check what was handed over."""
-        options, params = read_model(request)
-        options = replace(options, preconditioner=None)
-        parts.need_no_latents(request.dynamics, options.gibbs)
-        target, starts = make_target(request, options, request.dynamics, params)
-        request.dynamics.bind(target.space)
-        data = read_columns(request.dataset, options)
-        rows = min(500, data.size)
-        values = dry_run(target, data, rows, starts, None, with_terms=False, in_parts=False)
-        return cls(target, data, starts, options, checks.seed_number("seed", request.seed), values)
+    request = prepared(request)
+    model = request.read
+    request.dynamics.bind(model.target.space)
+    if model.values is None:
+        rows = min(500, model.data.size)
+        values = dry_run(
+            model.target, model.data, rows, model.starts, None, with_terms=False, in_parts=False
+        )
+        model = replace(model, values=values)
+    need_sum_of_pieces(model.target, model.data, model.starts[0])
+    return replace(request, model=model)
 
 
 @dataclass(frozen=True)
@@ -97,16 +79,16 @@ class Start:
     warnings: tuple[str, ...] = ()
 
 
-def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool) -> Start:
+def find_start(model: Model, wanted: str | None, n_chains: int, verbose: bool) -> Start:
     """Return over-dispersed starts around the mode, or the user's where there is none of use.
 
     Args:
-        ground: what the user has handed over.
+        model: Model, read.
         wanted: "dense", "diagonal", or either.
         n_chains: how many chains.
         verbose: show progress.
     """
-    target, data, seed = ground.target, ground.data, ground.seed
+    target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
         raise ValueError(
             "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
@@ -114,13 +96,13 @@ def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool)
         )
     dense = _is_dense(target, wanted)
     if target.size > DENSE_UP_TO:
-        return start_at_params(ground, wanted)
+        return start_at_params(model, wanted)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
-        mode = _mode(objective, target, data, ground.starts[0].astype(np.float64), seed)
+        mode = _mode(objective, target, data, model.starts[0].astype(np.float64), seed)
         progress.advance(1)
     if mode is None:
-        return start_at_params(ground, wanted)
+        return start_at_params(model, wanted)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
     moves = rng.standard_normal((n_chains, target.size)) @ whitening.root.T
@@ -133,20 +115,20 @@ def find_start(ground: Ground, wanted: str | None, n_chains: int, verbose: bool)
     return Start(whitening, spread, mode, "dense" if dense else "diagonal")
 
 
-def start_at_params(ground: Ground, wanted: str | None) -> Start:
+def start_at_params(model: Model, wanted: str | None) -> Start:
     """Return the user's starts, with scales from the curvature there.
 
     Args:
-        ground: what the user has handed over.
+        model: Model, read.
         wanted: "dense", "diagonal", or either.
     """
-    target, starts = ground.target, [start.astype(np.float64) for start in ground.starts]
-    own = [target.space.params(start, target.dtype) for start in ground.starts]
+    target, starts = model.target, [start.astype(np.float64) for start in model.starts]
+    own = [target.space.params(start, target.dtype) for start in model.starts]
     params = own[0] if len(own) == 1 else own
     if target.size > DENSE_UP_TO:
-        around = look_around(target, ground.data, starts, ground.seed)
+        around = look_around(target, model.data, starts, model.seed)
         return Start(around.whitening, params, None, "diagonal")
-    scales = _scales(Objective(target, ground.data), starts[0])
+    scales = _scales(Objective(target, model.data), starts[0])
     metric = "dense" if _is_dense(target, wanted) else "diagonal"
     return Start(scales, params, None, metric, (_NO_MODE,))
 

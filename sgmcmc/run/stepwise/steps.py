@@ -14,7 +14,8 @@ from sgmcmc.interrupts import passed_on
 from sgmcmc.run.brief import brief
 from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
-from sgmcmc.run.sampler import Request, make_sampler, with_groups
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 from sgmcmc.run.stepwise.session import Session, restored
 from sgmcmc.words import describe
@@ -30,7 +31,7 @@ def set_up(request: Request, verbose: Any) -> StepwiseSampler:
     """
     verbose = flag("verbose", verbose)
     with passed_on():
-        return StepwiseSampler(make_sampler(complete(with_groups(request), verbose)), verbose)
+        return StepwiseSampler(make_sampler(complete(request, verbose)), verbose)
 
 
 def init_sess(

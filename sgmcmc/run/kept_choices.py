@@ -1,0 +1,144 @@
+"""What was chosen for a chain on disk: chosen once, kept in its store, and used again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.data.dataset import digest
+from sgmcmc.dynamics import Underdamped
+from sgmcmc.gradients import ControlVariate, FullGradient
+from sgmcmc.inputs import parts
+from sgmcmc.minibatches import Uniform, Weighted
+from sgmcmc.results.differences import difference
+from sgmcmc.results.store import Store
+from sgmcmc.run.request import Request, is_open
+from sgmcmc.target.geometry import Preconditioner
+
+_CENTER = "centre/"
+"""Prefix of the center of control variates among the arrays."""
+
+
+def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
+    """Return the request with everything given, as it was chosen when its store was begun.
+
+    Args:
+        request: Request, read, with a store.
+        choose: Function that returns the request with everything given.
+
+    Raises:
+        ValueError: The store holds another chain.
+    """
+    asked, path = _asked(request), request.read.options.store
+    assert path is not None
+    with Store(path) as store:
+        known = store.warm_up()
+        if known is None and store.about is not None:
+            raise ValueError(
+                f"`store`: {str(path)!r} holds a chain whose constants were given, not chosen. Use "
+                "another path. Nothing was changed."
+            )
+    if known is None:
+        known = _packed(request, choose(request), asked)
+        with Store(path) as store:
+            store.save_warm_up(known)
+    about = json.loads(str(known["about"]))
+    if request.seed is None:
+        asked["seed"] = about["asked"]["seed"]
+    found = difference(about["asked"], asked)
+    if found is not None:
+        raise ValueError(
+            f"`store`: {str(path)!r} holds another chain: {found}. Use another path, or the "
+            "arguments it was made with. Nothing was changed."
+        )
+    return _unpacked(request, known, about)
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """Return what must be the same for what was chosen to be used again."""
+    model = request.read
+    preconditioner = request.keywords.get("preconditioner")
+    if preconditioner is not None and not isinstance(preconditioner, str):
+        preconditioner = repr(preconditioner)
+    facts = {
+        "seed": model.seed,
+        "dynamics": _described(request.dynamics),
+        "stepsize": parts.json_value(request.stepsize),
+        "preconditioner": preconditioner,
+        "dtype": model.options.dtype.name,
+        "params": digest(np.stack(model.starts)),
+        "n_chains": model.options.n_chains,
+        "dataset": {name: column.digest() for name, column in model.data.columns.items()},
+        "model": model.values,
+    }
+    if not isinstance(request.gradient, FullGradient):
+        facts |= {
+            "gradient": _described(request.gradient),
+            "minibatch_size": parts.json_value(request.minibatch_size),
+        }
+    return json.loads(json.dumps(facts))
+
+
+def _described(part: Any) -> Any:
+    return part if part is None or isinstance(part, str) else parts.described(part)
+
+
+def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what was chosen, as arrays."""
+    model, gradient = tuned.read, tuned.gradient
+    about: dict[str, Any] = {
+        "asked": asked,
+        "chains": len(model.params),
+        "stepsize": tuned.stepsize if isinstance(tuned.stepsize, float) else None,
+        "burn_in": model.options.burn_in,
+        "minibatch_size": tuned.minibatch_size,
+    }
+    arrays: dict[str, Any] = {}
+    preconditioner, minibatches = model.options.preconditioner, model.options.minibatches
+    if isinstance(preconditioner, Preconditioner):
+        arrays |= {"root": preconditioner.root, "origin": preconditioner.origin}
+    if isinstance(minibatches, Weighted):
+        arrays["p"] = minibatches.p
+    about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
+    if gradient is not request.gradient:
+        about["gradient"] = "full" if isinstance(gradient, FullGradient) else "control_variate"
+    if isinstance(gradient, ControlVariate):
+        about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
+        centre = gradient.centre_at or {}
+        arrays |= {f"{_CENTER}{name}": value for name, value in centre.items()}
+    for number, params in enumerate(model.params):
+        arrays |= {f"{number}/{name}": value for name, value in params.items()}
+    return {**arrays, "about": np.array(json.dumps(about))}
+
+
+def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
+    """Return the request with what was chosen."""
+    changes: dict[str, Any] = {"preconditioner": "none"}
+    if "root" in known:
+        changes["preconditioner"] = Preconditioner(known["root"], known["origin"])
+    if about["stepsize"] is not None:
+        changes["stepsize"] = about["stepsize"]
+    if "burn_in" in about:
+        changes |= {name: about[name] for name in ("burn_in", "minibatch_size")}
+    if "p" in known:
+        changes["minibatches"] = Weighted(known["p"])
+    elif about.get("minibatches") == "uniform":
+        changes["minibatches"] = Uniform()
+    if about.get("gradient") == "full":
+        changes["gradient"] = FullGradient()
+    elif about.get("gradient") == "control_variate":
+        stepsize, n_iters = about["ascent"]
+        centre = _starting(known, _CENTER) or None
+        changes["gradient"] = ControlVariate(stepsize, n_iters, centre_at=centre)
+    if is_open(request.dynamics):
+        changes["dynamics"] = Underdamped()
+    starts = [_starting(known, f"{number}/") for number in range(about["chains"])]
+    return request.tuned(starts, seed=about["asked"]["seed"], **changes)
+
+
+def _starting(known: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays whose names begin with a prefix, without it."""
+    return {name[len(prefix) :]: a for name, a in known.items() if name.startswith(prefix)}

@@ -1,0 +1,194 @@
+"""What a user asks for, and the model that was read from it: once a call, and handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Underdamped
+from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.groups.model import Structure, read_groups
+from sgmcmc.inputs import parts
+from sgmcmc.inputs.arrays import read_columns, read_params
+from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.inputs.options import Options, check_names, read_options
+from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.target import LogLik, LogPrior, Target
+
+AUTO = "auto"
+"""What a user writes for a constant that is to be chosen."""
+
+
+def is_open(value: Any) -> bool:
+    """Return whether a constant is to be chosen."""
+    return value is None or (isinstance(value, str) and value == AUTO)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A user's model, read and checked.
+
+    Attributes:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        params: Starting values, one dict or one for each chain.
+        options: Keyword arguments.
+        seed: Seed, or the entropy drawn in its place.
+        values: Values of the user's functions at the start; ``None`` before they were tried.
+    """
+
+    target: Target
+    data: Data
+    params: list[dict[str, np.ndarray]]
+    options: Options
+    seed: int
+    values: dict[str, float] | None = None
+
+    @property
+    def starts(self) -> list[np.ndarray]:
+        """Starting positions, flat."""
+        return [self.target.space.start(start, self.target.dtype) for start in self.params]
+
+    def preconditioned(
+        self, preconditioner: Preconditioner | None
+    ) -> tuple[Target, list[np.ndarray]]:
+        """Return the target in the coordinates of a preconditioner, and the starts there."""
+        old = self.target
+        space = old.space.preconditioned(preconditioner)
+        starts = [space.start(start, old.dtype) for start in self.params]
+        return Target(old.log_lik, old.log_prior, space, old.dtype), starts
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, as it was given.
+
+    Attributes:
+        function: Name of the function that was called.
+        method: Name of the sampler in the settings and beside the progress bar.
+        log_lik: Log-likelihood.
+        dataset: Dataset.
+        params: Starting values.
+        log_prior: Log-prior, or ``None``.
+        dynamics: Name or object.
+        gradient: Name or object.
+        minibatch_size: Proportion or number; ``None`` if the gradient knows.
+        stepsize: Stepsize of the chain.
+        seed: Integer, or ``None``.
+        keywords: Keyword arguments that every sampler has.
+        stepwise: Whether the user runs the chain, and keeps the draws.
+        model: Model that was read from all this, if it was.
+        groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
+            packs of groups.
+    """
+
+    function: str
+    method: str
+    log_lik: LogLik
+    dataset: Mapping[str, Any]
+    params: Any
+    log_prior: LogPrior | None
+    dynamics: Any
+    gradient: Any
+    minibatch_size: Any
+    stepsize: Any
+    seed: int | None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    stepwise: bool = False
+    model: Model | None = None
+    groups: Structure | None = None
+
+    @property
+    def read(self) -> Model:
+        """The model, which has been read."""
+        assert self.model is not None, "not prepared"
+        return self.model
+
+    def tuned(self, params: Any = None, *, seed: int | None = None, **changes: Any) -> Request:
+        """Return the request with what was chosen; what was read is not read again.
+
+        Args:
+            params: Parameters where chains start, a dict or one for each chain; ``None`` for those
+                there are.
+            seed: Another seed.
+            changes: Other parts, by the name of the attribute, and other keyword arguments.
+        """
+        own = {name: changes.pop(name) for name in _PARTS if name in changes}
+        model = self.read
+        starts = model.params
+        if params is not None:
+            starts = list(params) if isinstance(params, list | tuple) else [params]
+        model = replace(
+            model,
+            params=starts,
+            options=replace(model.options, **changes),
+            seed=model.seed if seed is None else seed,
+        )
+        return replace(self, **own, keywords={**self.keywords, **changes}, model=model)
+
+
+_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize")
+"""Attributes of a request that are chosen for it."""
+
+
+def prepared(request: Request) -> Request:
+    """Return a request whose model has been read and checked.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message names it.
+    """
+    if request.model is not None:
+        return request
+    request = _with_groups(request)
+    quiet_start()
+    checks.function("log_lik", request.log_lik, "of `params` and `dataset`")
+    if request.log_prior is not None:
+        checks.function("log_prior", request.log_prior, "of `params`, or None")
+    options = read_options(request.function, request.keywords, request.stepwise)
+    dtype = options.dtype
+    params = read_params(request.params, options.n_chains, dtype)
+    check_names(options, list(params[0]))
+    moves = parts.read_dynamics(Underdamped() if is_open(request.dynamics) else request.dynamics)
+    parts.need_no_latents(moves, options.gibbs)
+    parts.need_geodesics(moves, options.manifolds)
+    seed = checks.seed_number("seed", request.seed)
+    geometries = read_geometries(options.bijectors, options.manifolds, moves, params, dtype)
+    space = Space({name: value.shape for name, value in params[0].items()}, geometries)
+    target = Target(request.log_lik, request.log_prior, space, dtype)
+    data = read_columns(request.dataset, options)
+    return replace(request, model=Model(target, data, params, options, seed))
+
+
+def _with_groups(request: Request) -> Request:
+    """Return a request whose ``groups`` have become log-likelihood, dataset and parameters.
+
+    Graphs of groups take XLA longer to compile than it gains in a chain of usual length.
+    """
+    wanted = request.keywords.get("groups")
+    if wanted is None:
+        return request
+    keywords = {"jit_compile": False, **request.keywords, "groups": None}
+    model = read_groups(
+        wanted,
+        request.log_lik,
+        request.dataset,
+        request.params,
+        request.log_prior,
+        checks.floating_dtype("dtype", keywords.get("dtype", tf.float32)),
+        keywords.get("integers", ()),
+    )
+    return replace(
+        request,
+        log_lik=model.log_lik,
+        dataset=model.dataset,
+        params=model.params,
+        log_prior=model.log_prior,
+        keywords=keywords,
+        groups=model.structure,
+    )
