@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.gradients import ControlVariate, FullGradient, MinibatchGradient
 from sgmcmc.results.diagnostics import RHAT, Diagnostics
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import Judgement
@@ -46,7 +47,9 @@ def misgivings(
             f"The mean of {_name(sampler, int(shift.argmax()))} is {shift.max():.2g} posterior sds "
             "from the mode: the chain has not arrived, or the posterior is far from normal."
         )
-    expected = judgement.prediction.ratio if judgement.prediction.known else 1.0
+    expected = np.broadcast_to(
+        judgement.prediction.ratio if judgement.prediction.known else 1.0, judgement.ratio.shape
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = np.abs(np.log(judgement.ratio / expected))
     gap = np.where(np.isfinite(gap), gap, 0.0)
@@ -55,14 +58,38 @@ def misgivings(
     if len(effective) != len(gap):
         effective = np.full(len(gap), diagnostics.smallest)
     noise = 3.0 / np.sqrt(np.maximum(2.0, effective))
-    if (gap > np.log(_OTHERWISE) + noise).any():
+    if is_foretold(sampler):
+        otherwise = _OTHERWISE
+    else:
+        otherwise, noise = 1.0 + tolerance, noise / np.sqrt(2.0)
+    if (gap > np.log(otherwise) + noise).any():
         worst = int(np.argmax(gap - noise))
+        if gap[worst] <= np.log(_OTHERWISE) + noise[worst]:
+            said = "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
+            return [
+                *found,
+                f"The sd of {_name(sampler, worst)} is {judgement.ratio[worst]:.3g} times that "
+                f"which the curvature at the mode implies{said}. The noise of "
+                f"{type(sampler.chain.gradient).__name__} along a chain cannot be measured "
+                "beforehand: it is larger than at the mode, or its errors are correlated. Take a "
+                "smaller stepsize.",
+            ]
         found.append(
             f"The sd of {_name(sampler, worst)} is {judgement.ratio[worst]:.2g} times that which "
             "the curvature at the mode implies: the chain has not covered the posterior, or that "
             "is far from normal."
         )
     return found
+
+
+def is_foretold(sampler: Sampler) -> bool:
+    """Return whether the noise that is measured at single positions is that along the chain.
+
+    It is not for estimators with a memory, of which the table and the centre follow the chain, or
+    whose errors may be correlated, as those of a user's own.
+    """
+    gradient = sampler.chain.gradient
+    return type(gradient) in (MinibatchGradient, ControlVariate, FullGradient)
 
 
 def is_right(judgement: Judgement, tolerance: float) -> bool:
