@@ -1,16 +1,56 @@
-"""Libraries that take as long to import as TensorFlow does, and are loaded when first needed.
+"""Environment variables that switch ways off, and libraries that are loaded when first needed.
 
-A process that only starts, reads draws or runs chains by stochastic gradients needs neither.
+These libraries take as long to import as TensorFlow does. A process that only starts, reads draws
+or runs chains by stochastic gradients needs neither.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from importlib import metadata
 from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
+
+
+def _on(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def no_native() -> bool:
+    """Return whether native code is switched off."""
+    return _on("SGMCMC_NO_NATIVE")
+
+
+def copy_blocks() -> bool:
+    """Return whether prepared blocks are to be copied."""
+    return _on("SGMCMC_COPY_BLOCKS")
+
+
+def public_calls() -> bool:
+    """Return whether graphs are to be called through the public interface alone."""
+    return _on("SGMCMC_PUBLIC_CALLS")
+
+
+def no_groups() -> bool:
+    """Return whether each chain is to have its own kernel."""
+    return _on("SGMCMC_NO_GROUPS")
+
+
+def tensorflow_log() -> bool:
+    """Return whether TensorFlow's log is to be left alone."""
+    return _on("SGMCMC_TENSORFLOW_LOG")
+
+
+def silent_seconds() -> float | None:
+    """Return how long a call may stand still, or ``None`` where nobody has set it."""
+    try:
+        return max(0.0, float(os.environ["SGMCMC_SILENT_SECONDS"]))
+    except (KeyError, ValueError):
+        return None
 
 
 @functools.cache
@@ -41,3 +81,12 @@ def probability_version() -> str:
         return metadata.version("tensorflow-probability")
     except metadata.PackageNotFoundError:  # a nightly build, which has another name
         return str(tensorflow_probability().__version__)
+
+
+def library_of(values: Any) -> str:
+    """Return the name of the library that an object comes from."""
+    for kind in type(values).__mro__:
+        name = kind.__module__.partition(".")[0]
+        if name in ("pandas", "pyarrow", "datasets", "dask"):
+            return name
+    return ""

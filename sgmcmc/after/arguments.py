@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sgmcmc.checks import known_keys
+from sgmcmc.checks import describe, known_keys
 from sgmcmc.results.samples import Samples
-from sgmcmc.words import describe
 
 
 def need_samples(samples: Any) -> None:

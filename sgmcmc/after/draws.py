@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import known_keys
+from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.chains import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 from sgmcmc.target.layout import Layout
-from sgmcmc.words import describe
 
 TestFunctions = Mapping[str, Callable[[dict[str, tf.Tensor]], tf.Tensor]] | Sequence[str]
 

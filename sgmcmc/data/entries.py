@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.tables import library, missing
+from sgmcmc.data.tables import missing
+from sgmcmc.libraries import library_of
 
 
 def as_numbers(label: str, values: Any) -> np.ndarray:
@@ -30,7 +31,7 @@ def as_numbers(label: str, values: Any) -> np.ndarray:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"`{label}` is not a regular array of numbers: {error}") from error
-    if array.dtype.kind == "O" and library(values) == "pandas" and values.isna().any():
+    if array.dtype.kind == "O" and library_of(values) == "pandas" and values.isna().any():
         raise ValueError(missing(label))
     need_numbers(label, array.dtype)
     return array

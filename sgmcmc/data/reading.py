@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
+from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
 from sgmcmc.data.entries import (
     as_numbers,
@@ -19,8 +20,8 @@ from sgmcmc.data.entries import (
 )
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import Spool, read_stored
-from sgmcmc.data.tables import Table, as_table, is_plain_frame, library, refusal
-from sgmcmc.words import describe
+from sgmcmc.data.tables import Table, as_table, is_plain_frame, refusal
+from sgmcmc.libraries import library_of
 
 
 def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) -> Data:
@@ -53,7 +54,7 @@ def _columns(
 ) -> Iterator[tuple[str, Column, int]]:
     """Yield name, column and length of everything in a dict of arrays, or in a table."""
     # A DatasetDict holds several datasets, not columns of one.
-    if not isinstance(dataset, Mapping) or library(dataset) == "datasets":
+    if not isinstance(dataset, Mapping) or library_of(dataset) == "datasets":
         _refuse_streams("dataset", dataset)
         table = as_table("dataset", dataset)
         if table is not None:
@@ -96,7 +97,8 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         values = values.to_dask_array(lengths=True)
     if _is_stored(values):
         return _read_stored(label, values, dtype)
-    table = None if is_plain_frame(values) else as_table(label, values)
+    is_array = isinstance(values, np.ndarray) or is_plain_frame(values)
+    table = None if is_array else as_table(label, values)
     if table is not None:
         _, column, length = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
         return column, length
@@ -117,7 +119,7 @@ def _is_stored(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return isinstance(values, np.memmap)
     # pandas, polars and xarray are in memory, whatever else they have; ragged tensors are not ours.
-    in_tables = library(values) in ("pyarrow", "datasets")
+    in_tables = library_of(values) in ("pyarrow", "datasets")
     if hasattr(values, "to_numpy") or tf.is_tensor(values) or in_tables:
         return False
     in_chunks = hasattr(values, "chunks") or not hasattr(values, "__array__")

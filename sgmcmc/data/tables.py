@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sgmcmc.libraries import library_of
+
 Batch = dict[str, np.ndarray]
 """Some rows of each column of a table."""
 
@@ -40,15 +42,6 @@ class Table(NamedTuple):
     in_memory: bool = False
 
 
-def library(values: Any) -> str:
-    """Return the name of the library that an object comes from."""
-    for kind in type(values).__mro__:
-        name = kind.__module__.partition(".")[0]
-        if name in ("pandas", "pyarrow", "datasets", "dask"):
-            return name
-    return ""
-
-
 def as_table(label: str, values: Any) -> Table | None:
     """Return an object as a table, or ``None`` if it is none.
 
@@ -59,7 +52,7 @@ def as_table(label: str, values: Any) -> Table | None:
     """
     if isinstance(values, str | os.PathLike):
         values = _parquet(label, values)
-    kind, home = type(values).__name__, library(values)
+    kind, home = type(values).__name__, library_of(values)
     if home == "pandas" and kind == "DataFrame":
         return _of_frame(label, values)
     if home == "pandas" and (hasattr(values, "cat") or hasattr(values, "codes")):
@@ -81,7 +74,7 @@ def of_column(label: str, name: Any) -> str:
 
 def is_plain_frame(values: Any) -> bool:
     """Return whether an object is a pandas data frame of nothing but numbers, a matrix to NumPy."""
-    if type(values).__name__ != "DataFrame" or library(values) != "pandas":
+    if type(values).__name__ != "DataFrame" or library_of(values) != "pandas":
         return False
     kinds = [kind.kind if isinstance(kind, np.dtype) else "O" for kind in values.dtypes]
     return all(kind in "fiu" for kind in kinds) or all(kind == "b" for kind in kinds)

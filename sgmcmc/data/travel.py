@@ -16,7 +16,7 @@ import numpy as np
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn, digest
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import open_stored
-from sgmcmc.data.tables import library
+from sgmcmc.libraries import library_of
 from sgmcmc.machines import HERE, Machines, Spread
 
 _ROWS = 16
@@ -113,7 +113,7 @@ def _opened(
 def _is_array(source: Any) -> bool:
     """Return whether rows of what was opened can be read from any place on."""
     is_table = isinstance(source, os.PathLike) or hasattr(source, "to_dask_array")
-    return not is_table and library(source) != "pyarrow"
+    return not is_table and library_of(source) != "pyarrow"
 
 
 def _known_by(column: Column, size: int) -> str:
@@ -149,7 +149,7 @@ def _opener(values: Any) -> Opener | None:
     if isinstance(values, str | os.PathLike):
         return partial(Path, os.path.abspath(values))
     if kind in ("zarr", "dask") or (
-        library(values) == "pyarrow" and "Dataset" in type(values).__name__
+        library_of(values) == "pyarrow" and "Dataset" in type(values).__name__
     ):
         # These know how to pickle where they are, and not what they hold.
         return partial(_as_it_is, values)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sgmcmc.checks import did_you_mean
 from sgmcmc.datasets import covertype, kos, mnist, movielens, msweb
 from sgmcmc.datasets.fetch import DamagedFileError, DownloadError
-from sgmcmc.words import did_you_mean
 
 __all__ = ["DamagedFileError", "DownloadError", "get_dataset"]
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from sgmcmc.checks import known_keys
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.momentum import MomentumState, ThermostatState, first_thermostats
-from sgmcmc.target.constants import constant_not_negative, positive_constant
 from sgmcmc.target.geometry import Space
+from sgmcmc.target.layout import constant_not_negative, positive_constant
 
 FISHER = "fisher"
 """What a user writes for a variance that is to be estimated."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from sgmcmc import libraries
-from sgmcmc.checks import is_number, positive_number, whole_number
+from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.target.geometry import Space
-from sgmcmc.words import describe
 
 if TYPE_CHECKING:
     import tensorflow_probability as tfp

@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from sgmcmc.checks import choice, whole_number
 from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.target.constants import positive_constant
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import Layout
+from sgmcmc.target.layout import Layout, positive_constant
 
 
 class MomentumState(NamedTuple):

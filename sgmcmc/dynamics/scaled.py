@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import whole_number
+from sgmcmc.checks import describe, whole_number
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout
-from sgmcmc.words import describe
 
 BURN_IN = "burn_in"
 """Value of ``until`` for scales that are learned in the burn-in."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc.checks import is_number, positive_number
-from sgmcmc.words import describe
+from sgmcmc.checks import describe, is_number, positive_number
 
 Schedule = Callable[[int], float]
 

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from sgmcmc.checks import flag
+from sgmcmc.checks import describe, flag, or_list
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
 from sgmcmc.target.layout import Layout
-from sgmcmc.words import describe, or_list
 
 PARAMETERISATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
 

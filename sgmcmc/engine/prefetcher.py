@@ -21,9 +21,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import switches
-from sgmcmc.data.numbers import standard_normals
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc import libraries
+from sgmcmc.data.numbers import Purpose, RunPhase, generator, standard_normals
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
 from sgmcmc.engine.kernel import Kernel, Start
@@ -86,7 +85,7 @@ _SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np
 
 def shares_memory() -> bool:
     """Return whether TensorFlow reads prepared blocks from where they were written."""
-    return not (switches.copy_blocks() or tf.config.list_logical_devices("GPU"))
+    return not (libraries.copy_blocks() or tf.config.list_logical_devices("GPU"))
 
 
 class Buffer:

@@ -23,7 +23,7 @@ from types import TracebackType
 
 import tensorflow as tf
 
-from sgmcmc import switches
+from sgmcmc import libraries
 from sgmcmc.bars import make_bar
 from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
@@ -84,7 +84,7 @@ class Watchdog:
     def __init__(self) -> None:
         # Nobody here sees what a GPU computes.
         default = 0.0 if tf.config.list_logical_devices("GPU") else PATIENCE
-        asked = switches.silent_seconds()
+        asked = libraries.silent_seconds()
         self._patience = default if asked is None else asked
         self.heard()
 

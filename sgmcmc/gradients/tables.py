@@ -10,13 +10,12 @@ import numpy as np
 import scipy
 import tensorflow as tf
 
-from sgmcmc.checks import known_keys
+from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import DenseColumn
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
-from sgmcmc.words import describe
 
 _ROUNDING, _ROWS = 1e-3, 500
 """How far the sum of rows' gradients may be from that of their terms, as a part of it; and over how

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.shards import Shard, map_over, pieces, shards
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace

@@ -19,9 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from sgmcmc import switches
-from sgmcmc.graphs.quiet import without_chatter
-from sgmcmc.graphs.tracing import trace
+from sgmcmc import libraries
+from sgmcmc.graphs.tracing import trace, without_chatter
 from sgmcmc.interrupts import pass_on
 
 try:
@@ -41,7 +40,7 @@ def calls_directly() -> bool:
     """Return whether graphs can be handed to the runtime directly."""
     call = getattr(context and context.context(), "call_function", None)
     known = call is not None and list(signature(call).parameters) == _KNOWN
-    return known and not switches.public_calls()
+    return known and not libraries.public_calls()
 
 
 def flat_call(graph: Any) -> FlatCall:

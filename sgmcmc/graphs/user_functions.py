@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.checks import describe
 from sgmcmc.interrupts import pass_on
-from sgmcmc.words import describe
 
 _DTYPE_CLASH = re.compile(
     r"does not match type|expected to be a \w+ tensor but is a|Tensor conversion requested dtype"

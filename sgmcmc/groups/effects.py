@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import FILLED, MOVES, SLOT, Marginal, Random, Tensors
@@ -17,7 +18,6 @@ from sgmcmc.groups.model import Structure, code_column
 from sgmcmc.groups.packs import Packs, codes_of
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
-from sgmcmc.words import describe
 
 _NUMBERS = 2**23
 """Numbers that the draws of a piece of packs may take."""

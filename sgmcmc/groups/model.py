@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
 from sgmcmc.groups.packs import Packs, codes_of, need_groups, pack
 from sgmcmc.groups.spec import Groups
-from sgmcmc.words import describe
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.words import describe
+from sgmcmc.checks import describe
 
 Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
 """Log density of the effects of each group, a function of effects and global parameters."""

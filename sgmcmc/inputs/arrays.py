@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import known_keys
+from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.entries import as_numbers, refuse_overflow
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.gradients.latents import Gibbs, Latents
 from sgmcmc.inputs.options import Options
-from sgmcmc.words import describe
 
 __all__ = ["as_numbers", "broadcast", "read_columns", "read_dataset", "read_params", "read_start"]
 
@@ -89,3 +89,34 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
                 f"`{label}[{name!r}]`: starting values must be finite; {value!r} is not."
             )
     return start
+
+
+def read_latents(
+    gibbs: Gibbs | None, latents: Mapping[str, Any], data: Data, dtype: tf.DType
+) -> Latents | None:
+    """Return what draws the latent variables, or ``None`` where there are none.
+
+    Kept values that are whole numbers stay whole numbers, for they are mostly labels; others
+    become ``dtype``. A tensor keeps its own. A function may have an attribute ``advice``: what to
+    tell the user of a chain that became NaN.
+    """
+    if gibbs is None:
+        return None
+    starts = {}
+    for name, values in latents.items():
+        label = f"latents[{name!r}]"
+        if name in data.columns:
+            raise ValueError(f"`{label}`: `dataset` has a column of that name.")
+        array = as_numbers(label, values)
+        if array.ndim == 0 or array.shape[0] != data.size:
+            raise ValueError(
+                f"`{label}` must hold a value for each of the {data.size} observations; it is "
+                f"{describe(array)}."
+            )
+        if array.dtype.kind == "f":
+            if not np.isfinite(array).all():
+                raise ValueError(f"`{label}`: starting values must be finite.")
+            if not tf.is_tensor(values):
+                array = array.astype(dtype.as_numpy_dtype)
+        starts[name] = np.array(array, order="C")
+    return Latents(gibbs, starts, getattr(gibbs, "advice", None))

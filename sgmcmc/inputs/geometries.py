@@ -8,14 +8,68 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe, is_number, known_keys
+from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.graphs.user_functions import first_lines
-from sgmcmc.inputs.gamma import gamma_parameters
+from sgmcmc.inputs.arrays import as_numbers, broadcast
 from sgmcmc.inputs.simplex import points_of_simplex
 from sgmcmc.manifolds import Manifold
-from sgmcmc.target.geometry import Bijected, Geometry
+from sgmcmc.target.geometry import Bijected, Geometry, Preconditioner, Space
+from sgmcmc.target.geometry.half_line import OnHalfLine
 from sgmcmc.target.geometry.simplex import OnSimplex
+
+
+def gamma_parameters(gamma: Any, start: Mapping[str, np.ndarray]) -> dict[str, OnHalfLine]:
+    """Return the geometries of the parameters with gamma priors.
+
+    Args:
+        gamma: the user's dict of (shape, rate) or (shape, rate, power); ``None`` for none.
+        start: the starting values, for names and shapes.
+    """
+    if gamma is None:
+        return {}
+    if not isinstance(gamma, Mapping):
+        raise TypeError(
+            "`gamma` must be a dict that names parameters and their gamma priors, "
+            f"{{'rate': (shape, rate)}}; it is {describe(gamma)}."
+        )
+    if not gamma:
+        raise ValueError("`gamma` is an empty dict: it must name the gamma parameters.")
+    known_keys("gamma", gamma, start, "the parameters are")
+    return {name: _read_one(f"gamma[{name!r}]", p, start[name]) for name, p in gamma.items()}
+
+
+def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
+    if not isinstance(prior, list | tuple) or len(prior) not in (2, 3):
+        raise TypeError(
+            f"`{label}` must be a pair (shape, rate), or with a power (shape, rate, power); it is "
+            f"{describe(prior)}."
+        )
+    shape, rate = (
+        _numbers(f"{label}[{place}]", value, start) for place, value in enumerate(prior[:2])
+    )
+    if not (shape > 0).all():
+        raise ValueError(f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}.")
+    if not (rate >= 0).all():
+        raise ValueError(
+            f"`{label}[1]`: rates must be positive, or 0 where `log_prior` has them; it is "
+            f"{describe(prior[1])}."
+        )
+    power = prior[2] if len(prior) == 3 else 1.0
+    if not (is_number(power) and np.isfinite(power) and power != 0):
+        raise ValueError(
+            f"`{label}[2]`: the power must be a number, and not 0; it is {describe(power)}."
+        )
+    return OnHalfLine(shape, rate, float(power))
+
+
+def _numbers(label: str, value: Any, start: np.ndarray) -> np.ndarray:
+    array = as_numbers(label, value).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"`{label}` must be finite; it is {describe(value)}.")
+    return broadcast(label, array, start.shape)
 
 
 def read_geometries(
@@ -80,3 +134,114 @@ def _try_bijector(start: str, name: str, bijector: Any, value: np.ndarray, dtype
             f"`{start}` must start inside the range of its bijector {bijector.name!r}; "
             f"{value.tolist()!r} is not."
         )
+
+
+_ROUNDING = 1e-6
+"""How far from symmetric a matrix may be, as a part of its largest entry."""
+
+
+def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Preconditioner | None:
+    """Return the preconditioner M = CCᵀ, or ``None`` for none.
+
+    Args:
+        value: the user's: "none" or ``None``, p or p × p numbers, or a dict of such by parameter.
+        space: where the parameters live, without a preconditioner.
+        start: where the chain starts, which becomes the origin.
+    """
+    if value is None or (isinstance(value, str) and value == "none"):
+        return None
+    if isinstance(value, Preconditioner):
+        return value
+    if isinstance(value, str):
+        raise ValueError(
+            "`preconditioner` must be 'none', 'dense', 'diagonal', an array of p or p × p numbers "
+            f"(p = {space.layout.size}), or a dict of arrays by parameter; it is {value!r}."
+        )
+    if isinstance(value, Mapping):
+        matrix = _by_parameter(value, space)
+    else:
+        matrix = _one_array("preconditioner", value, space.layout.size, ())
+    _need_whole_space(value, space)
+    return Preconditioner(_root(matrix), _origin(value, space, start))
+
+
+def _by_parameter(value: Mapping[str, Any], space: Space) -> np.ndarray:
+    """Return the numbers of all coordinates: the identity where a parameter is not named."""
+    layout = space.layout
+    known_keys("preconditioner", value, layout.names, "the parameters are")
+    blocks = {
+        name: _one_array(
+            f"preconditioner[{name!r}]", entry, layout.sizes[name], layout.shapes[name]
+        )
+        for name, entry in value.items()
+    }
+    diagonal = np.ones(layout.size)
+    if all(block.ndim == 1 for block in blocks.values()):
+        for name, block in blocks.items():
+            diagonal[layout.slices[name]] = block
+        return diagonal
+    matrix = np.diag(diagonal)
+    for name, block in blocks.items():
+        place = layout.slices[name]
+        matrix[place, place] = block if block.ndim == 2 else np.diag(block)
+    return matrix
+
+
+def _one_array(label: str, value: Any, size: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Return one entry as a vector or a matrix in float64, known to be positive."""
+    array = as_numbers(label, value).astype(np.float64)
+    if array.shape == shape:
+        array = array.reshape(-1)
+    if array.shape not in ((size,), (size, size)):
+        raise ValueError(
+            f"`{label}` must hold {size} or {size} × {size} numbers; it is {describe(array)}."
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"`{label}` must hold finite numbers.")
+    if array.ndim == 1:
+        if not (array > 0).all():
+            raise ValueError(
+                f"`{label}` must hold positive numbers, variances; its smallest is "
+                f"{float(array.min()):g}."
+            )
+        return array
+    if np.abs(array - array.T).max() > _ROUNDING * np.abs(array).max():
+        raise ValueError(f"`{label}` must be a symmetric matrix, a covariance.")
+    if np.linalg.eigvalsh(array)[0] <= 0:
+        raise ValueError(
+            f"`{label}` must be positive definite; its smallest eigenvalue is "
+            f"{float(np.linalg.eigvalsh(array)[0]):g}."
+        )
+    return (array + array.T) / 2
+
+
+def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
+    """Return û: the start, but zero where a parameter is not named, whose coordinates stay."""
+    origin = np.array(start)
+    if isinstance(value, Mapping):
+        for name in set(space.layout.names) - set(value):
+            origin[space.layout.slices[name]] = 0.0
+    return origin
+
+
+def _need_whole_space(value: Any, space: Space) -> None:
+    """Raise an error where a parameter is preconditioned that has coordinates of its own kind."""
+    for name in value if isinstance(value, Mapping) else space.layout.names:
+        if not space.geometries[name].affine:
+            raise ValueError(
+                f"`preconditioner`: {name!r} moves in coordinates of its own, which cannot be "
+                "preconditioned. Give a dict that names the other parameters."
+            )
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    return np.sqrt(matrix) if matrix.ndim == 1 else np.linalg.cholesky(matrix)
+
+
+def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
+    """Return variances or covariance, if few, else what distinguishes them from others."""
+    if preconditioner is None:
+        return "none"
+    root = preconditioner.root
+    covariance = root @ root.T if preconditioner.dense else root**2
+    return covariance.tolist() if root.size <= 64 else digest(covariance)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, explain, first_lines
 from sgmcmc.target.target import Target
-from sgmcmc.words import describe
 
 
 def try_test_functions(

@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import tensorflow as tf
 
 from sgmcmc import checks, libraries
-from sgmcmc.checks import by_name, flag, floating_dtype, known_keys, whole_number
+from sgmcmc.checks import (
+    by_name,
+    describe,
+    did_you_mean,
+    flag,
+    floating_dtype,
+    known_keys,
+    whole_number,
+)
 from sgmcmc.data.travel import read_machines
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.machines import Machines
 from sgmcmc.manifolds import Manifold
-from sgmcmc.words import describe, did_you_mean
 
 if TYPE_CHECKING:
     import tensorflow_probability as tfp

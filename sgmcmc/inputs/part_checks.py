@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import from_outside
+from sgmcmc.checks import describe, from_outside
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.dynamics import SGLD, Dynamics, ExactDynamics
@@ -17,7 +17,7 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Start
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
-from sgmcmc.graphs.quiet import without_chatter
+from sgmcmc.graphs.tracing import without_chatter
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.inputs.arrays import read_params
 from sgmcmc.inputs.dry_run import dry_run
@@ -29,7 +29,6 @@ from sgmcmc.minibatches.streams import make_stream
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import LogLik, LogPrior, Target
-from sgmcmc.words import describe
 
 _REPEATED = 1e-3
 """How far two results for the same arguments may be apart, as a part of what changed."""

@@ -10,14 +10,13 @@ import numpy as np
 
 from sgmcmc import dynamics as dynamics_room
 from sgmcmc import gradients as gradients_room
-from sgmcmc.checks import from_outside, is_number, minibatch_rows
+from sgmcmc.checks import describe, did_you_mean, from_outside, is_number, minibatch_rows, or_list
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.gradients import SAGA, FullGradient, Gradient
 from sgmcmc.inputs.options import Options
 from sgmcmc.minibatches import Minibatches, Reshuffled, RowDraws, Uniform
 from sgmcmc.minibatches.own import check_bound, try_minibatches
-from sgmcmc.words import describe, did_you_mean, or_list
 
 
 def _has_name(part: Any) -> bool:

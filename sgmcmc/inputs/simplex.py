@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import known_keys
+from sgmcmc.checks import describe, known_keys
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.arrays import as_numbers, broadcast, read_start
 from sgmcmc.target.geometry.simplex import OnSimplex
-from sgmcmc.words import describe
 
 
 def points_of_simplex(

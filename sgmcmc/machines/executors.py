@@ -9,7 +9,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from concurrent.futures import CancelledError as Cancelled
 from typing import Any
 
-from sgmcmc.words import describe
+from sgmcmc.checks import describe
 
 _UNKNOWN = 16
 """Workers that are counted on where an executor does not tell how many it has."""

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import tensorflow as tf
 
-from sgmcmc.words import describe
+from sgmcmc.checks import describe
 
 Courier = Callable[[Any], tuple[str, Callable[[], Any]]]
 """Tells of a shared object the key, and how to make what unpickles to it."""

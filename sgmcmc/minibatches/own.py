@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 
+from sgmcmc.checks import describe
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.minibatches.base import Minibatches, RowDraws
-from sgmcmc.words import describe
 
 _ROUNDING = 1e-3
 """How far the expected rows of a minibatch, by the weights, may be from n, as a part of n."""

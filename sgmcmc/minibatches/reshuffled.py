@@ -11,7 +11,7 @@ import numpy as np
 
 from sgmcmc.checks import flag, whole_number
 from sgmcmc.minibatches.base import Minibatches
-from sgmcmc.minibatches.rows import draw_rows, row_dtype
+from sgmcmc.minibatches.uniform import draw_rows, row_dtype
 
 _HELD = 16
 """Orders of epochs that are kept, of all chains."""

@@ -15,7 +15,6 @@ from sgmcmc.data import native
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.minibatches.base import RowDraws
-from sgmcmc.minibatches.rows import row_dtype
 from sgmcmc.minibatches.streams import (
     ROWS,
     GatheredAhead,
@@ -25,6 +24,7 @@ from sgmcmc.minibatches.streams import (
     Whole,
     has_addresses,
 )
+from sgmcmc.minibatches.uniform import row_dtype
 
 _SHORT_ROW = 64
 """Bytes of a row up to which XLA's own gather, which it fuses with what the rows are used for, is

@@ -27,7 +27,7 @@ from sgmcmc.data.sparse import SparseColumn, Stored, as_sparse_tensor, gather_sp
 from sgmcmc.minibatches.base import RowDraws
 from sgmcmc.minibatches.own import drawn
 from sgmcmc.minibatches.reshuffled import OrderedDraws, Place
-from sgmcmc.minibatches.rows import row_dtype
+from sgmcmc.minibatches.uniform import row_dtype
 
 Arrays = dict[str, np.ndarray]
 Edges = tuple[np.random.Generator, np.random.Generator]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.checks import describe
 from sgmcmc.data.dataset import digest
 from sgmcmc.minibatches.base import Minibatches
-from sgmcmc.minibatches.rows import row_dtype
-from sgmcmc.words import describe
+from sgmcmc.minibatches.uniform import row_dtype
 
 _STEPS = 8
 """Rows that are looked at one by one before the rest are found by bisection."""

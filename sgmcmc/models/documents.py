@@ -9,9 +9,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sgmcmc.checks import describe
 from sgmcmc.counts import Counts
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.words import describe
 
 Ints = NDArray[np.int32]
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import is_number, positive_number, whole_number
+from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
-from sgmcmc.words import describe
 
 
 def matrix_factorisation(

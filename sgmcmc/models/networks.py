@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.words import describe
+from sgmcmc.checks import describe
 
 Tensors = Mapping[str, tf.Tensor]
 

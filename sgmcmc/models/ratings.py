@@ -9,11 +9,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from sgmcmc.checks import whole_number
+from sgmcmc.checks import describe, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_draws
-from sgmcmc.words import describe
 
 COLUMNS = ("user", "item", "rating")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc.words import describe, did_you_mean
+from sgmcmc.checks import describe, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

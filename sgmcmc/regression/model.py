@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.checks import describe, did_you_mean, or_list
 from sgmcmc.groups import Groups
 from sgmcmc.regression.families import FAMILIES, Family, Tensors
 from sgmcmc.regression.formula import Bar, Formula, column, evaluated, labels, matrix
-from sgmcmc.words import describe, did_you_mean, or_list
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.checks import describe
 from sgmcmc.results.chains import has_chains
-from sgmcmc.words import describe
 
 SLICE = "slice"
 """The setting that says which of a chain's kept draws there are: ``[start, stop, step]``."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.atomic_files import KEPT, explained, replacement
+from sgmcmc.checks import describe
 from sgmcmc.results.evaluation import Evaluation, Span, all_pieces
-from sgmcmc.words import describe
 
 
 def read_path(store: Any) -> Path | None:

@@ -18,8 +18,7 @@ from sgmcmc.inputs.part_checks import try_parts
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.minibatches.streams import Stream, make_stream
 from sgmcmc.minibatches.uniform import UniformDraws
-from sgmcmc.run.phases import Phase
-from sgmcmc.run.sampler import Sampler
+from sgmcmc.run.sampler import Phase, Sampler
 
 
 class Crew(Protocol):

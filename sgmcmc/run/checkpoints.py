@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.atomic_files import read_arrays, write_arrays
-from sgmcmc.data.rng import RunPhase
-from sgmcmc.engine.runner import Runner
+from sgmcmc.data.numbers import RunPhase
+from sgmcmc.engine.block import block_length
+from sgmcmc.engine.runner import Runner, Snapshot
+from sgmcmc.gradients import WholeData
 from sgmcmc.results.arrays import Results
+from sgmcmc.results.schema import LOG_POST, Schema, most_estimates
 from sgmcmc.results.store import CHAIN, REDUCTION, Store, blamed, checkpoint, explained
+from sgmcmc.run.builder import chosen_stream, make_kernel
+from sgmcmc.run.chain_groups import group_size
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.geometry import Space
 
 SAVE_EVERY = 0.25
 """Seconds of a chain that a kill may cost."""
@@ -100,3 +112,159 @@ class Checkpoints:
 
     def _large(self, folder: Path, number: int, slot: int) -> Path:
         return checkpoint(folder, self._kind, f"{number}-{_SLOT}-{slot}")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where the chains of a run in memory ended.
+
+    Attributes:
+        starts: where the chain started after the phases before it, flat, for each chain.
+        modes: the positions that gradient estimates stay centred at, and the gradients there, for
+            each chain that has one.
+        states: where the chains are.
+        arrays: what they have kept, by record, chains first.
+    """
+
+    starts: list[np.ndarray]
+    modes: list[tuple[np.ndarray, np.ndarray]]
+    states: list[Snapshot]
+    arrays: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(
+        cls,
+        starts: Sequence[np.ndarray],
+        runners: Sequence[Runner],
+        arrays: Mapping[str, np.ndarray],
+    ) -> Ending:
+        """Return where these runners are now."""
+        modes = [
+            (np.asarray(position), np.asarray(gradient))
+            for position, gradient in (r.mode for r in runners if r.mode is not None)
+        ]
+        return cls(list(starts), modes, [runner.snapshot() for runner in runners], dict(arrays))
+
+    def remind(self, whole: Sequence[WholeData]) -> None:
+        """Spare the gradients over the whole dataset that were taken before."""
+        if self.modes:
+            for each, mode in zip(whole, self.modes, strict=True):
+                each.remember(*mode)
+
+    def copy_to(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy the draws to larger arrays."""
+        draws = max(int(state["draws"]) for state in self.states)
+        for name, old in self.arrays.items():
+            if name != LOG_POST:
+                arrays[name][:, :draws] = old[:, :draws]
+
+    def resume(self, runners: Sequence[Runner], arrays: Mapping[str, np.ndarray]) -> None:
+        """Take runners, and the arrays they write to, to where the chains are."""
+        self.copy_to(arrays)
+        for runner, state, old, new in zip(
+            runners, self.states, self.arrays[LOG_POST], arrays[LOG_POST], strict=True
+        ):
+            runner.restore(state)
+            # Estimates at ends that a longer run would not have had.
+            kept = [row for row in old[: runner.blocks] if runner.stops_at(int(row[0]))]
+            new[: len(kept)] = np.reshape(kept, (-1, 2))
+            runner.blocks = len(kept)
+
+
+def modes(runners: Sequence[Runner]) -> dict[str, np.ndarray]:
+    """Return the chains' modes as the user sees them, and the gradients there, if they have any.
+
+    The ``gradients`` are those with respect to the unconstrained parameters, the ``slopes`` what
+    the gradient estimate adds to in the coordinates of the chain.
+    """
+    found = [runner.mode for runner in runners if runner.mode is not None]
+    if not found:
+        return {}
+    space = runners[0].recorder.target.space
+    return {
+        "modes": constrained(space, [position for position, _ in found]),
+        "gradients": np.stack([np.asarray(space.score(*pair)) for pair in found]),
+        "slopes": np.stack([np.asarray(gradient) for _, gradient in found]),
+    }
+
+
+def constrained(space: Space, positions: Sequence[Any]) -> np.ndarray:
+    """Return flat positions as the user sees them, flat, a row for each chain."""
+    return np.stack([space.flat_user(tf.constant(position)) for position in positions])
+
+
+def schema_of(sampler: Sampler) -> Schema:
+    """Return what the arrays of a sampler's runs are."""
+    recorder, space = sampler.chain.recorder, sampler.target.space
+    assert recorder is not None
+    stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)
+    length = block_length(stream, sampler.chain.dynamics, sampler.target)
+    every = sampler.chain.gradient.refresh_every(sampler.whole())
+    chains = "one by one" if size == 1 else f"in groups of {size}"
+    paths = {**sampler.settings["paths"], "minibatches": stream.path, "chains": chains}
+    return Schema(
+        {**sampler.settings, "paths": paths},
+        sampler.options.n_chains is not None,
+        dict(space.user_layout.shapes),
+        dict(space.score_layout.shapes),
+        recorder.stored,
+        recorder.with_gradients,
+        tuple(recorder.test_functions),
+        recorder.unnormalised,
+        (length,) if every is None else (length, every),
+    )
+
+
+def record_specs(
+    sampler: Sampler, draws: int, total: int, stops: int = 0
+) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Return shape, chains first, and dtype of each array that the chains write to.
+
+    Args:
+        sampler: the sampler.
+        draws: that each chain keeps.
+        total: iterations of each chain.
+        stops: how often the chains may be stopped on the way, and then be made longer.
+    """
+    kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
+    every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
+    blocks = -(-total // kernel.length) + total // every + most_estimates(total) + stops
+    return {
+        **{
+            name: ((chains, draws, *shape), np.dtype(dtype.as_numpy_dtype))
+            for name, (shape, dtype) in kernel.recorder.specs().items()
+        },
+        LOG_POST: ((chains, blocks, 2), np.dtype(np.float64)),
+    }
+
+
+def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np.ndarray]:
+    """Return the arrays that draws are written to.
+
+    Args:
+        records: shape and dtype of each.
+
+    Raises:
+        MemoryError: they take more than the machine has.
+    """
+    wanted = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values())
+    most = _physical()
+    try:
+        if most is not None and wanted > most:
+            raise MemoryError
+        return {name: np.empty(*record) for name, record in records.items()}
+    except (MemoryError, ValueError):  # NumPy has no arrays beyond the address space
+        there = "" if most is None else f", and this machine has {most / 1e9:.3g}"
+        raise MemoryError(
+            f"`n_iters`: the draws take {wanted / 1e9:.3g} GB of memory{there}. Keep fewer with "
+            "`thin`, write them to disk with `store`, or keep only `reductions` of them, with "
+            "`store_params=False`."
+        ) from None
+
+
+def _physical() -> int | None:
+    """Return the bytes of memory that the machine has, where it tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None

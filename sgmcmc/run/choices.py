@@ -15,20 +15,18 @@ from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.preconditioner import read_preconditioner
-from sgmcmc.inputs.tuning import one_or_each, read_stepsizes
-from sgmcmc.inputs.turns import need_unmixed, read_turns
+from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.request import AUTO, Request, prepared
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearLaw, has_thermostat
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
-from sgmcmc.tuning.thermostat import has_thermostat
 
 _PRECONDITIONERS = (AUTO, "dense", "diagonal")
 _MINIBATCHES = (AUTO, "leverage")

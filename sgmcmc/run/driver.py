@@ -19,18 +19,14 @@ from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
-from sgmcmc.run.brief import brief
 from sgmcmc.run.builder import make_runners
-from sgmcmc.run.checkpoints import Checkpoints
+from sgmcmc.run.calls import brief, on_machines, outside
+from sgmcmc.run.checkpoints import Checkpoints, Ending, allocate, modes, record_specs, schema_of
 from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import crew_of
-from sgmcmc.run.ending import Ending, modes
 from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
-from sgmcmc.run.memory import allocate
-from sgmcmc.run.on_machines import on_machines, outside
 from sgmcmc.run.origin import GoOn, SamplerOrigin
-from sgmcmc.run.records import record_specs, schema_of
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
 

@@ -11,7 +11,7 @@ import numpy as np
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import digest
 from sgmcmc.minibatches.own import drawn
-from sgmcmc.run.groups import group_size
+from sgmcmc.run.chain_groups import group_size
 from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.errors import DivergenceError
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
 
@@ -177,3 +178,30 @@ class UntilEffective(Lengths):
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
         self.diagnostics = diagnose(samples)
+
+
+Result = TypeVar("Result")
+
+
+def with_smaller_steps(
+    plan: Any, attempt: Callable[[Any], Result], tries: int, factor: float
+) -> tuple[Any, Result]:
+    """Return the first plan by which an attempt does not diverge, and what came of it.
+
+    Args:
+        plan: a dataclass with a ``stepsize``, to begin with.
+        attempt: is handed a plan.
+        tries: how many there are.
+        factor: by which the stepsize is divided after each.
+
+    Raises:
+        DivergenceError: the last attempt diverged too.
+    """
+    for left in reversed(range(tries)):
+        try:
+            return plan, attempt(plan)
+        except DivergenceError:
+            if left == 0:
+                raise
+            plan = replace(plan, stepsize=plan.stepsize / factor)
+    raise AssertionError("not reached")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import is_number, known_keys, positive_number
+
 LONGEST_CONCATENATION = 8192
 """Bytes up to which `joined` concatenates; chains in groups, which do not write, have fewer."""
 
@@ -140,3 +142,121 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
 def is_long(size: int, dtype: tf.DType) -> bool:
     """Tell whether a vector is too long to be concatenated."""
     return bool(size * dtype.size > LONGEST_CONCATENATION)
+
+
+def per_parameter(
+    argument: str, value: Any, names: Iterable[str], read: Callable[[str, Any], Any]
+) -> tuple[Any, ...]:
+    """Return one entry for all parameters, or one for each where ``value`` is a dict.
+
+    Args:
+        argument: the argument's name.
+        value: what the user gave.
+        names: the parameters, in order.
+        read: checks and converts one entry, given its label.
+    """
+    if not isinstance(value, Mapping):
+        return (read(argument, value),)
+    names = list(names)
+    known_keys(argument, value, names, "the parameters are")
+    missing = [name for name in names if name not in value]
+    if missing:
+        raise ValueError(
+            f"`{argument}` is a dict, so it must name every parameter; it lacks "
+            f"{', '.join(map(repr, missing))}."
+        )
+    return tuple(read(f"{argument}[{name!r}]", value[name]) for name in names)
+
+
+def positive_constant(
+    argument: str, value: Any, layout: Layout, most: float = np.inf
+) -> float | np.ndarray:
+    """Return a positive constant as one number, or as a vector over the flat position.
+
+    Args:
+        argument: the argument's name.
+        value: a number, or a dict with one for each parameter.
+        layout: the places of the parameters.
+        most: the largest value that makes sense.
+    """
+
+    def read(label: str, entry: Any) -> float:
+        number = positive_number(label, entry)
+        if number > most:
+            raise ValueError(f"`{label}` must be at most {most:g}; it is {entry!r}.")
+        return number
+
+    return _spread(argument, value, layout, read)
+
+
+def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | np.ndarray:
+    """Return a constant that may be zero as one number, or as a vector over the flat position.
+
+    Args:
+        argument: the argument's name.
+        value: a number, or a dict with one for each parameter.
+        layout: the places of the parameters.
+    """
+
+    def read(label: str, entry: Any) -> float:
+        if is_number(entry) and entry < 0:
+            raise ValueError(f"`{label}` must not be negative; it is {entry!r}.")
+        return 0.0 if is_number(entry) and entry == 0 else positive_number(label, entry)
+
+    return _spread(argument, value, layout, read)
+
+
+def _spread(
+    argument: str, value: Any, layout: Layout, read: Callable[[str, Any], Any]
+) -> float | np.ndarray:
+    entries = per_parameter(argument, value, layout.names, read)
+    if not isinstance(value, Mapping):
+        return float(entries[0])
+    return np.concatenate(
+        [np.full(size, entry) for size, entry in zip(layout.sizes.values(), entries, strict=True)]
+    )
+
+
+class Division:
+    """Divides flat vectors into the coordinates of some parameters and those of the others.
+
+    Args:
+        layout: the places of all parameters in the flat vector.
+        names: the parameters that are meant.
+
+    Attributes:
+        part: the layout of these parameters alone.
+        rest: the layout of the others.
+        alone: whether there are no others.
+        none: whether there are none of these.
+    """
+
+    def __init__(self, layout: Layout, names: Iterable[str]) -> None:
+        self._layout = layout
+        self.part = layout.subset(names)
+        self.rest = layout.subset(name for name in layout.names if name not in self.part.shapes)
+        self.alone = self.rest.size == 0
+        self.none = self.part.size == 0
+
+    def divide(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the coordinates that are meant and the others; a scalar serves both."""
+        if vector.shape.rank == 0 or self.alone:
+            return vector, vector
+        if self.none:
+            return vector[..., :0], vector
+        places = self._layout.slices
+        on, others = (
+            tf.concat([vector[..., places[name]] for name in part.names], -1)
+            for part in (self.part, self.rest)
+        )
+        return on, others
+
+    def unite(self, on: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+        """Return the vector that ``divide`` would divide so."""
+        if self.alone:
+            return on
+        mine, theirs = self.part.slices, self.rest.slices
+        pieces = [
+            on[mine[name]] if name in mine else others[theirs[name]] for name in self._layout.names
+        ]
+        return tf.concat(pieces, 0)

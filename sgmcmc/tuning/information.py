@@ -113,3 +113,15 @@ def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     values = np.abs(values)
     return scale, np.maximum(values, _FLOOR * values.max() if values.any() else 1.0), vectors
+
+
+def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
+    """Return the covariance of draws, drawn towards the identity as far as they are few.
+
+    Args:
+        draws: in coordinates where it may be the identity, (k, d).
+        effective: how many independent draws they are worth.
+    """
+    d = draws.shape[1]
+    covariance = np.atleast_2d(np.cov(draws.T))
+    return (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)

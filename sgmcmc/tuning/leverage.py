@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.shards import Shard, map_over, pieces, shards
 from sgmcmc.data.sparse import over
 from sgmcmc.graphs.tracing import trace

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.graphs.tracing import trace

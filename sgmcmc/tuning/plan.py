@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.laws import has_thermostat
 from sgmcmc.tuning.leverage import leverage, leverage_minibatches
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.modes import Survey, survey
 from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
-from sgmcmc.tuning.thermostat import has_thermostat
 
 PART_ROWS = 20_000
 """Rows that a mode is first looked for on."""

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
-from sgmcmc.tuning.laws import LinearLaw
-from sgmcmc.tuning.thermostat import at_rest
+from sgmcmc.tuning.laws import LinearLaw, at_rest
 from sgmcmc.tuning.turns import LawInTurn
 
 _LEAST_CURVATURE = 1e-12

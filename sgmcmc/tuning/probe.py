@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import Uniform
 from sgmcmc.target.target import Target

@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from sgmcmc.data import native, numbers
-from sgmcmc.data.numbers import PAIRS, below, standard_normals
-from sgmcmc.data.rng import Purpose, RunPhase, generator
-from sgmcmc.minibatches.rows import draw_rows
+from sgmcmc.data.numbers import PAIRS, Purpose, RunPhase, below, generator, standard_normals
+from sgmcmc.minibatches.uniform import draw_rows
 
 MANY = 2_000_000
 

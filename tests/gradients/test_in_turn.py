@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.gradients import SAGA, SVRG
 from tests.ladder import Array, bound, flat, logistic
 from tests.ladder.test_in_turn import ROWS, SEED, SMALL, minibatches

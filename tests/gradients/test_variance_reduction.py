@@ -589,7 +589,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
 CHILD = """
 import sys
 sys.path.insert(0, {root!r})
-import sgmcmc.engine.block, sgmcmc.run.checkpoints
+import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
 sgmcmc.engine.block.LONGEST_BLOCK = 16
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.001
 sgmcmc.run.checkpoints.LARGE_BYTES = 256

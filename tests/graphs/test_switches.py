@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc import switches
+from sgmcmc import libraries
 from sgmcmc.data import native
 from sgmcmc.engine import prefetcher
 from sgmcmc.graphs import compiler
@@ -87,10 +87,10 @@ def test_the_settings_tell_what_is_so(usual: Told) -> None:
 @pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False), (None, False)])
 def test_what_switches_on(value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, switch in {
-        "SGMCMC_NO_NATIVE": switches.no_native,
-        "SGMCMC_COPY_BLOCKS": switches.copy_blocks,
-        "SGMCMC_PUBLIC_CALLS": switches.public_calls,
-        "SGMCMC_TENSORFLOW_LOG": switches.tensorflow_log,
+        "SGMCMC_NO_NATIVE": libraries.no_native,
+        "SGMCMC_COPY_BLOCKS": libraries.copy_blocks,
+        "SGMCMC_PUBLIC_CALLS": libraries.public_calls,
+        "SGMCMC_TENSORFLOW_LOG": libraries.tensorflow_log,
     }.items():
         if value is None:
             monkeypatch.delenv(name, raising=False)
@@ -101,7 +101,7 @@ def test_what_switches_on(value: str | None, on: bool, monkeypatch: pytest.Monke
 
 LOG = """
 import os
-from sgmcmc.graphs.quiet import without_chatter
+from sgmcmc.graphs.tracing import without_chatter
 with without_chatter():
     os.write(2, b"I0000 00:00:1.2 1 port.cc:1] all is well\\n")
 os.write(2, b"after\\n")

@@ -12,8 +12,8 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.inputs import silent_mistakes
-from sgmcmc.inputs.trial import Trial
-from sgmcmc.inputs.tried import Tried
+from sgmcmc.inputs.dry_run import Tried
+from sgmcmc.inputs.silent_mistakes import Trial
 
 Tensors = dict[str, tf.Tensor]
 

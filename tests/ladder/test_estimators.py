@@ -15,7 +15,7 @@ from scipy import stats
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.arrays import read_dataset
-from sgmcmc.minibatches.rows import draw_rows
+from sgmcmc.minibatches.uniform import draw_rows
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from tests.ladder import (

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.minibatches import Uniform
 from tests.ladder import (
     BY_NAME,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.minibatches import rows as rows_of
+from sgmcmc.minibatches import uniform as rows_of
 
 Run = Callable[..., sgmcmc.Samples]
 

@@ -16,7 +16,7 @@ from sgmcmc import Samples
 from sgmcmc.engine import vectorized
 from sgmcmc.engine.vectorized import Group
 from sgmcmc.results.arrays import LogPost
-from sgmcmc.run import crews, groups
+from sgmcmc.run import chain_groups, crews
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import make_sampler
 from tests.conftest import BY_NAME, METHODS, any_shape, short_call
@@ -37,9 +37,9 @@ KEEPS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make groups of two chains, and count the blocks of groups."""
-    monkeypatch.setattr(groups, "FEWEST", 2)
-    monkeypatch.setattr(groups, "SMALLEST", 2)
-    monkeypatch.setattr(groups, "LARGEST", 2)
+    monkeypatch.setattr(chain_groups, "FEWEST", 2)
+    monkeypatch.setattr(chain_groups, "SMALLEST", 2)
+    monkeypatch.setattr(chain_groups, "LARGEST", 2)
     advance, counts = Group.advance, [0]
 
     def counting(self: Group, most: int | None = None) -> int:
@@ -246,7 +246,7 @@ def size(**given: Any) -> int:
         {"n_chains": 1000, **given},
     )
     sampler = make_sampler(request)
-    return groups.group_size(sampler, sampler.chain)
+    return chain_groups.group_size(sampler, sampler.chain)
 
 
 def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:

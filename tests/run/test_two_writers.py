@@ -16,7 +16,7 @@ SCRIPT = """
 import os, sys, time
 sys.path.insert(0, {root!r})
 from tests.conftest import short_call
-import sgmcmc.engine.block, sgmcmc.run.checkpoints
+import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
 sgmcmc.engine.block.BLOCK_BYTES = 2**8
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.0
 for race in range({races}):

@@ -21,7 +21,7 @@ from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.averaging import DualAveraging
+from sgmcmc.tuning.ascent import DualAveraging
 from tests.ladder import EXACT, Array, Case, check, compare, every, flat, gaussian, logistic
 from tests.run.stopping import StopError, same, short_blocks_of, stop_after
 

@@ -245,7 +245,7 @@ def test_step_by_step_is_one_call(tmp_path: Path, short_blocks: None) -> None:
 CHILD = """
 import sys
 sys.path.insert(0, {root!r})
-import sgmcmc.engine.block, sgmcmc.run.checkpoints
+import sgmcmc.engine.kernel, sgmcmc.run.checkpoints
 sgmcmc.engine.block.LONGEST_BLOCK = 16
 sgmcmc.run.checkpoints.SAVE_EVERY = 0.001
 from tests.samplers.test_own_parts import run

@@ -19,7 +19,7 @@ from types import ModuleType
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import switches
+from sgmcmc import libraries
 from sgmcmc.graphs.tracing import trace
 
 _rows: ModuleType | None
@@ -46,7 +46,7 @@ _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
 
 def available() -> bool:
     """Return whether native code was built and is not switched off."""
-    return _rows is not None and not switches.no_native()
+    return _rows is not None and not libraries.no_native()
 
 
 def take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> bool:
@@ -82,7 +82,7 @@ def _from_stream(rng: np.random.Generator, out: np.ndarray, name: str, *others: 
     """Fill a vector by the function of this name, and move the stream on."""
     generator = rng.bit_generator
     usable = isinstance(generator, np.random.SFC64) and out.flags.c_contiguous
-    if _numbers is None or switches.no_native() or not usable:
+    if _numbers is None or libraries.no_native() or not usable:
         return False
     with generator.lock:
         state = generator.state

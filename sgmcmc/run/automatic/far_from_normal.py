@@ -19,7 +19,7 @@ from sgmcmc.run.reports.reporting import WIDE, of_rising
 from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.covariance import shrunk_covariance
+from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.plan import Plan
 
 _PATIENCE = 6

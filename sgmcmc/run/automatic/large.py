@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.automatic.retries import with_smaller_steps
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import Watched
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import Wishes, need_draws
+from sgmcmc.run.lengths import Wishes, need_draws, with_smaller_steps
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw

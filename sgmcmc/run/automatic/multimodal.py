@@ -12,10 +12,9 @@ from sgmcmc.gradients import ControlVariate
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.automatic.retries import with_smaller_steps
 from sgmcmc.run.choices import Chosen, centre_is_open
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import chain_facts, draws_facts, of_rising

@@ -15,12 +15,11 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
-from sgmcmc.run.brief import brief
+from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.request import AUTO, Request

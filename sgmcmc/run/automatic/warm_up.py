@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
@@ -17,9 +17,8 @@ from sgmcmc.gradients import FullGradient, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import KEYWORDS, without
 from sgmcmc.minibatches import Uniform
 from sgmcmc.run.driver import search
-from sgmcmc.run.phases import Phase
 from sgmcmc.run.request import Request
-from sgmcmc.run.sampler import make_sampler
+from sgmcmc.run.sampler import Phase, make_sampler
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.tuning.ascent import Ascent, InformedGradient
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood

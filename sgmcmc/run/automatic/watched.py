@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples

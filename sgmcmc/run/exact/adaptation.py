@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.data.rng import RunPhase
+from sgmcmc.data.numbers import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress
@@ -20,8 +20,8 @@ from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.layout import Layout
-from sgmcmc.tuning.averaging import DualAveraging
-from sgmcmc.tuning.covariance import shrunk_covariance
+from sgmcmc.tuning.ascent import DualAveraging
+from sgmcmc.tuning.information import shrunk_covariance
 
 WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others

@@ -14,17 +14,16 @@ from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
-from sgmcmc.inputs.turns import JOINT, need_steps
+from sgmcmc.inputs.tuning import JOINT, need_steps
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.brief import brief
+from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.exact.reporting import Told, report_on
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.on_machines import on_machines
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.inputs.additive import need_sum_of_pieces
 from sgmcmc.inputs.dry_run import dry_run
+from sgmcmc.inputs.silent_mistakes import need_sum_of_pieces
 from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target

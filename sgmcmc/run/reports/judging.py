@@ -15,8 +15,7 @@ from sgmcmc.inputs.tuning import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.phases import Phase
-from sgmcmc.run.sampler import Sampler
+from sgmcmc.run.sampler import Phase, Sampler
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.noise import NoiseMeter

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.rng import Purpose, RunPhase, generator
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine.block import BlockInputs, Carry
 from sgmcmc.engine.iteration import Iteration, Turns

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.results import html
-from sgmcmc.run.ending import constrained
+from sgmcmc.run.checkpoints import constrained
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.layout import Layout
 

@@ -1,7 +1,6 @@
 """The spaces that parameters live in, and the coordinates in which a chain moves there."""
 
-from sgmcmc.target.geometry.affine import Preconditioner, root_of
-from sgmcmc.target.geometry.base import Geometry
+from sgmcmc.target.geometry.base import Geometry, Preconditioner, root_of
 from sgmcmc.target.geometry.bijected import Bijected
 from sgmcmc.target.geometry.space import Space
 

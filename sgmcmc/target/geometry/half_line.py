@@ -11,10 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.target.division import Division
 from sgmcmc.target.geometry.base import Geometry
 from sgmcmc.target.geometry.simplex import smallest, smallest_with_gradient
-from sgmcmc.target.layout import Layout
+from sgmcmc.target.layout import Division, Layout
 
 WHAT_LOG_LIK_MUST_BE = (
     "As a gamma parameter λ goes to zero, together with all other gamma parameters, `log_lik` must "

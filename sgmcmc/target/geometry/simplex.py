@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.target.division import Division
 from sgmcmc.target.geometry.base import Geometry
-from sgmcmc.target.layout import Layout
+from sgmcmc.target.layout import Division, Layout
 
 WHAT_LOG_LIK_MUST_BE = (
     "For points of the simplex `log_lik` must be a sum of logs of polynomials in ω with "

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.target.geometry.affine import Preconditioner
-from sgmcmc.target.geometry.base import Geometry
+from sgmcmc.target.geometry.base import Geometry, Preconditioner
 from sgmcmc.target.layout import Layout, joined
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sgmcmc import switches
+from sgmcmc import libraries
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry, block_length
@@ -23,8 +23,7 @@ from sgmcmc.engine.vectorized import Group, GroupBuffers, GroupKernel, begin_tog
 from sgmcmc.interrupts import pass_on
 from sgmcmc.minibatches.shared import SharedStream, make_shared_stream
 from sgmcmc.run.builder import Crew, chosen_stream
-from sgmcmc.run.phases import Phase
-from sgmcmc.run.sampler import Sampler
+from sgmcmc.run.sampler import Phase, Sampler
 
 FEWEST = 64
 """Chains from which on groups are made: four groups of 16, so that the cores of a small machine
@@ -58,7 +57,7 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     and step by step.
     """
     chains = len(sampler.starts)
-    if chains < FEWEST or switches.no_groups() or not _can_share(sampler, phase):
+    if chains < FEWEST or libraries.no_groups() or not _can_share(sampler, phase):
         return 1
     stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
     rows = dynamics.steps * stream.size
