@@ -34,6 +34,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
+from sgmcmc.neighbours import JointModel, from_joint
 from sgmcmc.regression import Regression, glm
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
@@ -69,6 +70,7 @@ __all__ = [
     "DivergenceError",
     "DownloadError",
     "Groups",
+    "JointModel",
     "Reduction",
     "Regression",
     "Samples",
@@ -76,6 +78,7 @@ __all__ = [
     "StepwiseSampler",
     "ZeroVarianceSamples",
     "check_part",
+    "from_joint",
     "get_dataset",
     "get_params",
     "glm",

@@ -1,0 +1,5 @@
+"""Models that users have already, in the forms of other libraries, and what is made of them."""
+
+from sgmcmc.neighbours.joint import JointModel, from_joint
+
+__all__ = ["JointModel", "from_joint"]

@@ -1,0 +1,462 @@
+"""Joint distributions of TensorFlow Probability as models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks, libraries
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.results.samples import Samples
+from sgmcmc.samplers.sample import sample as sample_any
+
+ROW = "row"
+"""The column of the dataset with the numbers of the rows, if the distribution has all of them."""
+
+_STARTS = 32
+"""Draws of the prior whose median, without constraints, is where chains start."""
+
+_FEW = 7
+"""Rows that the prior is made with where the distribution is a function of covariates."""
+
+
+def from_joint(
+    joint: Any,
+    observed: Mapping[str, Any],
+    rows: Sequence[str] | None = None,
+    *,
+    data: Mapping[str, Any] | None = None,
+    dtype: Any = tf.float32,
+) -> JointModel:
+    """Return a joint distribution of TensorFlow Probability as a model that can be sampled.
+
+    The log-likelihood has a term for each row, the sum of log p(y_i | θ) over the variables named
+    in ``rows``; the log prior is the log density of everything else. Constrained parameters get the
+    default bijectors of their distributions.
+
+    Args:
+        joint: A ``JointDistributionCoroutineAutoBatched``, ``JointDistributionCoroutine``,
+            ``JointDistributionNamed`` or ``JointDistributionSequential`` (or the latter two with
+            ``AutoBatched``), whose variables have names; or, with ``data``, a function of the dict
+            of covariates that returns one. A distribution that holds the covariates of all rows
+            itself is evaluated on all rows for each minibatch; a function of them is called with
+            those of the minibatch alone.
+        observed: The values of observed variables, by name.
+        rows: Names of the observed variables whose first axis counts the rows, which are
+            independent of each other given the parameters; ``None`` for all that are observed.
+        data: Covariates, arrays by name with the same first axis, for a ``joint`` that is a
+            function.
+        dtype: What covariates that are floats become; whole numbers stay what they are.
+
+    Returns:
+        The model, with ``dataset``, ``params``, ``log_lik``, ``log_prior``, ``bijectors``,
+        ``sample`` and ``prior_predictive``.
+
+    Raises:
+        ValueError: Rows depend on each other; the prior depends on the rows; a support depends on
+            another parameter; a parameter is discrete; a name is not known.
+        TypeError: ``joint`` is no joint distribution.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow_probability as tfp
+        >>> tfd = tfp.distributions
+        >>> x = np.linspace(-1, 1, 200).astype(np.float32)
+        >>> y = 1 + 2 * x + np.random.default_rng(1).normal(0, 0.5, 200).astype(np.float32)
+        >>> def regression(data):
+        ...     return tfd.JointDistributionNamedAutoBatched(dict(
+        ...         a=tfd.Normal(0.0, 5.0), b=tfd.Normal(0.0, 5.0), sigma=tfd.HalfNormal(2.0),
+        ...         y=lambda a, b, sigma: tfd.Normal(a + b * data["x"], sigma)))
+        >>> model = sgmcmc.from_joint(regression, observed={"y": y}, data={"x": x})
+        >>> sorted(model.params), sorted(model.bijectors), sorted(model.dataset)
+        (['a', 'b', 'sigma'], ['sigma'], ['x', 'y'])
+        >>> samples = model.sample(seed=1, verbose=False)
+        >>> bool(abs(samples["b"].mean() - 2) < 0.2)
+        True
+
+    Source:
+        p(θ, y) = p(θ) ∏ᵢ p(yᵢ | θ); Piponi, Moore & Dillon, *Joint Distributions for TensorFlow
+        Probability*, 2020.
+    """
+    return JointModel(joint, observed, rows, data, dtype)
+
+
+class JointModel:
+    """A joint distribution as a model, as :func:`sgmcmc.from_joint` returns it.
+
+    Args:
+        joint: The joint distribution, or a function of covariates that returns one.
+        observed: Observed values, by name.
+        rows: Observed variables whose first axis counts the rows.
+        data: Covariates.
+        dtype: Of covariates that are floats.
+
+    Attributes:
+        dataset: Observed variables of ``rows`` and covariates. Where the distribution holds the
+            covariates of all rows itself, ``"row"`` has the numbers of the rows.
+        params: Where a chain may start: medians of draws of the prior.
+        bijectors: Of the constrained parameters, by name.
+        dtype: Of the parameters.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow_probability as tfp
+        >>> tfd = tfp.distributions
+        >>> joint = tfd.JointDistributionNamed(dict(
+        ...     mu=tfd.Normal(0.0, 10.0), y=lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 5)))
+        >>> model = sgmcmc.from_joint(joint, observed={"y": np.zeros(5)})
+        >>> model.log_lik({"mu": np.float32(1.0)}, model.dataset).numpy().round(2)
+        array([-1.42, -1.42, -1.42, -1.42, -1.42], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        joint: Any,
+        observed: Mapping[str, Any],
+        rows: Sequence[str] | None = None,
+        data: Mapping[str, Any] | None = None,
+        dtype: Any = tf.float32,
+    ) -> None:
+        self._tfp = libraries.tensorflow_probability()
+        self._given, self._floats = joint, tf.as_dtype(dtype)
+        self._covariates = {
+            name: a.astype(self._floats.as_numpy_dtype) if a.dtype.kind == "f" else tf.constant(a)
+            for name, a in _arrays("data", data or {}).items()
+        }
+        self._joint = self._of(self._covariates)
+        self._names = _names(self._joint)
+        observed = _arrays("observed", observed)
+        _need_names(self._names, observed, rows)
+        self._rows = tuple(observed if rows is None else rows)
+        self.N = _size({**{name: observed[name] for name in self._rows}, **self._covariates})
+        self._free = [name for name in self._names if name not in observed]
+        if not self._free:
+            raise ValueError("`observed` holds all variables of `joint`: none is left to sample.")
+        kinds = dict(zip(self._names, tf.nest.flatten(self._joint.dtype), strict=True))
+        self._observed = {
+            name: tf.constant(values, kinds[name]) for name, values in observed.items()
+        }
+        self.dtype = self._dtype(kinds)
+        self.bijectors, self.params = self._start()
+        self.dataset: dict[str, Any] = {name: self._entry(name) for name in self._rows}
+        if callable(joint) and not self._is_joint(joint):
+            self.dataset |= self._covariates
+            self._few = self._of({n: a[:_FEW] for n, a in self._covariates.items()})
+        else:
+            if ROW in self._names:
+                raise ValueError(f"`joint`: its variable {ROW!r} needs another name here.")
+            self.dataset[ROW] = tf.range(self.N)
+            self._few = self._joint
+        self._check()
+
+    def _of(self, covariates: Mapping[str, Any]) -> Any:
+        """Return the joint distribution of rows with these covariates."""
+        joint = self._given
+        if not self._is_joint(joint):
+            if not callable(joint):
+                raise TypeError(
+                    "`joint` must be a joint distribution of TensorFlow Probability, or a function "
+                    f"of `data` that returns one; it is a {type(joint).__name__}."
+                )
+            if not covariates:
+                raise ValueError("`data` must hold the covariates that `joint` is a function of.")
+            joint = joint({name: tf.convert_to_tensor(a) for name, a in covariates.items()})
+            if not self._is_joint(joint):
+                raise TypeError(
+                    "`joint` must return a joint distribution of TensorFlow Probability; it "
+                    f"returned a {type(joint).__name__}."
+                )
+        elif covariates:
+            raise ValueError("`data`: only a `joint` that is a function of it takes covariates.")
+        return joint
+
+    def _is_joint(self, joint: Any) -> bool:
+        return isinstance(joint, self._tfp.distributions.JointDistribution)
+
+    def _entry(self, name: str) -> Any:
+        """Return an observed variable as a column: floats as arrays, whole numbers as tensors."""
+        values = self._observed[name]
+        return values.numpy() if values.dtype.is_floating else values
+
+    def _dtype(self, kinds: Mapping[str, tf.DType]) -> tf.DType:
+        for name in self._free:
+            if not kinds[name].is_floating:
+                raise ValueError(
+                    f"`joint`: the variable {name!r} is discrete ({kinds[name].name}) and not "
+                    "observed. Sum it out, as tfd.MixtureSameFamily does, or draw it in `gibbs`."
+                )
+        found = {kinds[name] for name in self._free}
+        if len(found) > 1:
+            raise ValueError(
+                f"`joint`: its parameters have several dtypes, {sorted(map(str, found))}."
+            )
+        return found.pop()
+
+    def _distributions(self, joint: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the distribution of each variable given the values of those before it."""
+        seed = tf.zeros(2, tf.int32)  # nothing is drawn where every value is given
+        given = tf.nest.pack_sequence_as(joint.dtype, [values[name] for name in self._names])
+        found, _ = joint.sample_distributions(value=given, seed=seed)
+        return dict(zip(self._names, _flat(found), strict=True))
+
+    def _draw(self, seed: int, count: int) -> dict[str, np.ndarray]:
+        """Return draws of all variables, (count, *shape)."""
+        seeds = tf.random.split(tf.constant([seed & 0x7FFFFFFF, seed >> 31], tf.int32), count)
+
+        @tf.function(autograph=False)
+        def draw(seeds: tf.Tensor) -> list[tf.Tensor]:
+            return tf.map_fn(
+                lambda one: tf.nest.flatten(self._joint.sample(seed=one)),
+                seeds,
+                fn_output_signature=tf.nest.flatten(self._joint.dtype),
+            )
+
+        return {name: a.numpy() for name, a in zip(self._names, draw(seeds), strict=True)}
+
+    def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return bijectors of constrained parameters, and where chains may start."""
+        draws = self._draw(0, _STARTS)
+        several = []
+        for k in (0, 1):
+            values = {name: tf.constant(draws[name][k]) for name in self._names}
+            several.append(self._distributions(self._joint, {**values, **self._observed}))
+        bijectors, params = {}, {}
+        for name in self._free:
+            first, other = (d[name].experimental_default_event_space_bijector() for d in several)
+            shape = draws[name].shape[1:]
+            inner = tuple(first.inverse_event_shape(tf.TensorShape(shape)).as_list())
+            at = tf.constant(np.linspace(-1.0, 1.0, int(np.prod(inner))).reshape(inner), self.dtype)
+            ends = [np.asarray(b.forward(at)) for b in (first, other)]
+            if not np.allclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
+                raise ValueError(
+                    f"`joint`: the support of {name!r} depends on another variable, so that no one "
+                    "bijector fits. Write it as a function of a variable with a fixed support."
+                )
+            unconstrained = np.asarray(first.inverse(tf.constant(draws[name])))
+            middle = np.nan_to_num(np.median(unconstrained, axis=0), posinf=0.0, neginf=0.0)
+            params[name] = np.asarray(first.forward(tf.constant(middle, self.dtype)))
+            if shape != inner or not np.array_equal(ends[0], at):
+                bijectors[name] = first
+        return bijectors, params
+
+    def _values(self, params: Tensors, observed: Mapping[str, Any]) -> dict[str, Any]:
+        return {**{name: tf.convert_to_tensor(params[name]) for name in self._free}, **observed}
+
+    def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the log density of each row, (n,).
+
+        Args:
+            params: Values of the parameters.
+            dataset: Rows of :attr:`dataset`.
+
+        Returns:
+            Σ log p(y_i | θ) over the variables of ``rows``, for each row i.
+        """
+        ours = {name: tf.cast(dataset[name], self._observed[name].dtype) for name in self._rows}
+        if ROW in self.dataset:
+            joint, row = self._joint, tf.convert_to_tensor(dataset[ROW])
+            ours = {
+                name: tf.tensor_scatter_nd_update(self._observed[name], row[:, tf.newaxis], values)
+                for name, values in ours.items()
+            }
+        else:
+            joint = self._of({name: dataset[name] for name in self._covariates})
+        values = self._values(params, {**self._observed, **ours})
+        found = self._distributions(joint, values)
+        terms = tf.add_n([_by_row(name, found[name], values[name]) for name in self._rows])
+        return tf.gather(terms, row) if ROW in self.dataset else terms
+
+    def log_prior(self, params: Tensors) -> tf.Tensor:
+        """Return the log density of the parameters, and of what is observed without rows.
+
+        Args:
+            params: Values of the parameters.
+
+        Returns:
+            A scalar.
+        """
+        return self._prior(self._few, params)
+
+    def _prior(self, joint: Any, params: Tensors) -> tf.Tensor:
+        observed = self._observed
+        if joint is not self._joint:
+            observed = {n: a[:_FEW] if n in self._rows else a for n, a in observed.items()}
+        values = self._values(params, observed)
+        found = self._distributions(joint, values)
+        parts = [
+            found[name].log_prob(values[name]) for name in self._names if name not in self._rows
+        ]
+        return tf.add_n([tf.reduce_sum(part) for part in parts])
+
+    def _check(self) -> None:
+        """Refuse rows that depend on each other, and a prior that depends on rows."""
+        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
+        count = min(self.N, 2 * _FEW)
+        some = {name: tf.convert_to_tensor(values[:count]) for name, values in self.dataset.items()}
+        terms = self.log_lik(params, some).numpy()
+        for name in self._rows:
+            values = some[name].numpy().copy()
+            flat = values.reshape(count, -1)
+            others = np.flatnonzero((flat != flat[0]).any(axis=1))
+            if not others.size:
+                continue
+            values[[0, others[-1]]] = values[[others[-1], 0]]
+            changed = self.log_lik(params, {**some, name: tf.constant(values)}).numpy()
+            same = np.setdiff1d(np.arange(count), [0, others[-1]])
+            if not np.allclose(changed[same], terms[same], rtol=1e-5, atol=1e-6):
+                raise ValueError(_dependent(name, "the density of a row changes with another row"))
+        if self._few is not self._joint:
+            last = self._of({name: a[-_FEW:] for name, a in self._covariates.items()})
+            ends = [float(self._prior(joint, params)) for joint in (self._few, last)]
+            if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
+                raise ValueError(
+                    "`joint`: the density of its parameters depends on the rows of `data`. Compute "
+                    "what it needs of all rows before, outside the function."
+                )
+
+    def sample(self, **keywords: Any) -> Samples:
+        """Sample the posterior, by :func:`sgmcmc.sample`.
+
+        Args:
+            keywords: Of :func:`sgmcmc.sample`; ``params`` and ``bijectors`` replace the model's.
+
+        Returns:
+            The draws.
+        """
+        params = keywords.pop("params", self.params)
+        bijectors = {**self.bijectors, **(keywords.pop("bijectors", None) or {})}
+        keywords.setdefault("dtype", self.dtype)
+        return sample_any(
+            self.log_lik,
+            self.dataset,
+            params,
+            self.log_prior,
+            bijectors=bijectors or None,
+            **keywords,
+        )
+
+    def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
+        """Return draws of all variables from the joint distribution.
+
+        Args:
+            n: How many.
+            seed: Of the random numbers, an integer; ``None`` takes one at random.
+
+        Returns:
+            An array (n, *shape) for each variable, the parameters and what was observed.
+        """
+        count = checks.whole_number("n", n, 1)
+        return self._draw(_seed(seed), count)
+
+    def observing(self, observed: Mapping[str, Any]) -> JointModel:
+        """Return the same model with other values of the observed variables.
+
+        Args:
+            observed: Values by name, of the same shapes; what is missing stays as it is.
+        """
+        values = {name: a.numpy() for name, a in self._observed.items()}
+        covariates = self._covariates or None
+        return JointModel(self._given, {**values, **observed}, self._rows, covariates, self._floats)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
+        return f"JointModel of {self.N} rows of {', '.join(self._rows)}; parameters {shapes}"
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return int(np.random.default_rng().integers(2**31))
+    return checks.whole_number("seed", seed, 0)
+
+
+def _arrays(label: str, values: Any) -> dict[str, np.ndarray]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
+    return {name: np.asarray(array) for name, array in values.items()}
+
+
+def _names(joint: Any) -> list[str]:
+    """Return the names of the variables, in the order of the flattened structure."""
+    kinds = joint.dtype
+    if isinstance(kinds, Mapping):
+        names = sorted(kinds)  # as tf.nest orders them
+    elif hasattr(kinds, "_fields"):
+        names = list(kinds._fields)
+    else:
+        names = [name for name, _ in joint.resolve_graph()]
+    if len(tf.nest.flatten(kinds)) != len(names):
+        raise ValueError(
+            "`joint` holds joint distributions within it, which have no rows of their own."
+        )
+    return names
+
+
+def _flat(found: Any) -> list[Any]:
+    """Return distributions in the order of `_names`."""
+    if isinstance(found, Mapping):
+        return [found[name] for name in sorted(found)]
+    return list(found)
+
+
+def _need_names(names: list[str], observed: Mapping[str, Any], rows: Any) -> None:
+    """Refuse names that the joint distribution, or `observed`, does not have."""
+    for name in observed:
+        if name not in names:
+            raise ValueError(f"`observed`: `joint` has no variable {name!r}; it has {names}.")
+    if isinstance(rows, str):
+        raise TypeError(f"`rows` must be a list of names; write rows=[{rows!r}].")
+    if not observed or (rows is not None and not len(rows)):
+        raise ValueError("`observed` and `rows` must name at least one variable of `joint`.")
+    for name in rows or ():
+        if name not in observed:
+            raise ValueError(f"`rows`: {name!r} is not among what is `observed`, {list(observed)}.")
+
+
+def _size(columns: Mapping[str, Any]) -> int:
+    """Return the length of the first axis, which all share."""
+    for name, array in columns.items():
+        if len(np.shape(array)) == 0:
+            raise ValueError(
+                f"`rows`: {name!r} is a single number, which has no axis of rows. Name in "
+                "`rows` only variables that have one."
+            )
+    lengths = {name: len(array) for name, array in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"`rows`: the first axes must have one length; they have {lengths}.")
+    return next(iter(lengths.values()))
+
+
+def _dependent(name: str, reason: str) -> str:
+    return (
+        f"`rows`: the rows of {name!r} are not independent given the parameters: {reason}. A "
+        "log-likelihood that is no sum over rows cannot be estimated from minibatches."
+    )
+
+
+def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
+    """Return the log density of each row, summed over all axes of a row."""
+    tfd = libraries.tensorflow_probability().distributions
+    inner = distribution
+    while isinstance(inner, tfd.Independent):
+        inner = inner.distribution
+    if isinstance(inner, tfd.Sample) and not inner.batch_shape.rank:
+        inner = inner.distribution
+        while isinstance(inner, tfd.Independent):
+            inner = inner.distribution
+    found = inner.log_prob(value)
+    # A distribution without a batch has as many rows as there are values; else an axis of the event
+    # counts them, and they come from one draw together.
+    event = inner.event_shape.rank
+    if event is None or value.shape.rank - event < 1 or found.shape.rank < 1:
+        kind = type(inner).__name__
+        raise ValueError(
+            _dependent(
+                name, f"{kind} has one density for all of them, of shape {inner.event_shape}"
+            )
+        )
+    if found.shape[0] != value.shape[0]:
+        raise ValueError(
+            f"`rows`: {name!r} has {value.shape[0]} rows, and its distribution {found.shape[0]}."
+        )
+    return tf.reduce_sum(found, axis=list(range(1, found.shape.rank)))

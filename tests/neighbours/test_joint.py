@@ -1,0 +1,408 @@
+"""Joint distributions as models: log densities against hand-written ones, refusals, draws."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.stats as st
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+
+tfd, tfb = tfp.distributions, tfp.bijectors
+rng = np.random.default_rng(3)
+F = np.float32
+
+
+class Case(NamedTuple):
+    joint: Any
+    observed: dict[str, Any]
+    params: dict[str, Any]
+    log_lik: Callable[[dict[str, Any]], Any]
+    log_prior: Callable[[dict[str, Any]], Any]
+    data: dict[str, Any] | None = None
+    bijectors: tuple[str, ...] = ()
+
+
+Y8 = np.array([28, 8, -3, 7, -1, 1, 18, 12], F)
+S8 = np.array([15, 10, 16, 11, 9, 11, 10, 18], F)
+X = rng.normal(size=(40, 3)).astype(F)
+YG = rng.normal(size=40).astype(F)
+YB = rng.integers(0, 2, 40)
+YC = rng.poisson(2.0, 40)
+YK = rng.integers(0, 3, 40)
+G = rng.integers(0, 5, 40).astype(np.int32)
+ITEM = rng.integers(0, 4, 40).astype(np.int32)
+N = st.norm.logpdf
+
+
+def eight_schools() -> Case:
+    joint = tfd.JointDistributionSequential(
+        [
+            tfd.Normal(0.0, 10.0, name="mu"),
+            tfd.Normal(5.0, 1.0, name="log_tau"),
+            tfd.Independent(tfd.Normal(tf.zeros(8), tf.ones(8)), 1, name="eta"),
+            lambda eta, log_tau, mu: tfd.Independent(
+                tfd.Normal(mu[..., tf.newaxis] + tf.exp(log_tau)[..., tf.newaxis] * eta, S8),
+                1,
+                name="y",
+            ),
+        ]
+    )
+    params = {"mu": 2.0, "log_tau": 1.5, "eta": np.linspace(-1, 1, 8)}
+    return Case(
+        joint,
+        {"y": Y8},
+        params,
+        lambda p: N(Y8, p["mu"] + np.exp(p["log_tau"]) * p["eta"], S8),
+        lambda p: N(p["mu"], 0, 10) + N(p["log_tau"], 5, 1) + N(p["eta"]).sum(),
+    )
+
+
+def mixed_effects() -> Case:
+    @tfd.JointDistributionCoroutineAutoBatched
+    def joint() -> Any:
+        b = yield tfd.Normal(tf.zeros(3), 5.0, name="b")
+        tau = yield tfd.HalfCauchy(0.0, 2.0, name="tau")
+        u = yield tfd.Sample(tfd.Normal(0.0, tau), 5, name="u")
+        sigma = yield tfd.Exponential(1.0, name="sigma")
+        yield tfd.Normal(tf.linalg.matvec(X, b) + tf.gather(u, G), sigma, name="y")
+
+    return Case(
+        joint,
+        {"y": YG},
+        {"b": [0.1, -0.2, 0.3], "tau": 0.7, "u": np.linspace(-1, 1, 5), "sigma": 1.3},
+        lambda p: N(YG, X @ p["b"] + p["u"][G], p["sigma"]),
+        lambda p: (
+            N(p["b"], 0, 5).sum()
+            + st.halfcauchy.logpdf(p["tau"], scale=2)
+            + N(p["u"], 0, p["tau"]).sum()
+            + st.expon.logpdf(p["sigma"])
+        ),
+        bijectors=("sigma", "tau"),
+    )
+
+
+def item_response() -> Case:
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionNamedAutoBatched(
+            {
+                "mean": tfd.Normal(0.75, 1.0),
+                "ability": tfd.Normal(tf.zeros(5), 1.0),
+                "difficulty": tfd.Normal(tf.zeros(4), 1.0),
+                "y": lambda mean, ability, difficulty: tfd.Bernoulli(
+                    logits=mean
+                    + tf.gather(ability, data["person"])
+                    - tf.gather(difficulty, data["item"])
+                ),
+            }
+        )
+
+    def log_lik(p: Any) -> Any:
+        eta = p["mean"] + p["ability"][G] - p["difficulty"][ITEM]
+        return YB * eta - np.logaddexp(0, eta)
+
+    return Case(
+        joint,
+        {"y": YB},
+        {"mean": 0.4, "ability": np.linspace(-1, 1, 5), "difficulty": [0.2, 0.1, -0.3, 0.5]},
+        log_lik,
+        lambda p: N(p["mean"], 0.75) + N(p["ability"]).sum() + N(p["difficulty"]).sum(),
+        {"person": G, "item": ITEM},
+    )
+
+
+def mixture() -> Case:
+    joint = tfd.JointDistributionNamed(
+        {
+            "w": tfd.Dirichlet([2.0, 3.0]),
+            "m": tfd.Independent(tfd.Normal([-1.0, 1.0], 2.0), 1),
+            "y": lambda w, m: tfd.Sample(
+                tfd.MixtureSameFamily(tfd.Categorical(probs=w), tfd.Normal(m, 1.0)), 40
+            ),
+        }
+    )
+    return Case(
+        joint,
+        {"y": YG},
+        {"w": [0.3, 0.7], "m": [-0.5, 0.8]},
+        lambda p: np.log((p["w"] * np.exp(N(YG[:, None], p["m"]))).sum(1)),
+        lambda p: st.dirichlet.logpdf(p["w"], [2, 3]) + N(p["m"], [-1, 1], 2).sum(),
+        bijectors=("w",),
+    )
+
+
+def regression() -> Case:
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionSequentialAutoBatched(
+            [
+                tfd.Normal(0.0, 1.0, name="a"),
+                tfd.Normal(tf.zeros(3), 2.0, name="b"),
+                tfd.InverseGamma(3.0, 2.0, name="v"),
+                lambda v, b, a: tfd.Normal(
+                    a + tf.linalg.matvec(data["x"], b), tf.sqrt(v), name="y"
+                ),
+            ]
+        )
+
+    return Case(
+        joint,
+        {"y": YG},
+        {"a": 0.3, "b": [0.1, -0.2, 0.3], "v": 1.7},
+        lambda p: N(YG, p["a"] + X @ p["b"], np.sqrt(p["v"])),
+        lambda p: N(p["a"]) + N(p["b"], 0, 2).sum() + st.invgamma.logpdf(p["v"], 3, scale=2),
+        {"x": X},
+        ("v",),
+    )
+
+
+def logistic() -> Case:
+    @tfd.JointDistributionCoroutine
+    def joint() -> Any:
+        b = yield tfd.JointDistributionCoroutine.Root(
+            tfd.MultivariateNormalDiag(tf.zeros(3), tf.ones(3), name="b")
+        )
+        yield tfd.Independent(tfd.Bernoulli(logits=tf.linalg.matvec(X, b)), 1, name="y")
+
+    return Case(
+        joint,
+        {"y": YB},
+        {"b": [0.1, -0.2, 0.3]},
+        lambda p: YB * (X @ p["b"]) - np.logaddexp(0, X @ p["b"]),
+        lambda p: N(p["b"]).sum(),
+    )
+
+
+def poisson() -> Case:
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionNamed(
+            {
+                "b": tfd.Sample(tfd.Laplace(0.0, 1.0), 3),
+                "y": lambda b: tfd.Poisson(log_rate=tf.linalg.matvec(data["x"], b)),
+            }
+        )
+
+    return Case(
+        joint,
+        {"y": YC},
+        {"b": [0.1, -0.2, 0.3]},
+        lambda p: st.poisson.logpmf(YC, np.exp(X @ p["b"])),
+        lambda p: st.laplace.logpdf(p["b"]).sum(),
+        {"x": X},
+    )
+
+
+def robust() -> Case:
+    @tfd.JointDistributionCoroutineAutoBatched
+    def joint() -> Any:
+        nu = yield tfd.Gamma(2.0, 0.1, name="nu")
+        scale = yield tfd.LogNormal(0.0, 1.0, name="scale")
+        mu = yield tfd.Uniform(-5.0, 5.0, name="mu")
+        yield tfd.Sample(tfd.StudentT(nu, mu, scale), 40, name="y")
+
+    return Case(
+        joint,
+        {"y": YG},
+        {"nu": 4.0, "scale": 0.8, "mu": 0.2},
+        lambda p: st.t.logpdf(YG, p["nu"], p["mu"], p["scale"]),
+        lambda p: (
+            st.gamma.logpdf(p["nu"], 2, scale=10) + st.lognorm.logpdf(p["scale"], 1) - np.log(10)
+        ),
+        bijectors=("mu", "nu", "scale"),
+    )
+
+
+def categories() -> Case:
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionCoroutineAutoBatched(lambda: _categories(data))
+
+    def _categories(data: Any) -> Any:
+        b = yield tfd.Normal(tf.zeros((3, 3)), 1.0, name="b")
+        yield tfd.Categorical(logits=data["x"] @ b, name="y")
+
+    def log_lik(p: Any) -> Any:
+        eta = X @ p["b"]
+        return eta[np.arange(40), YK] - np.log(np.exp(eta).sum(1))
+
+    b = np.linspace(-1, 1, 9).reshape(3, 3)
+    return Case(joint, {"y": YK}, {"b": b}, log_lik, lambda p: N(p["b"]).sum(), {"x": X})
+
+
+def measurement_error() -> Case:
+    """Two observed variables with rows, one given the other, and one observed without rows."""
+
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionNamedAutoBatched(
+            {
+                "a": tfd.Normal(0.0, 1.0),
+                "total": lambda a: tfd.Normal(a, 0.1),
+                "z": lambda a: tfd.Normal(a * data["x"], 1.0),
+                "y": lambda z, a: tfd.Normal(z + a, tf.ones(3)),
+            }
+        )
+
+    Z = np.stack([YG, YG + 1, YG - 1], 1)
+    return Case(
+        joint,
+        {"y": Z, "z": X, "total": np.array(0.4)},
+        {"a": 0.3},
+        lambda p: (N(X, p["a"] * X) + N(Z, X + p["a"])).sum(1),
+        lambda p: N(p["a"]) + N(0.4, p["a"], 0.1),
+        {"x": X},
+    )
+
+
+CASES = [
+    eight_schools,
+    mixed_effects,
+    item_response,
+    mixture,
+    regression,
+    logistic,
+    poisson,
+    robust,
+    categories,
+    measurement_error,
+]
+
+
+def made(case: Case) -> sgmcmc.JointModel:
+    rows = ["y", "z"] if "z" in case.observed else ["y"]
+    return sgmcmc.from_joint(case.joint, case.observed, rows, data=case.data)
+
+
+@pytest.mark.parametrize("of", CASES, ids=lambda of: of.__name__)
+def test_densities_are_those_written_by_hand(of: Callable[[], Case]) -> None:
+    case = of()
+    model = made(case)
+    params = {name: np.asarray(value, F) for name, value in case.params.items()}
+    wide = {name: np.asarray(value, float) for name, value in case.params.items()}
+    found = model.log_lik(params, model.dataset).numpy()
+    np.testing.assert_allclose(found, case.log_lik(wide), rtol=2e-5, atol=2e-5)
+    prior = model.log_prior(params)
+    np.testing.assert_allclose(prior, case.log_prior(wide), rtol=2e-5, atol=2e-5)
+    assert tuple(sorted(model.bijectors)) == case.bijectors
+    assert {name: a.shape for name, a in model.params.items()} == {
+        name: a.shape for name, a in params.items()
+    }
+    some = np.array([5, 1, 1, 3])
+    part = {name: tf.gather(tf.convert_to_tensor(a), some) for name, a in model.dataset.items()}
+    np.testing.assert_allclose(model.log_lik(params, part), found[some], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "of", [mixed_effects, regression, item_response], ids=lambda of: of.__name__
+)
+def test_chains_run(of: Callable[[], Case]) -> None:
+    model = made(of())
+    samples = model.sample(
+        dynamics="sgld", gradient="minibatch", minibatches="uniform", minibatch_size=10,
+        preconditioner="none", stepsize=1e-3, n_iters=50, burn_in=0, n_chains=None, seed=1,
+        verbose=False,
+    )  # fmt: skip
+    assert all(np.isfinite(draws).all() for draws in samples.values())
+
+
+def test_posterior_is_right() -> None:
+    joint = tfd.JointDistributionNamed(
+        {"mu": tfd.Normal(0.0, 10.0), "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40)}
+    )
+    samples = sgmcmc.from_joint(joint, {"y": YG}).sample(seed=1, verbose=False)
+    precision = 40 + 0.01
+    assert abs(samples["mu"].mean() - YG.sum() / precision) < 0.2 / np.sqrt(precision)
+    assert abs(samples["mu"].std() * np.sqrt(precision) - 1) < 0.15
+
+
+def test_prior_predictive_is_the_joint() -> None:
+    model = made(regression())
+    draws = model.prior_predictive(2000, seed=1)
+    assert draws["y"].shape == (2000, 40) and draws["b"].shape == (2000, 3)
+    assert abs(draws["b"].std() - 2) < 5 * 2 / np.sqrt(2 * 6000)
+    gap = draws["y"] - draws["a"][:, None] - draws["b"] @ X.T
+    z = gap / np.sqrt(draws["v"])[:, None]
+    assert abs(z.mean()) < 5 / np.sqrt(z.size) and abs(z.std() - 1) < 0.02
+    again = model.prior_predictive(2000, seed=1)
+    assert all(np.array_equal(draws[name], again[name]) for name in draws)
+
+
+def _process() -> Any:
+    kernel = tfp.math.psd_kernels.ExponentiatedQuadratic(F(1), F(1))
+    return tfd.JointDistributionNamed(
+        {
+            "s": tfd.HalfNormal(1.0),
+            "y": lambda s: tfd.GaussianProcess(kernel, X, observation_noise_variance=s),
+        }
+    )
+
+
+def _walk() -> Any:
+    """An autoregression: the density of a row changes with the row before it."""
+
+    class Walk(tfd.Distribution):
+        def __init__(self, step: Any) -> None:
+            self._step = tf.convert_to_tensor(step)
+            super().__init__(tf.float32, tfd.NOT_REPARAMETERIZED, False, True)
+
+        def _batch_shape(self) -> Any:
+            return tf.TensorShape([40])
+
+        def _event_shape(self) -> Any:
+            return tf.TensorShape([])
+
+        def _sample_n(self, n: int, seed: Any = None) -> Any:
+            return tf.zeros((n, 40))
+
+        def _log_prob(self, y: Any) -> Any:
+            before = tf.concat([tf.zeros(1), y[..., :-1]], -1)
+            return -0.5 * ((y - before) / self._step) ** 2
+
+    return tfd.JointDistributionNamed({"s": tfd.HalfNormal(1.0), "y": lambda s: Walk(s)})
+
+
+def _wrong(**parts: Any) -> Any:
+    return tfd.JointDistributionNamedAutoBatched(
+        {"mu": tfd.Normal(0.0, 1.0), "y": lambda mu: tfd.Sample(tfd.Normal(mu, 1.0), 40), **parts}
+    )
+
+
+REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
+    (_process, {}, "rows of 'y' are not independent.*GaussianProcess has one density"),
+    (_walk, {}, "the density of a row changes with another row"),
+    (lambda: _wrong(k=tfd.Bernoulli(0.5)), {}, "'k' is discrete"),
+    (lambda: _wrong(k=lambda mu: tfd.Uniform(mu, mu + 1)), {}, "support of 'k' depends"),
+    (_wrong, {"observed": {"z": YG}}, "`observed`: `joint` has no variable 'z'"),
+    (_wrong, {"rows": "y"}, r"write rows=\['y'\]"),
+    (_wrong, {"rows": ["mu"]}, "'mu' is not among what is `observed`"),
+    (_wrong, {"observed": {}}, "at least one variable"),
+    (_wrong, {"observed": {"y": YG, "mu": 0.0}, "rows": ["y"]}, "none is left to sample"),
+    (_wrong, {"observed": {"mu": 0.0}}, "'mu' is a single number"),
+    (_wrong, {"data": {"x": X}}, "only a `joint` that is a function"),
+    (lambda: 3, {}, "`joint` must be a joint distribution"),
+    (lambda: lambda data: 3, {"data": {"x": X}}, "must return a joint distribution"),
+    (lambda: lambda data: _wrong(), {}, "`data` must hold the covariates"),
+    (lambda: lambda data: tfd.JointDistributionNamed({
+        "mu": tfd.Normal(0.0, tf.math.reduce_std(data["x"])),
+        "y": lambda mu: tfd.Normal(mu + data["x"], 1.0)}),
+     {"data": {"x": YG}}, "density of its parameters depends on the rows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("joint, given, message", REFUSED)
+def test_refusals(joint: Callable[[], Any], given: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        sgmcmc.from_joint(joint(), **{"observed": {"y": YG}, **given})
+
+
+def test_double_precision() -> None:
+    joint = tfd.JointDistributionNamed(
+        {
+            "mu": tfd.Normal(np.float64(0), np.float64(1)),
+            "y": lambda mu: tfd.Sample(tfd.Normal(mu, np.float64(1)), 40),
+        }
+    )
+    model = sgmcmc.from_joint(joint, {"y": YG})
+    assert model.dtype == tf.float64
+    found = model.log_lik({"mu": np.float64(0.3)}, model.dataset)
+    np.testing.assert_allclose(found, N(np.asarray(YG, float), 0.3), rtol=1e-12)
