@@ -36,6 +36,7 @@ from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
 from sgmcmc.neighbours import JointModel, from_joint
 from sgmcmc.regression import Regression, glm
+from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.stepwise import Session, StepwiseSampler, get_params, init_sess, sgmcmc_step
 from sgmcmc.samplers import (
@@ -73,6 +74,7 @@ __all__ = [
     "JointModel",
     "Reduction",
     "Regression",
+    "MeasuredError",
     "Samples",
     "Session",
     "StepwiseSampler",

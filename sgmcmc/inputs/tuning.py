@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,17 @@ def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
     if len(stepsizes) == 1:
         return float(stepsizes[0])
     return layout.spread(tf.constant(stepsizes, tf.float64)).numpy()
+
+
+def halved(value: Any) -> Any:
+    """Return half of a stepsize in any of its forms, for a chain with twice the iterations."""
+    if isinstance(value, Mapping):
+        return {name: halved(entry) for name, entry in value.items()}
+    if isinstance(value, GradientScaled):
+        return replace(value, h=halved(value.h))
+    if callable(value):
+        return lambda iteration: 0.5 * value((iteration + 1) // 2)
+    return 0.5 * value if isinstance(value, float) else 0.5 * np.asarray(value, np.float64)
 
 
 def _read_stepsize(label: str, value: Any) -> float | Schedule | np.ndarray:

@@ -52,6 +52,9 @@ class Origin(Protocol):
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
         """Return function, draws and dataset for what is asked of rows, effects included."""
 
+    def at_half_stepsize(self, samples: Any, seed: int | None, verbose: bool) -> tuple[Any, float]:
+        """Return draws at half the stepsize, and the factor from the difference to the error."""
+
     def report(self, samples: Any) -> Report | None:
         """Return the report on these draws."""
 

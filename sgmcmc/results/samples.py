@@ -14,7 +14,9 @@ from sgmcmc import checks
 from sgmcmc.results import html
 from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results
+from sgmcmc.results.chains import by_chain
 from sgmcmc.results.conversions import Conversions
+from sgmcmc.results.measured_error import MeasuredError, measured_error
 from sgmcmc.results.origin import Origin, need_chains
 from sgmcmc.results.report import Report
 from sgmcmc.results.slices import need_slice, sliced
@@ -157,6 +159,62 @@ class Samples(Conversions):
         """
         go_on = need_chains(self.settings, self._origin)
         return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
+
+    def check(
+        self, tolerance: float = 0.05, seed: int | None = None, verbose: bool = True
+    ) -> MeasuredError:
+        """Measure the error of these draws: run the same chains at half the stepsize.
+
+        The chains are run again from the same starts, with ε/2 for ε and twice the iterations, so
+        that they take twice as long. What moves tells the error: of an error in proportion to ε,
+        error(ε) = 2 (q(ε) − q(ε/2)), and of dynamics with a closed law the factor is the law's.
+        It needs no such law, and holds on manifolds and the simplex too.
+
+        Args:
+            tolerance: Relative error of a posterior SD that is accepted; means may be off by 0.1
+                posterior SDs.
+            seed: Integer, the seed of the new chains; ``None`` for that of the draws plus one.
+            verbose: Show progress.
+
+        Returns:
+            :class:`sgmcmc.MeasuredError`: ``table`` with a row for each watched quantity (each
+            scalar; of an array its coordinates, or of more than 20 the mean, the mean square and
+            the coordinates with the fewest effective draws; each test function), ``warnings``
+            that name what is off and by how much, and the draws ``at_half`` the stepsize.
+
+        Raises:
+            ValueError: The draws are a slice, or made by HMC or NUTS, or no longer know the
+                sampler that made them.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tensorflow as tf
+            >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
+            >>> chain = sgmcmc.sgld(
+            ...     log_lik, {"x": x}, {"theta": 3.0}, 5e-4, minibatch_size=50, n_chains=4,
+            ...     n_iters=5000, seed=1, verbose=False)
+            >>> found = chain.check(verbose=False)
+            >>> found.warnings[0][:27]  # the noise of 50 rows makes it twice as wide
+            'The SD of theta is off by +'
+
+        Source:
+            SGLD's bias is O(ε): Teh, Thiery & Vollmer, Journal of Machine Learning Research 17,
+            2016; extrapolation from two stepsizes is Richardson's.
+        """
+        origin, settings = self._origin, self.settings
+        need_chains(settings, origin)
+        assert origin is not None
+        if not checks.positive_number("tolerance", tolerance) < 1:
+            raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance}.")
+        if seed is not None:
+            seed = checks.whole_number("seed", seed, 0)
+        at_half, factor = origin.at_half_stepsize(self, seed, checks.flag("verbose", verbose))
+        here, there = (
+            {**by_chain(settings, each), **by_chain(settings, each.test_functions or {})}
+            for each in (self, at_half)
+        )
+        return measured_error(here, there, factor, tolerance, at_half)
 
     @property
     def _head(self) -> str:

@@ -181,7 +181,7 @@ class _Run:
         """Return what all chains have kept so far; those that are ``at_end`` can go on."""
         go_on = self._go_on(runners) if at_end else None
         facts = tuple(runner.facts() for runner in runners)
-        origin = SamplerOrigin(self.sampler, facts, go_on)
+        origin = SamplerOrigin(self.sampler, facts, go_on, run_tuned)
         if self.store is not None:
             checkpoints.save_now(runners)
             return Samples(**read_store(self.store.path)).made_by(origin)

@@ -9,19 +9,30 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.groups.effects import draw_effects, for_rows, own_rows
 from sgmcmc.groups.model import Structure
+from sgmcmc.inputs.tuning import halved
+from sgmcmc.results.chains import by_chain
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.reporting import report_on_constants
+from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.prediction import Surroundings
 
 _QUICK_SIZE, _QUICK_WORK = 200, 3e8
 """Coordinates, and N times their square, up to which a Hessian costs about a second."""
 
 GoOn = Callable[[int, bool], Samples]
 """Runs chains on for so many more iterations, with progress or without, and returns all draws."""
+
+Again = Callable[[Request, int, bool], Samples]
+"""Runs the sampler of a request in which nothing is open, for so many iterations."""
+
+_NOISE, _SMALL = 1.0, 0.01
+"""Gradient noise and stepsize, in units of the curvature, that show the order of an error."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +43,13 @@ class SamplerOrigin:
         sampler: the sampler.
         facts: what the dynamics of each chain have to tell of their moves, by name.
         go_on: runs the chains on from where they ended; ``None`` where they diverged.
+        again: runs other chains of the same model.
     """
 
     sampler: Sampler
     facts: tuple[Mapping[str, float], ...] = ()
     go_on: GoOn | None = None
+    again: Again | None = None
 
     @property
     def target(self) -> Target:
@@ -89,6 +102,48 @@ class SamplerOrigin:
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""
         return report_on_constants(self.sampler, samples)
+
+    def at_half_stepsize(
+        self, samples: Samples, seed: int | None, verbose: bool
+    ) -> tuple[Samples, float]:
+        """Return draws of the same chains at half the stepsize, over the same time.
+
+        With them comes what their difference is multiplied by to give the error of the draws.
+        """
+        sampler, options = self.sampler, self.sampler.options
+        dynamics = sampler.chain.dynamics
+        if isinstance(dynamics, ExactDynamics):
+            raise ValueError(
+                f"`samples`: draws by {samples.settings['method']} have no error of the stepsize, "
+                "which every move is accepted or rejected for."
+            )
+        assert self.again is not None
+        draws = next(iter(by_chain(samples.settings, samples).values())).shape[1]
+        with options.executor.again as machines:
+            request = sampler.request.tuned(
+                seed=sampler.seed + 1 if seed is None else seed,
+                stepsize=halved(sampler.request.stepsize),
+                burn_in=2 * options.burn_in,
+                thin=2 * options.thin,
+                store=None,
+                store_gradients=False,
+                reductions={},
+                executor=machines,
+            )
+            found = self.again(request, 2 * draws * options.thin, verbose)
+        return found, _factor(dynamics)
+
+
+def _factor(dynamics: Dynamics) -> float:
+    """Return ε's error over its difference to that of ε/2: 2 of errors in proportion to ε."""
+    around = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
+    try:
+        at, at_half = (
+            float(around.predict(dynamics, size).error[0]) for size in (_SMALL, _SMALL / 2)
+        )
+    except ValueError:  # there is no closed law
+        return 2.0
+    return at / (at - at_half)
 
 
 def origin_of(samples: Samples) -> SamplerOrigin:

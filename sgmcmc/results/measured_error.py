@@ -1,0 +1,153 @@
+"""Errors of means and sds that are measured: draws at a stepsize against draws at half of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc import libraries
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EACH, _LOOKED_AT, _WORST = 20, 200, 5
+"""Coordinates of a parameter up to which each is watched; how many of more are looked at, and how
+many of these, those with the fewest effective draws, are watched."""
+
+_LEAST = 0.05
+"""What is left of a variance, at the least, when its error is taken away."""
+
+_SURE = 2.0
+"""Monte Carlo standard errors beyond the tolerance at which an error is called one."""
+
+COLUMNS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se", "ess")
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """What :meth:`sgmcmc.Samples.check` returns: errors of the draws, measured.
+
+    Attributes:
+        table: A data frame with a row for each watched quantity: ``mean_error``, the error of its
+            mean in posterior SDs, ``sd_error``, the relative error of its SD, their Monte Carlo
+            standard errors ``mean_error_se`` and ``sd_error_se``, and ``ess``, the smaller
+            effective sample size of the two runs.
+        tolerance: Largest relative error of an SD that is accepted; means may be off by 0.1 SD.
+        warnings: Sentences that name the quantities that are off, and by how much.
+        at_half: Draws at half the stepsize.
+    """
+
+    table: pd.DataFrame
+    tolerance: float
+    warnings: list[str]
+    at_half: Any
+
+    def __repr__(self) -> str:
+        said = [f"  ! {warning}" for warning in self.warnings] or [
+            "  no error beyond the tolerance"
+        ]
+        return "\n".join([f"{self.table.round(3)}", *said])
+
+
+def measured_error(
+    draws: Mapping[str, np.ndarray],
+    at_half: Mapping[str, np.ndarray],
+    factor: float,
+    tolerance: float,
+    samples_at_half: Any,
+) -> MeasuredError:
+    """Return the errors of draws.
+
+    Args:
+        draws: Arrays with a chain and a draw axis, by name.
+        at_half: The same of chains at half the stepsize.
+        factor: What the difference of the two is multiplied by to give the error.
+        tolerance: Relative error of an SD that is accepted.
+        samples_at_half: Samples to hand back.
+    """
+    import pandas as pd
+
+    rows = {name: _row(one, other, factor) for name, one, other in _watched(draws, at_half)}
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
+    return MeasuredError(table, tolerance, _warnings(table, tolerance), samples_at_half)
+
+
+def _watched(
+    draws: Mapping[str, np.ndarray], at_half: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield name and series, (chains, draws), of each quantity that is watched."""
+    for name, array in draws.items():
+        shape = array.shape[2:]
+        one, other = (
+            np.asarray(a, np.float64).reshape(*a.shape[:2], -1) for a in (array, at_half[name])
+        )
+        d = one.shape[2]
+        if not shape:
+            yield name, one[:, :, 0], other[:, :, 0]
+            continue
+        places = np.arange(d)
+        if d > _EACH:
+            yield f"mean of {name}", one.mean(2), other.mean(2)
+            yield f"mean square of {name}", (one**2).mean(2), (other**2).mean(2)
+            places = places[:: -(-d // _LOOKED_AT)]
+            least = np.argsort([_ess(other[:, :, place]) for place in places])[:_WORST]
+            places = np.sort(places[least])
+        for place in places:
+            at = ", ".join(str(int(k)) for k in np.unravel_index(place, shape))
+            yield f"{name}[{at}]", one[:, :, place], other[:, :, place]
+
+
+def _row(one: np.ndarray, other: np.ndarray, factor: float) -> tuple[float, ...]:
+    """Return the errors of one quantity and their standard errors.
+
+    The variance is extrapolated: var(0) = var(ε) − factor (var(ε) − var(ε/2)).
+    """
+    variance, at_half = one.var(), other.var()
+    if not (variance > 0 and at_half > 0):
+        return (np.nan,) * len(COLUMNS)
+    ess = [_ess(series) for series in (one, other)]
+    # The variance of a sample variance is (kurtosis − 1) σ⁴ / ess.
+    squares = [(series - series.mean()) ** 2 for series in (one, other)]
+    spread = np.hypot(*(each.std() / each.mean() / np.sqrt(_ess(each)) for each in squares))
+    left = max(_LEAST, 1.0 - factor * (1.0 - at_half / variance))
+    sd = np.sqrt(left * variance)
+    mean_se = factor * np.sqrt(variance / ess[0] + at_half / ess[1]) / sd
+    sd_se = 0.5 * factor * at_half / variance * spread / left**1.5
+    return (
+        factor * (one.mean() - other.mean()) / sd, mean_se, 1.0 / np.sqrt(left) - 1.0, sd_se,
+        min(ess),
+    )  # fmt: skip
+
+
+def _ess(series: np.ndarray) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = float(libraries.arviz().ess(series, method="mean"))
+    return found if np.isfinite(found) and found > 0 else 1.0
+
+
+def _warnings(table: Any, tolerance: float) -> list[str]:
+    """Return sentences on the quantities that are off."""
+    found = []
+    for name, row in table.iterrows():
+        if abs(row.mean_error) > 0.1 + _SURE * row.mean_error_se:
+            found.append(
+                f"The mean of {name} is off by {row.mean_error:+.2f} posterior SDs "
+                f"(± {row.mean_error_se:.2f})."
+            )
+        if abs(row.sd_error) > tolerance + _SURE * row.sd_error_se:
+            found.append(
+                f"The SD of {name} is off by {row.sd_error:+.1%} (± {row.sd_error_se:.1%})."
+            )
+    blind = table.index[(table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)]
+    if len(blind):
+        found.append(
+            f"The chains are too short to tell errors of {', '.join(map(str, blind[:3]))}"
+            + (f" and {len(blind) - 3} others" if len(blind) > 3 else "")
+            + f" from chance: the smallest effective sample size is {table.ess.min():.0f}."
+        )
+    return found
