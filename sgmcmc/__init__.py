@@ -34,7 +34,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
-from sgmcmc.neighbours import JointModel, from_joint
+from sgmcmc.neighbours import Calibration, JointModel, from_joint, sbc
 from sgmcmc.regression import Regression, glm
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
@@ -67,6 +67,7 @@ from sgmcmc.samplers import (
 )
 
 __all__ = [
+    "Calibration",
     "DamagedFileError",
     "DivergenceError",
     "DownloadError",
@@ -104,6 +105,7 @@ __all__ = [
     "running_mean",
     "running_moments",
     "sample",
+    "sbc",
     "scir",
     "scir_setup",
     "sggmc",

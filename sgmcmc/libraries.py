@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from collections.abc import Callable
 from importlib import metadata
 from types import ModuleType
 from typing import Any
@@ -61,6 +62,17 @@ def arviz() -> ModuleType:
         warnings.simplefilter("ignore")
         import arviz
     return arviz
+
+
+@functools.cache
+def psislw() -> Callable[[Any], tuple[Any, Any]]:
+    """Return ArviZ's Pareto-smoothing of log weights, (rows, draws)."""
+    az = arviz()
+    if hasattr(az, "psislw"):
+        return az.psislw
+    from arviz_stats.base import array_stats  # of ArviZ 1
+
+    return array_stats.psislw
 
 
 @functools.cache

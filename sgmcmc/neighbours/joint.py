@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -354,10 +355,27 @@ class JointModel:
 
         Args:
             observed: Values by name, of the same shapes; what is missing stays as it is.
+
+        Returns:
+            The model; this one stays as it is.
+
+        Raises:
+            ValueError: A name or a shape is another.
         """
-        values = {name: a.numpy() for name, a in self._observed.items()}
-        covariates = self._covariates or None
-        return JointModel(self._given, {**values, **observed}, self._rows, covariates, self._floats)
+        found = copy.copy(self)
+        found._observed = dict(self._observed)
+        for name, values in _arrays("observed", observed).items():
+            if name not in self._observed:
+                raise ValueError(f"`observed`: {name!r} was not observed before.")
+            kept = self._observed[name]
+            if values.shape != tuple(kept.shape):
+                raise ValueError(
+                    f"`observed`: {name!r} must have the shape {tuple(kept.shape)}; it has "
+                    f"{values.shape}."
+                )
+            found._observed[name] = tf.constant(values, kept.dtype)
+        found.dataset = {**self.dataset, **{name: found._entry(name) for name in self._rows}}
+        return found
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())

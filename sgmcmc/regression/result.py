@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from sgmcmc import checks
 from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.results.chains import by_chain
+from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
@@ -27,28 +27,6 @@ _NUMBERS = 2**24
 
 _LOO_ROWS = 1000
 """Rows whose leave-one-out density is computed; of more, the others are extrapolated to."""
-
-
-@dataclass(frozen=True)
-class Loo:
-    """Leave-one-out cross-validation.
-
-    Attributes:
-        elpd: Expected log predictive density of all rows, left out one at a time.
-        se: Its standard error: that of a sum over rows and that of the rows left out of it.
-        subsampling_se: The part of it that comes from looking at some rows only.
-        p_loo: Effective number of parameters.
-        pareto_k: Shape of the tail of the importance weights of the rows looked at; above 0.7 a
-            row is too influential for the estimate.
-        rows: The rows looked at.
-    """
-
-    elpd: float
-    se: float
-    subsampling_se: float
-    p_loo: float
-    pareto_k: np.ndarray = field(repr=False)
-    rows: np.ndarray = field(repr=False)
 
 
 class Regression:
@@ -298,25 +276,9 @@ class Regression:
         References:
             Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).
         """
-        import arviz
-
-        N = len(self._frame)
-        some = np.arange(N)
-        if N > _LOO_ROWS:
-            some = np.sort(np.random.default_rng(seed).choice(N, _LOO_ROWS, replace=False))
+        some = chosen_rows(len(self._frame), _LOO_ROWS, seed)
         terms = self._terms(self._frame.iloc[some].reset_index(drop=True))
-        smoothed, k = (np.asarray(found).T for found in arviz.psislw(-terms.T))
-        each = _log_mean(terms + smoothed, 0.0)
-        in_sample = _log_mean(terms, np.log(len(terms)))
-        spread = float(np.std(each, ddof=1)) * np.sqrt(N)
-        p_loo = float((in_sample - each).mean() * N)
-        if len(some) == N:
-            return Loo(float(each.sum()), spread, 0.0, p_loo, k, some)
-        at_mean = self._at_mean(self._frame)
-        gap = each - at_mean[some]
-        missed = float(N * np.std(gap, ddof=1) * np.sqrt((1 - len(some) / N) / len(some)))
-        elpd = float(at_mean.sum() + N * gap.mean())
-        return Loo(elpd, float(np.hypot(spread, missed)), missed, p_loo, k, some)
+        return leave_one_out(terms, some, len(self._frame), lambda: self._at_mean(self._frame))
 
     def _dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
         rows = {"y": self._response(frame).astype(np.float32), **self._model.rows(frame)}
@@ -447,12 +409,6 @@ class Regression:
         warnings = self.report.warnings if self.report is not None else []
         lines += ["", "Warnings: " + ("none" if not warnings else "")]
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
-
-
-def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:
-    """Return log Σ exp over draws, less a constant, of each row."""
-    top = values.max(0)
-    return top + np.log(np.exp(values - top).sum(0)) - log_count
 
 
 def _table(found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:

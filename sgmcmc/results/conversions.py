@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sgmcmc import checks
+from sgmcmc.results.evaluation import OfRows, Span
 from sgmcmc.results.frames import to_dataframe
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.predictions import Predictions
+from sgmcmc.results.serving import write_saved_model
 
 
 class Conversions(Predictions):
@@ -31,6 +36,67 @@ class Conversions(Predictions):
                   1          2.0       3.0
         """
         return to_dataframe(self.settings, self)
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        f: OfRows,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        draws: int = 1000,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    ) -> Path:
+        """Write a SavedModel that predicts with ``f`` over the draws, for TensorFlow alone.
+
+        What loads it needs neither this package nor the code of ``f``:
+        ``tf.saved_model.load(folder).signatures["mean"](x=...)["mean"]``. Its signatures ``mean``,
+        ``quantiles`` and ``draws`` give what :meth:`predict` gives for the same draws; their inputs
+        are the entries of ``dataset``, with any number of rows. A call holds draws × rows
+        values, so hand over thousands of rows at a time, not millions.
+
+        Args:
+            folder: where; it must not be there, or be empty. It appears only once it is whole.
+            f: function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for a
+                number of rows that is not known.
+            dataset: some rows, of which names, shapes and dtypes are taken; only what ``f`` needs.
+                ``None`` takes the chain's own.
+            draws: at most how many of the draws, of all chains together, evenly spaced.
+            quantiles: those of the signature ``quantiles``, each between 0 and 1.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError, TypeError: ``f`` does not return an entry for each row; the folder is there;
+                the model has groups, whose effects a SavedModel does not have.
+            OSError: the folder cannot be written.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tempfile, tensorflow as tf
+            >>> samples = sgmcmc.Samples({"theta": np.array([1.0, 2.0, 3.0])})
+            >>> data = {"x": np.array([1.0, 10.0])}
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = samples.export(folder, lambda p, d: p["theta"] * d["x"], data)
+            ...     served = tf.saved_model.load(str(path)).signatures["mean"]
+            ...     served(x=tf.constant([5.0], tf.float64))["mean"].numpy()
+            array([10.])
+        """
+        checks.function("f", f, "of `params` and `dataset`")
+        for q in quantiles:
+            if not (checks.is_number(q) and 0 <= q <= 1):
+                raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+        if self._origin is not None and self._origin.groups is not None:
+            raise ValueError(
+                "`samples` is of a model with groups, whose effects a SavedModel does not have."
+            )
+        held = self._by_chain()
+        chains, count = next(iter(held.values())).shape[:2]
+        most = checks.whole_number("draws", draws, chains)
+        step = -(-count // (most // chains))
+        held = {name: np.ascontiguousarray(array[:, ::step]) for name, array in held.items()}
+        data = self._data(dataset)
+        columns = self._evaluation("f", f, data, held).columns(Span(0, 1, 0))
+        return write_saved_model(folder, f, held, columns, quantiles)
 
     def to_arviz(
         self,

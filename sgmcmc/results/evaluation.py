@@ -143,6 +143,17 @@ class Evaluation:
         values = self.piece(chain, draws, columns)
         return values[draws.new - draws.start :, rows.new - rows.start :]
 
+    def at(self, columns: Tensors) -> np.ndarray:
+        """Return the values on these rows at all draws of all chains, (draws, rows, *shape)."""
+        size = int(next(iter(columns.values())).shape[0])
+        length = max(1, min(self.draws, _NUMBERS // max(1, size)))
+        return np.concatenate(
+            [
+                np.asarray(self.piece(chain, span, columns)[span.new - span.start :], np.float64)
+                for chain, span in self.places(length)
+            ]
+        )
+
     def sums(self, rows: Span, length: int) -> np.ndarray:
         """Return the sums over all draws, of pieces of this length, of what is new in a span."""
         found = np.zeros((rows.stop - rows.new, *self.shape))

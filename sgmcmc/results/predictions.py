@@ -17,6 +17,7 @@ from sgmcmc.data.travel import read_machines
 from sgmcmc.results.arrays import Arrays
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.evaluation import Evaluation, OfRows, Span, reduced
+from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
 from sgmcmc.results.values import all_values, read_path
 from sgmcmc.target.target import LogLik, terms
@@ -24,6 +25,9 @@ from sgmcmc.target.target import LogLik, terms
 _ROUNDING = 1e-3
 """How far the sum of the terms may be from the log-likelihood of the rows together, as a part of
 the sum of their sizes."""
+
+_LOO_NUMBERS = 2**24
+"""Terms that leave-one-out cross-validation holds, at the most."""
 
 
 class Predictions(Arrays):
@@ -143,17 +147,85 @@ class Predictions(Arrays):
         """
         function, path = self._log_lik(log_lik), read_path(store)
         data = self._data(dataset)
-
-        def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
-            found = terms(function, params, columns)
-            if found.shape.rank != 1:
-                raise ValueError(f"it must return one number for each row, not {found.shape}")
-            return found
-
+        of_rows = _terms_of(function)
         with read_machines(executor) as machines:
             evaluation = self._evaluation("log_lik", of_rows, data.on(machines), self._by_chain())
             _need_sum(function, by_chain(self.settings, self), evaluation)
             return all_values(evaluation, path)
+
+    def loo(
+        self,
+        dataset: Mapping[str, Any] | None = None,
+        *,
+        rows: int = 400,
+        log_lik: LogLik | None = None,
+        seed: int = 0,
+        executor: Any = None,
+    ) -> Loo:
+        """Return leave-one-out cross-validation from some rows, with its standard error.
+
+        The log density of all rows at the posterior mean, one pass over the data, plus N times the
+        mean difference of leave-one-out density and that on ``rows`` rows drawn at random: an
+        unbiased estimate of the sum over all rows. The leave-one-out density of a row is that of
+        Pareto-smoothed importance sampling over the draws, of which there are at most 2²⁴ / rows.
+
+        Args:
+            dataset: a dict of arrays; ``None`` takes the chain's own.
+            rows: how many rows are looked at at all draws; as many as there are, and nothing is
+                estimated.
+            log_lik: the log-likelihood; ``None`` takes the chain's own, as in :meth:`log_lik`.
+            seed: of the choice of rows, an integer.
+            executor: a ``concurrent.futures.Executor`` whose workers make the pass over all rows,
+                or a function without arguments that makes one; ``None`` stays in this process.
+
+        Returns:
+            ``elpd``, ``se``, ``subsampling_se``, ``p_loo``, ``pareto_k`` and ``rows``. A row whose
+            Pareto k is above 0.7 is too influential for the estimate.
+
+        Raises:
+            ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
+                a file; the log-likelihood is no sum over rows.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> rng = np.random.default_rng(1)
+            >>> x = rng.normal(size=10_000)
+            >>> samples = sgmcmc.Samples({"theta": rng.normal(x.mean(), 0.01, 2000)})
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2 - 0.5 * np.log(2 * np.pi)
+            >>> found = samples.loo({"x": x}, log_lik=log_lik)
+            >>> exact = (-0.5 * (x - x.mean()) ** 2 - 0.5 * np.log(2 * np.pi)).sum() - 1
+            >>> bool(abs(found.elpd - exact) < 1), bool(found.subsampling_se < 1)
+            (True, True)
+
+        Source:
+            Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017; Magnusson, Andersen,
+            Jonasson & Vehtari, ICML 2019, for the difference estimator
+            Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j).
+        """
+        function, data = self._log_lik(log_lik), self._data(dataset)
+        size, seed = checks.whole_number("rows", rows, 2), checks.whole_number("seed", seed, 0)
+        draws, of_rows = self._by_chain(), _terms_of(function)
+        chains, count = next(iter(draws.values())).shape[:2]
+        step = -(-chains * count * min(size, data.size) // _LOO_NUMBERS)
+        draws = {name: array[:, ::step] for name, array in draws.items()}
+        evaluation = self._evaluation("log_lik", of_rows, data, draws)
+        _need_sum(function, draws, evaluation)
+        some = chosen_rows(data.size, size, seed)
+
+        def near() -> np.ndarray:
+            with read_machines(executor) as machines:
+                place = data.on(machines)
+                for point in (
+                    _mean(draws),
+                    {name: array[-1:, -1:] for name, array in draws.items()},
+                ):
+                    found = reduced(self._evaluation("log_lik", of_rows, place, point))
+                    if np.isfinite(found).all():
+                        break
+            return found
+
+        return leave_one_out(evaluation.at(data.rows(some)), some, data.size, near)
 
     def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, each given the global draw of its own place.
@@ -253,6 +325,26 @@ class Predictions(Arrays):
                     "sampler with `store_params=True`."
                 )
         return target.log_lik
+
+
+def _terms_of(function: LogLik) -> OfRows:
+    """Return the function that gives the terms of a log-likelihood."""
+
+    def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
+        found = terms(function, params, columns)
+        if found.shape.rank != 1:
+            raise ValueError(f"it must return one number for each row, not {found.shape}")
+        return found
+
+    return of_rows
+
+
+def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the posterior mean, as the one draw of one chain."""
+    return {
+        name: array.mean(axis=(0, 1), keepdims=True, dtype=np.float64).astype(array.dtype)
+        for name, array in draws.items()
+    }
 
 
 def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation) -> None:

@@ -1,0 +1,79 @@
+"""SavedModels of predictions: loaded and asked in a process that has TensorFlow alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sgmcmc import Samples
+
+ASK = """
+import sys, time
+import numpy as np, tensorflow as tf
+start = time.monotonic()
+model = tf.saved_model.load(sys.argv[1])
+seconds = time.monotonic() - start
+given = np.load(sys.argv[2])
+rows = {name: tf.constant(given[name]) for name in given}
+found = {name: model.signatures[name](**rows)[name].numpy() for name in model.signatures}
+assert not [name for name in sys.modules if name.startswith("sgmcmc")]
+assert "tensorflow_probability" not in sys.modules
+np.savez(sys.argv[3], seconds=seconds, **found)
+"""
+
+rng = np.random.default_rng(1)
+
+
+def predict(params: Any, dataset: Any) -> tf.Tensor:
+    eta = tf.linalg.matvec(dataset["x"], params["b"]) + tf.gather(params["u"], dataset["g"])
+    return tf.stack([tf.sigmoid(eta), eta], axis=1)
+
+
+def test_predictions_are_those_of_samples(tmp_path: Path) -> None:
+    draws = {"b": rng.normal(size=(2, 150, 3)), "u": rng.normal(size=(2, 150, 4))}
+    draws = {name: a.astype(np.float32) for name, a in draws.items()}
+    samples = Samples(draws, settings={"n_chains": 2, "dtype": "float32"})
+    x, g = rng.normal(size=(37, 3)).astype(np.float32), rng.integers(0, 4, 37).astype(np.int32)
+    data = {"x": x, "g": tf.constant(g)}
+    few = {name: values[:2] for name, values in data.items()}
+    path = samples.export(tmp_path / "served", predict, few, draws=100, quantiles=(0.1, 0.5, 1.0))
+    np.savez(tmp_path / "rows.npz", x=x, g=g)
+    arguments = [str(path), str(tmp_path / "rows.npz"), str(tmp_path / "found.npz")]
+    subprocess.run([sys.executable, "-c", ASK, *arguments], check=True, cwd=tmp_path, timeout=120)
+    found = np.load(tmp_path / "found.npz")
+    kept = samples[::3]
+    assert found["draws"].shape == (2, 50, 37, 2)
+    expected = kept.predict(predict, data, reduce=None)
+    np.testing.assert_allclose(found["draws"], expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found["mean"], kept.predict(predict, data), atol=1e-6)
+    quantiles = kept.predict(predict, data, reduce="quantiles", quantiles=(0.1, 0.5, 1.0))
+    np.testing.assert_allclose(found["quantiles"], quantiles, atol=1e-6)
+
+
+def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
+    samples = Samples({"theta": np.zeros((50, 2))})
+    data = {"x": np.zeros(3)}
+
+    def first(params: Any, dataset: Any) -> tf.Tensor:
+        return dataset["x"] * params["theta"][0]
+
+    def fixed(params: Any, dataset: Any) -> tf.Tensor:
+        return tf.zeros(int(dataset["x"].shape[0]), tf.float64) + params["theta"][0]
+
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").touch()
+    with pytest.raises(ValueError, match="is there already"):
+        samples.export(tmp_path / "there", first, data)
+    with pytest.raises(ValueError, match="any number of rows"):
+        samples.export(tmp_path / "a", fixed, data)
+    with pytest.raises(ValueError, match="entry for each of the"):
+        samples.export(tmp_path / "a", lambda params, dataset: params["theta"][0], data)
+    with pytest.raises(ValueError, match="called 'a b'"):
+        samples.export(tmp_path / "a", lambda p, d: d["a b"] * p["theta"][0], {"a b": np.zeros(3)})
+    with pytest.raises(ValueError, match="`quantiles` must lie"):
+        samples.export(tmp_path / "a", first, data, quantiles=[2])
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
