@@ -31,6 +31,7 @@ QUICK = (
     "tests/samplers/test_hmc.py",
     "tests/run/test_store.py",
     "tests/results/test_samples.py",
+    "tests/results/test_predictions.py",
     "tests/after/test_diagnostics.py",
     "tests/data/test_formats.py",
     "tests/data/test_native.py",
@@ -102,6 +103,18 @@ def oldest_tensorflow(session: nox.Session) -> None:
 def numpy1(session: nox.Session) -> None:
     """Take NumPy 1.26 beside the newest of everything else that goes with it."""
     check(session, "numpy==1.26.*", "pyarrow<26")  # whose 26 needs NumPy 2, and does not say so
+
+
+@nox.session(python="3.12")
+def arviz0(session: nox.Session) -> None:
+    """Take the last ArviZ before 1.0, whose data and plots are others."""
+    check(session, "arviz<1")
+
+
+@nox.session(python="3.12")
+def neighbours(session: nox.Session) -> None:
+    """Share an environment with PyMC 6, which needs ArviZ 1, and with the newest NumPy."""
+    check(session, "pymc>=6", "arviz>=1")
 
 
 @nox.session(python="3.12", default=False)

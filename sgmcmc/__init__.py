@@ -11,6 +11,7 @@ with without_chatter(), warnings.catch_warnings():
 
 from sgmcmc import dynamics as dynamics
 from sgmcmc import gradients as gradients
+from sgmcmc import libraries as _libraries
 from sgmcmc import manifolds as manifolds
 from sgmcmc import minibatches as minibatches
 from sgmcmc import models as models
@@ -65,6 +66,8 @@ from sgmcmc.samplers import (
     sgrld,
     sgrld_setup,
 )
+
+_libraries.let_probability_see_old_numpy()
 
 __all__ = [
     "Calibration",

@@ -7,13 +7,17 @@ or runs chains by stochastic gradients needs neither.
 from __future__ import annotations
 
 import functools
+import importlib.abc
+import importlib.machinery
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -65,14 +69,68 @@ def arviz() -> ModuleType:
 
 
 @functools.cache
+def arviz_is_new() -> bool:
+    """Return whether ArviZ is 1.0 or later: DataTree, and plots that return no axes."""
+    return int(metadata.version("arviz").partition(".")[0]) >= 1
+
+
+@functools.cache
 def psislw() -> Callable[[Any], tuple[Any, Any]]:
     """Return ArviZ's Pareto-smoothing of log weights, (rows, draws)."""
     az = arviz()
     if hasattr(az, "psislw"):
         return az.psislw
-    from arviz_stats.base import array_stats  # of ArviZ 1
+    from arviz_stats.base import array_stats  # of ArviZ 1, which takes log-likelihoods
 
-    return array_stats.psislw
+    return lambda log_weights: array_stats.psislw(-log_weights)
+
+
+_PAD = "tensorflow_probability.python.bijectors.pad"
+
+
+class _NumPyWithNewshape:
+    """NumPy, with the name of an argument of `reshape` that NumPy 2.4 has removed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @staticmethod
+    def reshape(array: Any, newshape: Any = None, **keywords: Any) -> Any:
+        """Return `numpy.reshape`."""
+        return np.reshape(array, keywords.pop("shape", newshape), **keywords)
+
+
+class _PadFinder(importlib.abc.MetaPathFinder):
+    """Lets one module of TensorFlow Probability see NumPy as it was written for."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Return the spec of that module, and of no other."""
+        if fullname != _PAD:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                module.np = _NumPyWithNewshape()  # type: ignore[attr-defined]
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def let_probability_see_old_numpy() -> None:
+    """Have `tfp.bijectors.Pad` work with NumPy 2.4 and later, in this process.
+
+    It calls ``np.reshape(newshape=...)`` in TensorFlow Probability 0.25, its last stable release;
+    SoftmaxCentered and IteratedSigmoidCentered need it. No other module sees a difference.
+    """
+    if tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4):
+        return
+    if _PAD in sys.modules:
+        sys.modules[_PAD].np = _NumPyWithNewshape()  # type: ignore[attr-defined]
+    elif not any(isinstance(finder, _PadFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _PadFinder())
 
 
 @functools.cache

@@ -70,3 +70,12 @@ def test_the_version_of_a_build_with_another_name(monkeypatch) -> None:
 
     monkeypatch.setattr(libraries.metadata, "version", unknown)
     assert libraries.probability_version.__wrapped__() == tfp.__version__
+
+
+def test_probability_works_with_any_numpy() -> None:
+    """SoftmaxCentered pads by what NumPy 2.4 has removed, in the last stable release of TFP."""
+    import numpy as np
+    import tensorflow_probability as tfp
+
+    found = tfp.bijectors.SoftmaxCentered().forward(np.zeros(2, np.float32))
+    np.testing.assert_allclose(found, [1 / 3] * 3, rtol=1e-6)

@@ -13,6 +13,7 @@ import numpy as np
 
 from sgmcmc import libraries
 from sgmcmc.after.arguments import need_draws
+from sgmcmc.results.chains import by_chain
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.samples import Samples
 
@@ -65,6 +66,9 @@ def summary(
         if not 0 < q < 1:
             raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
     data = to_inference_data(samples)
+    if libraries.arviz_is_new():
+        table = _table(samples, names, quantiles)
+        return _with_warnings(table, samples)
     with _silent():
         shown = az.summary(
             data,
@@ -76,10 +80,36 @@ def summary(
         judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
     statistics = [name for name in shown.columns if not name.startswith("hdi_")]
     table = shown[statistics].join(judged)
+    return _with_warnings(table, samples)
+
+
+def _table(samples: Samples, names: Sequence[str], quantiles: Sequence[float]) -> Any:
+    """Return the table with ArviZ 1, with the columns that it has with ArviZ 0."""
+    az = libraries.arviz()
+    data = to_inference_data(samples)
+    shown = az.summary(data, var_names=names, kind="stats", round_to="none")[["mean", "sd"]]
+    judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
+    draws = by_chain(samples.settings, samples)
+    every = [np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names]
+    found = np.quantile(np.concatenate(every, axis=1), list(quantiles), axis=0)
+    for q, values in zip(quantiles, found, strict=True):
+        shown[f"q{100 * q:g}"] = values
+    chains = {name: np.reshape(draws[name], (*draws[name].shape[:2], -1)) for name in names}
+    # Of the quantiles that ArviZ 0 takes; ArviZ 1 has others by default.
+    judged["ess_tail"] = [
+        float(az.ess(np.asarray(array[..., k], float), method="tail", prob=(0.05, 0.95)))
+        for array in chains.values()
+        for k in range(array.shape[2])
+    ]
+    return shown.join(judged[["mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]])
+
+
+def _with_warnings(table: Any, samples: Samples) -> Any:
+    """Return the table with what speaks against the draws, of which the user is warned."""
     doubts = samples.quick_warnings()
     table.attrs["warnings"] = doubts
     if doubts:
-        warnings.warn("\n".join(["What speaks against these draws:", *doubts]), stacklevel=2)
+        warnings.warn("\n".join(["What speaks against these draws:", *doubts]), stacklevel=3)
     return table
 
 

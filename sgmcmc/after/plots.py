@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
+from sgmcmc.after import panels
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.after.report_plots import warning_line
 from sgmcmc.results.chains import by_chain
@@ -35,7 +36,7 @@ def plot_trace(
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
         most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_trace``.
+        keywords: handed on to ``arviz.plot_trace``; with ArviZ 1 ``figsize`` alone.
 
     Returns:
         Array of Matplotlib axes, of shape (coordinates, 2).
@@ -54,7 +55,7 @@ def plot_trace(
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
     shown, title = _worst(samples, var_names, most)
-    axes = libraries.arviz().plot_trace(shown, **keywords)
+    axes = _plots().plot_trace(shown, **keywords)
     for density, trace in axes:
         density.set_ylabel("density")
         trace.set_xlabel("draw")
@@ -84,7 +85,7 @@ def plot_posterior(
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
         most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_posterior``.
+        keywords: handed on to ``arviz.plot_posterior``; with ArviZ 1 ``figsize`` alone.
 
     Returns:
         A Matplotlib axes, or an array of them.
@@ -104,7 +105,7 @@ def plot_posterior(
     """
     shown, _ = _worst(samples, var_names, most)
     keywords.setdefault("round_to", _digits(shown))
-    return libraries.arviz().plot_posterior(shown, **keywords)
+    return _plots().plot_posterior(shown, **keywords)
 
 
 def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keywords: Any) -> Any:
@@ -113,7 +114,7 @@ def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keyw
     Args:
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
-        keywords: handed on to ``arviz.plot_forest``.
+        keywords: handed on to ``arviz.plot_forest``; with ArviZ 1 ``figsize`` alone.
 
     Returns:
         Array of Matplotlib axes.
@@ -133,7 +134,7 @@ def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keyw
         Kumar et al., Journal of Open Source Software 4(33), 2019 (ArviZ).
     """
     keywords = {"combined": True, "hdi_prob": 0.9, **keywords}
-    return libraries.arviz().plot_forest(_columns(samples, var_names), **keywords)
+    return _plots().plot_forest(_columns(samples, var_names), **keywords)
 
 
 def plot_pairs(
@@ -151,7 +152,7 @@ def plot_pairs(
         samples: the draws.
         var_names: names of the parameters to show; ``None`` shows all.
         most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_pair``.
+        keywords: handed on to ``arviz.plot_pair``; with ArviZ 1 ``figsize`` alone.
 
     Returns:
         A Matplotlib axes, or an array of them.
@@ -177,7 +178,12 @@ def plot_pairs(
         "scatter_kwargs": {"alpha": 0.2, "rasterized": True},
         **keywords,
     }
-    return libraries.arviz().plot_pair(shown, **keywords)
+    return _plots().plot_pair(shown, **keywords)
+
+
+def _plots() -> Any:
+    """Return where the plots come from: ArviZ, or our own panels from ArviZ 1 on."""
+    return panels if libraries.arviz_is_new() else libraries.arviz()
 
 
 def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
+from sgmcmc.after import panels
 from sgmcmc.after.arguments import need_draws
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.frames import coordinate_names
@@ -171,7 +172,10 @@ def _plot_ranks(axes: Any, samples: Samples, lists: ReportLists, names: list[str
         return
     for ax, place in zip(axes, worst_places(lists, len(names)), strict=False):
         column = _column(draws, place)
-        az.plot_rank({names[place]: column}, ax=ax, kind="bars", colors="C0")
+        if libraries.arviz_is_new():
+            panels.plot_rank(names[place], column, ax)
+        else:
+            az.plot_rank({names[place]: column}, ax=ax, kind="bars", colors="C0")
     for ax in axes[len(names) :]:
         _say(ax, "There are no more coordinates.")
 

@@ -74,6 +74,6 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
                 rhat = az.rhat(x) if chains > 1 else np.nan
-                found.append((az.ess(x), az.ess(x, method="tail"), rhat))
+                found.append((az.ess(x), az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
     return Diagnostics(count, bulk, tail, rhat)

@@ -1,4 +1,4 @@
-"""Draws as ArviZ's ``InferenceData``."""
+"""Draws as ArviZ's ``InferenceData``, or from ArviZ 1 on as xarray's ``DataTree``."""
 
 from __future__ import annotations
 
@@ -45,25 +45,26 @@ def to_inference_data(
         groups["posterior"] = by_chain(samples.settings, samples)
     if observed_data is not None:
         groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
-    data = az.from_dict(
-        **groups,
-        dims=None if dims is None else {name: list(names) for name, names in dims.items()},
-        coords=None if coords is None else dict(coords),
-        attrs={"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")},
-    )
+    named = {
+        "dims": None if dims is None else {name: list(names) for name, names in dims.items()},
+        "coords": None if coords is None else dict(coords),
+    }
+    attrs = {"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")}
+    if libraries.arviz_is_new():
+        every = {"/": attrs, **dict.fromkeys(groups, attrs)}
+        data = az.from_dict(groups, **named, attrs=every)
+    else:
+        data = az.from_dict(**groups, **named, attrs=attrs)
     if samples.test_functions is not None:
-        data.add_groups(test_functions=_dataset(by_chain(samples.settings, samples.test_functions)))
+        arrays = by_chain(samples.settings, samples.test_functions)
+        _add(data, "test_functions", _dataset(arrays))
     if samples.log_post.iterations.size:
         values = by_chain(samples.settings, {"lp": samples.log_post.values})["lp"]
-        data.add_groups(
-            sample_stats=xr.Dataset(
-                {"lp": (("chain", "lp_iteration"), values)},
-                {
-                    "chain": np.arange(values.shape[0]),
-                    "lp_iteration": samples.log_post.iterations,
-                },
-            )
+        found = xr.Dataset(
+            {"lp": (("chain", "lp_iteration"), values)},
+            {"chain": np.arange(values.shape[0]), "lp_iteration": samples.log_post.iterations},
         )
+        _add(data, "sample_stats", found)
     return data
 
 
@@ -104,7 +105,18 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
 
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
+    if libraries.arviz_is_new():
+        return libraries.arviz().from_dict({"posterior": dict(arrays)}).posterior.to_dataset()
     return libraries.arviz().from_dict(posterior=dict(arrays)).posterior
+
+
+def _add(data: Any, group: str, dataset: xr.Dataset) -> None:
+    if libraries.arviz_is_new():
+        import xarray as xr
+
+        data[group] = xr.DataTree(dataset)
+    else:
+        data.add_groups({group: dataset})
 
 
 def _text(samples: Any, setting: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc import Samples
+from sgmcmc import Samples, libraries
+from sgmcmc.after import panels
 from sgmcmc.results.samples import LogPost
 from tests.conftest import short_call
 
@@ -49,6 +51,7 @@ def test_summary_of_one_chain_is_silent(recwarn: pytest.WarningsRecorder) -> Non
     assert all("What speaks against" in str(one.message) for one in recwarn.list)
 
 
+@pytest.mark.skipif(libraries.arviz_is_new(), reason="ArviZ 1 does not log")
 def test_summary_of_one_chain_keeps_arviz_from_logging() -> None:
     said: list[logging.LogRecord] = []
     listener = logging.Handler()
@@ -90,6 +93,9 @@ def test_batch_means_are_those_of_the_draws() -> None:
 # ------------------------------------------------------------------------------------- ArviZ
 
 
+@pytest.mark.skipif(
+    not (find_spec("netCDF4") or find_spec("h5netcdf")), reason="ArviZ 1 brings no NetCDF"
+)
 def test_arviz_round_trips_through_netcdf(tmp_path: Path) -> None:
     x = np.arange(20.0)
     chains = short_call(
@@ -117,6 +123,33 @@ def test_arviz_has_the_users_names() -> None:
 
 
 # ------------------------------------------------------------------------------------- plots
+
+
+@pytest.mark.parametrize("arviz_is_new", [False, True])
+def test_plots_with_matplotlib_alone(monkeypatch: pytest.MonkeyPatch, arviz_is_new: bool) -> None:
+    """With ArviZ 1 all plots are ours; their panels are drawn here with any ArviZ."""
+    if not arviz_is_new and libraries.arviz_is_new():
+        pytest.skip("ArviZ 0 is not installed")
+    monkeypatch.setattr("sgmcmc.libraries.arviz_is_new", lambda: arviz_is_new)
+    draws = np.random.default_rng(1).normal([0.0, 1e5, 7.0], [1.0, 1e-2, 0.0], (2, 100, 3))
+    samples = Samples({"beta": draws}, settings={"n_chains": 2})
+    traces = sgmcmc.plot_trace(samples)
+    assert traces.shape == (3, 2) and traces[1, 1].get_title() == "beta[1]"
+    if not arviz_is_new:
+        return
+    (forest,) = sgmcmc.plot_forest(samples)
+    labels = [label.get_text() for label in forest.get_yticklabels()]
+    assert labels == ["beta[2]", "beta[1]", "beta[0]"]
+    assert sgmcmc.plot_pairs(samples).shape == (3, 3)
+    shown = sgmcmc.plot_posterior(samples)
+    ends = [float(text.get_text()) for text in shown[1].texts[:2]]
+    assert 0.02 < ends[1] - ends[0] < 0.06 and len(shown) == 3
+    with pytest.raises(TypeError, match="with ArviZ 1 only `figsize`"):
+        sgmcmc.plot_trace(samples, kind="rank_bars")
+    _, ax = plt.subplots()
+    panels.plot_rank("beta[0]", draws[:, :, 0], ax)
+    assert len(ax.patches) == 40 and ax.get_title() == "beta[0]"
+    plt.close("all")
 
 
 def test_plots_are_drawn_and_labelled(tmp_path: Path) -> None:

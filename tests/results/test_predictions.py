@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc import Samples
+from sgmcmc import Samples, libraries
 from sgmcmc.results import evaluation, inference_data
 from tests.conftest import observations, short_call
 
@@ -222,11 +222,13 @@ def test_leave_one_out_is_that_of_a_conjugate_model() -> None:
         weights = np.exp(-terms.reshape(-1, len(x)))
         errors.append((weights / weights.mean(axis=0)).sum(axis=1).std() / np.sqrt(len(weights)))
         loo = az.loo(found[str(sd)])
-        assert abs(loo.elpd_loo - exact[sd].sum()) < 4 * errors[-1]
-    table = az.compare(found)
+        elpd = loo.elpd if libraries.arviz_is_new() else loo.elpd_loo
+        assert abs(elpd - exact[sd].sum()) < 4 * errors[-1]
+    table = az.compare(found, **({"round_to": "none"} if libraries.arviz_is_new() else {}))
     assert list(table.index) == ["1.0", "2.0"]
     difference = exact[1.0].sum() - exact[2.0].sum()
-    assert abs(table["elpd_diff"]["2.0"] - difference) < 4 * np.hypot(*errors)
+    worse = abs(table["elpd_diff"]["2.0"])  # ArviZ 1 has it negative
+    assert abs(worse - difference) < 4 * np.hypot(*errors)
 
 
 def test_arviz_gets_the_terms_of_the_chain_thinned_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,4 +243,7 @@ def test_arviz_gets_the_terms_of_the_chain_thinned_alike(monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match="one draw in 3"):
         fewer = chain.to_arviz(log_likelihood=True)
     assert fewer.posterior["theta"].shape == (2, 6)
-    assert np.isfinite(az.waic(data).elpd_waic)
+    if not libraries.arviz_is_new():
+        assert np.isfinite(az.waic(data).elpd_waic)
+    else:
+        assert np.isfinite(az.loo(data).elpd)
