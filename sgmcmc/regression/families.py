@@ -25,10 +25,13 @@ class Family:
         draw: Draws of the response, of a generator, η, auxiliary parameters and trials.
         good: Whether each response is in range.
         range: That range, in words.
-        aux: Auxiliary parameters, with the part of the half line that they are in: "positive" or
-            "unit".
+        aux: Auxiliary parameters, with what they are: "positive", "unit" (between 0 and 1) or
+            "ordered" (cutpoints, one fewer than levels).
         scaled: Whether the response's standard deviation scales the default priors.
         linked: The link, for a starting value of the intercept, of the mean response.
+        by_level: Whether responses are places of levels, and their mean has an entry, the
+            probability, for each level.
+        several: Whether η has an entry for each level but the first.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Family:
     linked: Callable[[float], float]
     aux: tuple[tuple[str, str], ...] = ()
     scaled: bool = False
+    by_level: bool = False
+    several: bool = False
 
 
 def _identity(x: Any) -> Any:
@@ -182,6 +187,47 @@ def _zero_inflated(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
     return tf.where(y > 0, some + _poisson(y, eta, aux, rows), at_zero)
 
 
+_FAR = 1e6
+"""A cutpoint beyond all others, whose distribution function is 0 or 1 in any dtype."""
+
+
+def _ordinal(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    """Return log(F(c_y − η) − F(c_{y−1} − η)) of the logistic distribution function F."""
+    far = tf.constant([_FAR], eta.dtype)
+    cuts = tf.concat([-far, tf.cast(aux["cut"], eta.dtype), far], 0)
+    place = tf.cast(y, tf.int32)
+    # Products with indicators, not gathers: derivatives of any order stay dense.
+    lower = tf.linalg.matvec(tf.one_hot(place, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    upper = tf.linalg.matvec(tf.one_hot(place + 1, cuts.shape[0], dtype=eta.dtype), cuts) - eta
+    # F(u) − F(l) = F(u) (1 − F(l)) (1 − exp(l − u)): no difference of numbers near 1.
+    apart = tf.math.log(-tf.math.expm1(lower - upper))
+    return apart - tf.nn.softplus(-upper) - tf.nn.softplus(lower)
+
+
+def _ordinal_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
+    below = scipy.special.expit(aux["cut"] - eta[..., None])
+    edge = np.zeros_like(below[..., :1])
+    return np.diff(np.concatenate([edge, below, edge + 1.0], -1), axis=-1)
+
+
+def _categorical(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
+    place = tf.one_hot(tf.cast(y, tf.int32) - 1, eta.shape[-1], dtype=eta.dtype)
+    all_levels = tf.concat([tf.zeros_like(eta[:, :1]), eta], 1)
+    return tf.reduce_sum(place * eta, 1) - tf.reduce_logsumexp(all_levels, 1)
+
+
+def _categorical_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
+    return scipy.special.softmax(np.concatenate([0.0 * eta[..., :1], eta], -1), axis=-1)
+
+
+def _level_draw(mean: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    def draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
+        below = np.cumsum(mean(eta, aux)[..., :-1], -1)
+        return (rng.uniform(size=(*below.shape[:-1], 1)) > below).sum(-1)
+
+    return draw
+
+
 def _positive(y: np.ndarray) -> np.ndarray:
     return y > 0
 
@@ -268,6 +314,19 @@ FAMILIES: dict[str, dict[str, Family]] = {
             "zero_inflated_poisson", "log", _zero_inflated,
             lambda eta, aux: (1 - aux["zi"]) * np.exp(eta), _zip_draw, _count,
             "integers, 0 or more", _log, (("zi", "unit"),),
+        )
+    },
+    "ordinal": {
+        "logit": Family(
+            "ordinal", "logit", _ordinal, _ordinal_mean, _level_draw(_ordinal_mean), _count,
+            "levels", lambda mean: 0.0, (("cut", "ordered"),), by_level=True,
+        )
+    },
+    "categorical": {
+        "logit": Family(
+            "categorical", "logit", _categorical, _categorical_mean,
+            _level_draw(_categorical_mean), _count, "levels", lambda mean: 0.0, by_level=True,
+            several=True,
         )
     },
 }  # fmt: skip

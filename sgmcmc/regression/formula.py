@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +92,42 @@ def parse(text: Any) -> Formula:
         offset,
         tuple(bars),
     )
+
+
+_DOT = r"(?<![\w.])\.(?![\w.])"
+
+
+def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
+    """Return a formula whose dot, as in ``y ~ .``, is the sum of all other columns.
+
+    Left out are columns of the left side, of ``offset(...)``, of weights and the factors of bars.
+
+    Raises:
+        ValueError: There are no other columns.
+    """
+    if not re.search(_DOT, formula.fixed):
+        return formula
+    sides = [formula.response, formula.trials, formula.censored, formula.offset, weights]
+    text = " ".join(side for side in sides if isinstance(side, str))
+    used = {*_names(text), *(name for bar in formula.bars for name in bar.by.split(":"))}
+    others = [str(name) for name in frame.columns if str(name) not in used]
+    if not others:
+        raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
+    named = [name if re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`" for name in others]
+    return replace(formula, fixed=re.sub(_DOT, lambda _: f"({' + '.join(named)})", formula.fixed))
+
+
+def _names(text: str) -> set[str]:
+    """Return what may be names of columns in a text, those in backticks among them."""
+    return {*re.findall(r"[^\W\d]\w*(?:\.\w+)*", text), *re.findall(r"`([^`]+)`", text)}
+
+
+def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[Any]:
+    """Return the columns that a formula or weights name."""
+    named = _names(f"{formula.text} {formula.fixed}")
+    if isinstance(weights, str):
+        named.add(weights)
+    return [name for name in frame.columns if str(name) in named]
 
 
 def _closing(text: str, start: int) -> int:

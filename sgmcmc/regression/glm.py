@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.regression.formula import as_frame, column, parse
+from sgmcmc.regression.formula import Formula, as_frame, column, parse, used_columns, with_dot
 from sgmcmc.regression.model import groups_of, make_model, read_family
+from sgmcmc.regression.response import censored_of
 from sgmcmc.regression.result import Regression
 from sgmcmc.samplers.sample import sample
 
@@ -38,11 +38,14 @@ def glm(
     Args:
         formula: As in R: ``"y ~ x * C(f) + offset(log(t)) + (1 + x | site) + (1 | a/b)"``. On the
             left ``y | trials(n)`` for binomial responses, ``y | cens(c)`` for censored times (c is
-            1 where the time is a lower bound). ``||`` makes effects independent.
+            1 where the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
+            effects independent. A dot is the sum of all columns that the rest does not name.
         data: Frame of pandas or polars, Arrow table, or dict of columns.
         family: ``"gaussian"``, ``"student"``, ``"bernoulli"``, ``"binomial"``, ``"poisson"``,
-            ``"negative_binomial"``, ``"gamma"``, ``"beta"``, ``"exponential"``, ``"weibull"`` or
-            ``"zero_inflated_poisson"``.
+            ``"negative_binomial"``, ``"gamma"``, ``"beta"``, ``"exponential"``, ``"weibull"``,
+            ``"zero_inflated_poisson"``, ``"ordinal"`` (log odds of y ≤ k are c_k − η, cutpoints
+            c_1 < c_2 < …; the response holds numbers or an ordered factor) or ``"categorical"``
+            (log odds of each level against the first are linear; rows "level: term").
         link: Link; by default the family's first. ``"logit"``, ``"probit"`` and ``"cloglog"`` for
             ``"bernoulli"`` and ``"binomial"``.
         priors: Dict by term: a pair (mean, sd) of a normal for a coefficient, the rate of an
@@ -50,7 +53,9 @@ def glm(
             or a distribution with ``log_prob``. By default those of rstanarm: normal(0, 2.5 sd(y) /
             sd(x)) for a coefficient, normal(g(mean(y)) − mean offset, 2.5 sd(y)) for the intercept
             at the means of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for
-            gaussian and student. Correlations of effects have an LKJ distribution with shape 1.
+            gaussian and student. Cutpoints: the probabilities of the levels at the means of all
+            columns are uniform on the simplex. Correlations of effects have an LKJ distribution
+            with shape 1.
         weights: Name of a column, or an array: what the log-likelihood of each row counts.
         missing: ``"raise"``, or ``"drop"`` to drop rows with missing values, which are counted.
         keywords: Those of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and ``verbose``.
@@ -74,22 +79,19 @@ def glm(
         Gelman, Hill & Vehtari, *Regression and Other Stories*, 2020, section 9.5 (default priors);
         Pinheiro & Bates (1995) (quadrature).
     """
-    parsed, frame = parse(formula), as_frame(data)
+    frame = as_frame(data)
+    parsed = with_dot(parse(formula), frame, weights)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
     rows = len(frame)
-    kept = _kept(frame, parsed.text, weights, missing)
+    kept = _kept(frame, parsed, weights, missing)
     frame, dropped = frame[kept].reset_index(drop=True), rows - int(kept.sum())
     if not len(frame):
         raise ValueError("`data` has no rows.")
     model, y = make_model(parsed, frame, chosen, priors)
     dataset = {"y": y.astype(np.float32), **model.rows(frame)}
     if chosen.name in ("exponential", "weibull"):
-        name = parsed.censored
-        flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
-        if not np.isin(flags, (0.0, 1.0)).all():
-            raise ValueError(f"`data[{name!r}]` must be 1 where a time is censored, else 0.")
-        dataset["censored"] = flags.astype(np.float32)
+        dataset["censored"] = censored_of(parsed, frame).astype(np.float32)
     if weights is not None:
         values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
         if not isinstance(weights, str) and values.shape == (rows,):
@@ -100,9 +102,10 @@ def glm(
     params: dict[str, Any] = {}
     bijectors: dict[str, Any] = {}
     if model.terms:
-        params["b"] = np.zeros(len(model.terms))
+        several = (len(model.outcomes) - 1,) if chosen.several else ()
+        params["b"] = np.zeros((*several, len(model.terms)))
         if model.terms[0] == "Intercept":
-            params["b"][0] = model.start
+            params["b"][..., 0] = model.start
     _add_scales(model, params, bijectors)
     groups = groups_of(model)
     if not params:
@@ -111,17 +114,14 @@ def glm(
         model.log_lik, dataset, params, model.log_prior,
         **{"bijectors": bijectors or None, **({"groups": groups} if groups else {}), **keywords},
     )  # fmt: skip
-    return Regression(model, samples, frame, dropped)
+    return Regression(model, samples, frame, dropped, dataset.get("weights"))
 
 
-def _kept(frame: pd.DataFrame, text: str, weights: Any, missing: str) -> np.ndarray:
+def _kept(frame: pd.DataFrame, formula: Formula, weights: Any, missing: str) -> np.ndarray:
     """Return whether each row is kept: all, or those without missing values in columns used."""
     if missing == "raise":
         return np.ones(len(frame), bool)
-    named = {*re.findall(r"[^\W\d]\w*(?:\.\w+)*", text), *re.findall(r"`([^`]+)`", text)}
-    if isinstance(weights, str):
-        named.add(weights)
-    used = [name for name in frame.columns if str(name) in named]
+    used = used_columns(formula, frame, weights)
     return frame[used].notna().all(axis=1).to_numpy()
 
 
@@ -130,7 +130,9 @@ def _add_scales(model: Any, params: dict[str, Any], bijectors: dict[str, Any]) -
     from tensorflow_probability import bijectors as tfb
 
     for name, where in model.family.aux:
-        if where == "unit":
+        if where == "ordered":
+            params[name], bijectors[name] = np.asarray(model.cuts), tfb.Ascending()
+        elif where == "unit":
             params[name], bijectors[name] = 0.2, tfb.Sigmoid()
         else:
             params[name] = model.response_scale if name == "sigma" else 5.0 if name == "nu" else 1.0

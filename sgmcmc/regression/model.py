@@ -15,6 +15,7 @@ from sgmcmc.checks import describe, did_you_mean, or_list
 from sgmcmc.groups import Groups
 from sgmcmc.regression.families import FAMILIES, Family, Tensors
 from sgmcmc.regression.formula import Bar, Formula, column, evaluated, labels, matrix
+from sgmcmc.regression.response import read_response, response_levels, trials_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +106,8 @@ class Model:
         response_scale: Standard deviation that default priors are scaled by.
         start: Starting value of the intercept, and its prior mean.
         priors: The user's, by term.
+        outcomes: Levels of the response, if it is not a number.
+        cuts: Starting values of cutpoints.
     """
 
     formula: Formula
@@ -117,6 +120,8 @@ class Model:
     response_scale: float
     start: float
     priors: Mapping[str, Any] = field(default_factory=dict)
+    outcomes: tuple[Any, ...] = ()
+    cuts: tuple[float, ...] = ()
 
     @property
     def levels(self) -> dict[str, list[Any]]:
@@ -135,6 +140,8 @@ class Model:
         for name in sorted(map(str, self.spec.required_variables)):
             column(frame, name)
         found = np.asarray(matrix(self.formula.fixed, frame, self.spec), np.float64)
+        if self.family.name == "ordinal":
+            found = found[:, 1:]  # cutpoints take the place of the intercept
         if not np.isfinite(found).all():
             place = int(np.argmin(np.isfinite(found).all(1)))
             raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
@@ -151,15 +158,16 @@ class Model:
             found[f"Z_{each.name}"] = each.columns(frame).astype(np.float32)
             found[each.by] = labels(frame, each.by)
         if self.family.name == "binomial":
-            trials = self.formula.trials or "1"
-            found["trials"] = (
-                np.full(len(frame), float(trials)) if trials.isdigit() else column(frame, trials)
-            ).astype(np.float32)
+            found["trials"] = trials_of(self.formula, frame).astype(np.float32)
         return found
 
     def predictor(self, params: Tensors, rows: Tensors) -> tf.Tensor:
-        """Return the linear predictor η of each row."""
-        eta = tf.linalg.matvec(rows["X"], params["b"]) if self.terms else rows["X"][:, 0] * 0.0
+        """Return the linear predictor η of each row; (rows, levels − 1) if there are several."""
+        if self.family.several:
+            return tf.linalg.matmul(rows["X"], params["b"], transpose_b=True)
+        eta = (
+            tf.linalg.matvec(rows["X"], params["b"]) if self.terms else tf.reduce_sum(rows["X"], 1)
+        )
         if "offset" in rows:
             eta += rows["offset"]
         for each in self.effects:
@@ -184,13 +192,17 @@ class Model:
         total = tf.zeros([], next(iter(params.values())).dtype)
         wide = _WIDE * self.response_scale
         for place, term in enumerate(self.terms):
-            value = params["b"][place]
+            value = params["b"][..., place]
             if term == _INTERCEPT:
                 total += self._density(term, value, (self.start, wide))
             else:
                 total += self._density(term, value / self.scale[place], (0.0, wide), place)
-        for name, _ in self.family.aux:
-            if name == "zi":
+        for name, where in self.family.aux:
+            if where == "ordered":
+                # Probabilities of levels at the means of all columns are uniform on the simplex.
+                cut = params[name]
+                total -= tf.reduce_sum(tf.nn.softplus(cut) + tf.nn.softplus(-cut))
+            elif name == "zi":
                 total += self._density(name, params[name], None)
             else:
                 of_scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
@@ -211,12 +223,12 @@ class Model:
     def _density(self, name: str, value: tf.Tensor, default: Any, place: int = -1) -> tf.Tensor:
         given: Any = self.priors.get(name)
         if hasattr(given, "log_prob"):
-            return tf.cast(given.log_prob(value), value.dtype)
+            return tf.reduce_sum(tf.cast(given.log_prob(value), value.dtype))
         if isinstance(default, tuple):
             mean, sd = default if given is None else given
             if given is None and place >= 0:
                 sd = sd / self.scale[place]
-            return -0.5 * ((value - mean) / sd) ** 2
+            return tf.reduce_sum(-0.5 * ((value - mean) / sd) ** 2)
         if default is None:
             return tf.zeros([], value.dtype)
         scale = default if given is None else 1.0 / float(given)
@@ -235,7 +247,10 @@ class Model:
             found[term] = (
                 str(own) if hasattr(own, "log_prob") else f"normal({mean:.4g}, {sd:.4g}){at}"
             )
-        for name, _ in self.family.aux:
+        for name, where in self.family.aux:
+            if where == "ordered":
+                found[name] = "uniform probabilities of levels (at the means of all columns)"
+                continue
             scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
             found[name] = self._said(name, "uniform(0, 1)" if name == "zi" else 1.0 / scale)
         if self.effects:
@@ -277,7 +292,13 @@ def make_model(
     Raises:
         ValueError, TypeError: Formula, data or priors do not suit; the message names the term.
     """
-    y = _response(formula, frame, family)
+    outcomes = response_levels(formula, frame, family)
+    y = read_response(formula, frame, family, outcomes)
+    if family.several and (formula.bars or formula.offset is not None):
+        raise ValueError(
+            "`formula`: bars and offset(...) do not go with family 'categorical', whose levels "
+            "each have a linear predictor."
+        )
     built = matrix(formula.fixed, frame)
     terms = tuple(map(str, built.columns))
     for name in sorted(map(str, built.model_spec.required_variables)):
@@ -287,55 +308,30 @@ def make_model(
     X = np.asarray(built, np.float64)
     intercept = bool(terms) and terms[0] == _INTERCEPT
     _need_independent(X, terms, intercept)
+    cuts: tuple[float, ...] = ()
     center = X.mean(0) if intercept else np.zeros(X.shape[1])
     scale = X.std(0)
-    if intercept:
+    if family.name == "ordinal":
+        if not intercept:
+            raise ValueError(
+                "`formula`: cutpoints of family 'ordinal' take the place of the intercept, which "
+                "cannot be taken away."
+            )
+        terms, center, scale = terms[1:], center[1:], scale[1:]
+        below = np.cumsum(np.bincount(y.astype(int), minlength=len(outcomes)))[:-1] / len(y)
+        cuts = tuple(np.log(below / (1.0 - below)).tolist())
+    elif intercept:
         center[0], scale[0] = 0.0, 1.0
     scale = np.where(scale > 0, scale, 1.0)
     effects = _effects(formula.bars, frame)
     shift = 0.0 if formula.offset is None else float(evaluated(formula.offset, frame).mean())
-    mean = y.mean() / _trials(formula, frame).mean() if family.name == "binomial" else y.mean()
+    mean = y.mean() / trials_of(formula, frame).mean() if family.name == "binomial" else y.mean()
     model = Model(
         formula, family, terms, built.model_spec if terms else None, center, scale, effects,
         float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))) - shift,
-        _read_priors(priors, terms, family, bool(effects)),
+        _read_priors(priors, terms, family, bool(effects)), outcomes, cuts,
     )  # fmt: skip
     return model, y
-
-
-def _trials(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
-    name = formula.trials or "1"
-    return np.full(len(frame), float(name)) if name.isdigit() else column(frame, name)
-
-
-def _response(formula: Formula, frame: pd.DataFrame, family: Family) -> np.ndarray:
-    values = column(frame, formula.response)
-    if values.dtype.kind == "b":
-        values = values.astype(float)
-    if values.dtype.kind not in "iuf":
-        levels = np.unique(values.astype(str))
-        if family.name == "bernoulli" and len(levels) == 2:
-            values = (values.astype(str) == levels[1]).astype(float)
-        else:
-            raise TypeError(f"`data[{formula.response!r}]`, the response, must hold numbers.")
-    y = values.astype(np.float64)
-    bad = ~family.good(y)
-    if bad.any():
-        place = int(bad.argmax())
-        raise ValueError(
-            f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
-            f"{family.range}; row {place} has {y[place]:g}."
-        )
-    if (formula.trials is not None) != (family.name == "binomial"):
-        raise ValueError(
-            f"`formula`: trials(n) goes with family 'binomial', and with no other; the family is "
-            f"{family.name!r}."
-        )
-    if family.name == "binomial" and (y > _trials(formula, frame)).any():
-        raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
-    if formula.censored is not None and family.name not in ("exponential", "weibull"):
-        raise ValueError(f"`formula`: cens(c) does not go with family {family.name!r}.")
-    return y
 
 
 def _need_independent(X: np.ndarray, terms: Sequence[str], intercept: bool) -> None:
@@ -388,7 +384,8 @@ def _read_priors(
     priors: Any, terms: Sequence[str], family: Family, grouped: bool
 ) -> dict[str, Any]:
     found = checks.by_name("priors", priors, "of priors by term")
-    known = [*terms, *(name for name, _ in family.aux), *(["sd"] if grouped else [])]
+    scales = [name for name, where in family.aux if where != "ordered"]
+    known = [*terms, *scales, *(["sd"] if grouped else [])]
     checks.known_keys("priors", found, known, "the terms are")
     for name, value in found.items():
         pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms

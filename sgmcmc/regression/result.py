@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.response import censored_of, read_response
 from sgmcmc.results.chains import by_chain
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
@@ -37,6 +38,7 @@ class Regression:
         samples: The draws.
         frame: The data, without rows that were dropped.
         dropped: Rows with missing values that were dropped.
+        weights: What the log-likelihood of each row counts; ``None`` for 1.
 
     Attributes:
         samples: The draws of the chain: coefficients ``b`` of centered and scaled columns, and all
@@ -54,8 +56,15 @@ class Regression:
         array([1.])
     """
 
-    def __init__(self, model: Model, samples: Samples, frame: pd.DataFrame, dropped: int) -> None:
-        self._model, self._frame = model, frame
+    def __init__(
+        self,
+        model: Model,
+        samples: Samples,
+        frame: pd.DataFrame,
+        dropped: int,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self._model, self._frame, self._weights = model, frame, weights
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
         self.link = model.family.link
@@ -72,12 +81,28 @@ class Regression:
         found: dict[str, np.ndarray] = {}
         if model.terms:
             of_terms = model.coefficients(draws["b"].astype(np.float64))
-            found |= {term: of_terms[..., place] for place, term in enumerate(model.terms)}
+            for place, name in enumerate(self._fixed_names):
+                found[name] = of_terms.reshape(*of_terms.shape[:2], -1)[..., place]
         for each in model.effects:
             found |= self._of_groups(each, draws)
-        for name, _ in model.family.aux:
+        for name, where in model.family.aux:
+            if where == "ordered":
+                # Cutpoints of centered columns, to those of the user's.
+                moved = (draws["b"] / model.scale * model.center).sum(-1) if model.terms else 0.0
+                for place, level in enumerate(model.outcomes[:-1]):
+                    cut = draws[name][..., place].astype(np.float64)
+                    found[f"{level}|{model.outcomes[place + 1]}"] = cut + moved
+                continue
             found[name] = draws[name] + (1.0 if name == "nu" else 0.0)
         return found
+
+    @property
+    def _fixed_names(self) -> list[str]:
+        """Names of the fixed terms; with several predictors, of each level's."""
+        model = self._model
+        if not model.family.several:
+            return list(model.terms)
+        return [f"{level}: {term}" for level in model.outcomes[1:] for term in model.terms]
 
     def _of_groups(self, each: Effects, draws: Any) -> dict[str, np.ndarray]:
         sds = np.asarray(draws[f"sd_{each.name}"], np.float64)
@@ -121,7 +146,7 @@ class Regression:
     @property
     def fixed(self) -> pd.DataFrame:
         """The rows of the summary of fixed terms."""
-        return self.summary().loc[list(self._model.terms)]
+        return self.summary().loc[self._fixed_names]
 
     @property
     def group_sds(self) -> pd.DataFrame:
@@ -174,7 +199,7 @@ class Regression:
         return self.samples[:: max(1, -(-chains * count // _DRAWS))]
 
     def _predictors(self, data: Any) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-        """Yield rows and the draws of their linear predictors, (draws, rows), in pieces."""
+        """Yield rows and the draws of their linear predictors, (draws, rows, ...), in pieces."""
         frame = self._frame if data is None else as_frame(data)
         samples = self._thinned()
         length = max(1, _NUMBERS // _DRAWS)
@@ -183,7 +208,9 @@ class Regression:
             self._need_known_levels(part)
             rows = self._model.rows(part)
             eta = samples.predict(self._model.predictor, rows, reduce=None)
-            yield part, np.asarray(eta, np.float64).reshape(-1, len(part))
+            eta = np.asarray(eta, np.float64)
+            several = eta.shape[-1:] if self._model.family.several else ()
+            yield part, eta.reshape(-1, len(part), *several)
 
     def _need_known_levels(self, frame: pd.DataFrame) -> None:
         for name, levels in self._model.levels.items():
@@ -197,10 +224,17 @@ class Regression:
     def _aux(self) -> dict[str, np.ndarray]:
         """Return the auxiliary parameters of the draws of a prediction, (draws, 1)."""
         draws = by_chain(self.samples.settings, self._thinned())
-        return {
-            name: np.asarray(draws[name], np.float64).reshape(-1, 1)
-            for name, _ in self._model.family.aux
-        }
+        found = {}
+        for name, where in self._model.family.aux:
+            values = np.asarray(draws[name], np.float64)
+            last = values.shape[2:] if where == "ordered" else ()
+            found[name] = values.reshape(-1, 1, *last)
+        return found
+
+    def _expected(self, eta: np.ndarray, aux: dict[str, np.ndarray]) -> np.ndarray:
+        """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
+        mean = self._model.family.mean(eta, aux)
+        return mean if self._model.family.by_level else np.broadcast_to(mean, eta.shape)
 
     def predict(
         self,
@@ -224,7 +258,9 @@ class Regression:
 
         Returns:
             An array: (rows,) for means, (len(quantiles), rows), or (draws, rows) of responses, of
-            at most 1000 draws.
+            at most 1000 draws. With families ``"ordinal"`` and ``"categorical"`` means and
+            quantiles are of the probability of each level, in a last axis, and responses are
+            levels.
 
         Raises:
             ValueError: A column or a level of a fixed factor is not known.
@@ -235,14 +271,15 @@ class Regression:
         for frame, eta in self._predictors(data):
             if kind == "response":
                 trials = self._model.rows(frame).get("trials")
-                found.append(family.draw(rng, eta, aux, trials))
+                drawn = family.draw(rng, eta, aux, trials)
+                found.append(np.asarray(self._model.outcomes)[drawn] if family.by_level else drawn)
                 continue
-            mean = np.broadcast_to(family.mean(eta, aux), eta.shape)
+            mean = self._expected(eta, aux)
             if kind == "mean":
                 found.append(mean.mean(0))
             else:
                 found.append(np.quantile(mean, list(quantiles), axis=0))
-        return np.concatenate(found, axis=-1)
+        return np.concatenate(found, axis=0 if kind == "mean" else 1)
 
     @property
     def fitted(self) -> np.ndarray:
@@ -251,18 +288,21 @@ class Regression:
 
     @property
     def residuals(self) -> np.ndarray:
-        """Response less expected response, of each row."""
+        """Response less expected response, of each row.
+
+        Raises:
+            ValueError: The response is a level, from which nothing can be subtracted.
+        """
+        if self._model.family.by_level:
+            raise ValueError(f"Responses of family {self.family!r} are levels, without residuals.")
         y = self._response(self._frame)
         if self.family == "binomial":
             y = y / np.asarray(self._model.rows(self._frame)["trials"])
         return y - self.predict()
 
     def _response(self, frame: pd.DataFrame) -> np.ndarray:
-        values = column(frame, self._model.formula.response)
-        if values.dtype.kind not in "iufb":
-            levels = np.unique(self._frame[self._model.formula.response].astype(str))
-            values = values.astype(str) == levels[1]
-        return values.astype(np.float64)
+        model = self._model
+        return read_response(model.formula, frame, model.family, model.outcomes)
 
     def loo(self, seed: int = 0) -> Loo:
         """Return the leave-one-out cross-validation by Pareto-smoothed importance sampling.
@@ -277,27 +317,30 @@ class Regression:
             Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).
         """
         some = chosen_rows(len(self._frame), _LOO_ROWS, seed)
-        terms = self._terms(self._frame.iloc[some].reset_index(drop=True))
-        return leave_one_out(terms, some, len(self._frame), lambda: self._at_mean(self._frame))
+        return leave_one_out(self._terms(some), some, len(self._frame), self._at_mean)
 
     def _dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """Return the dataset of some rows, without weights."""
         rows = {"y": self._response(frame).astype(np.float32), **self._model.rows(frame)}
         if self.family in ("exponential", "weibull"):
-            name = self._model.formula.censored
-            flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
-            rows["censored"] = flags.astype(np.float32)
+            rows["censored"] = censored_of(self._model.formula, frame).astype(np.float32)
         return rows
 
-    def _terms(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return the log density of rows, (draws, rows)."""
-        found = self._thinned().predict(self._model.log_lik, self._dataset(frame), reduce=None)
-        return np.asarray(found, np.float64).reshape(-1, len(frame))
+    def _weighted(self, places: np.ndarray) -> dict[str, Any]:
+        """Return the dataset of some rows of the regression, with their weights."""
+        rows = self._dataset(self._frame.iloc[places].reset_index(drop=True))
+        return rows if self._weights is None else {**rows, "weights": self._weights[places]}
 
-    def _at_mean(self, frame: pd.DataFrame) -> np.ndarray:
+    def _terms(self, places: np.ndarray) -> np.ndarray:
+        """Return the log density of rows, times their weights, (draws, rows)."""
+        found = self._thinned().predict(self._model.log_lik, self._weighted(places), reduce=None)
+        return np.asarray(found, np.float64).reshape(-1, len(places))
+
+    def _at_mean(self) -> np.ndarray:
         """Return something near the log density of each row: the mean over a few draws."""
         few = self._thinned()
         few = few[:: max(1, len(next(iter(by_chain(few.settings, few).values()))[0]) // 5)]
-        found = few.predict(self._model.log_lik, self._dataset(frame))
+        found = few.predict(self._model.log_lik, self._weighted(np.arange(len(self._frame))))
         return np.asarray(found, np.float64)
 
     def comparisons(
@@ -325,7 +368,7 @@ class Regression:
                 found[f"{name}: {level} - {levels[0]}"] = self._contrast(
                     frame, {name: levels[0]}, {name: level}, 1.0
                 )
-        return _table(found, prob)
+        return self._table(found, prob)
 
     def slopes(self, variables: Any = None, data: Any = None, prob: float = 0.95) -> pd.DataFrame:
         """Return average slopes of the expected response in numeric variables.
@@ -345,6 +388,16 @@ class Regression:
             step = 1e-2 * (float(np.std(self._frame[name])) or 1.0)
             before, after = values - step / 2, values + step / 2
             found[name] = self._contrast(frame, {name: before}, {name: after}, step)
+        return self._table(found, prob)
+
+    def _table(self, found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
+        """Return a frame with a row for each quantity, or for each of every level."""
+        if self._model.family.by_level:
+            found = {
+                f"{name} [{level}]": draws[:, place]
+                for name, draws in found.items()
+                for place, level in enumerate(self._model.outcomes)
+            }
         return _table(found, prob)
 
     def _variables(self, variables: Any) -> list[str]:
@@ -373,7 +426,7 @@ class Regression:
         for change in (before, after):
             total = 0.0
             for _, eta in self._predictors(frame.assign(**change)):
-                total = total + np.broadcast_to(self._model.family.mean(eta, aux), eta.shape).sum(1)
+                total = total + self._expected(eta, aux).sum(1)
             ends.append(total / len(frame))
         return np.asarray(ends[1] - ends[0]) / over
 
@@ -381,7 +434,8 @@ class Regression:
         """Return Matplotlib axes with estimates and intervals of all fixed terms."""
         import matplotlib.pyplot as plt
 
-        table = self.summary(prob).loc[[t for t in self._model.terms if t != "Intercept"]]
+        names = [name for name in self._fixed_names if not name.endswith("Intercept")]
+        table = self.summary(prob).loc[names]
         figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
         places = np.arange(len(table))[::-1]
         axes.hlines(places, table["lower"], table["upper"])

@@ -34,7 +34,22 @@ def _seen(density: np.ndarray, survival: np.ndarray) -> np.ndarray:
     return np.where(CENSORED == 1, survival, density)
 
 
-CASES: list[tuple[str, str, np.ndarray, dict[str, float], np.ndarray]] = [
+LEVELS = np.array([0.0, 1.0, 2.0, 3.0, 1.0])
+CUTS = np.array([-1.0, 0.2, 1.5])
+SEVERAL = np.column_stack([ETA, ETA**2, -ETA])
+
+
+def _ordinal() -> np.ndarray:
+    below = st.logistic.cdf(np.concatenate([[-np.inf], CUTS, [np.inf]])[None] - ETA[:, None])
+    return np.log(np.diff(below)[np.arange(5), LEVELS.astype(int)])
+
+
+def _categorical() -> np.ndarray:
+    every = np.column_stack([np.zeros(5), SEVERAL])
+    return scipy.special.log_softmax(every, 1)[np.arange(5), LEVELS.astype(int)]
+
+
+CASES: list[tuple[str, str, np.ndarray, dict[str, Any], np.ndarray]] = [
     ("gaussian", "identity", TIMES, {"sigma": 0.7}, st.norm.logpdf(TIMES, ETA, 0.7)),
     ("student", "identity", TIMES, {"sigma": 0.7, "nu": 3.0}, st.t.logpdf(TIMES, 4.0, ETA, 0.7)),
     ("poisson", "log", COUNTS, {}, st.poisson.logpmf(COUNTS, MU)),
@@ -59,6 +74,8 @@ CASES: list[tuple[str, str, np.ndarray, dict[str, float], np.ndarray]] = [
         ),
     ),
     ("zero_inflated_poisson", "log", COUNTS, {"zi": 0.3}, _zero_inflated()),
+    ("ordinal", "logit", LEVELS, {"cut": CUTS}, _ordinal()),
+    ("categorical", "logit", LEVELS, {}, _categorical()),
     *(
         ("bernoulli", link, CENSORED, {}, st.bernoulli.logpmf(CENSORED, P[link])) for link in P
     ),
@@ -66,7 +83,7 @@ CASES: list[tuple[str, str, np.ndarray, dict[str, float], np.ndarray]] = [
 ]  # fmt: skip
 
 
-def _terms(name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, float]) -> Any:
+def _terms(name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, Any]) -> Any:
     rows = {"trials": np.full(len(y), 4.0), "censored": CENSORED[: len(y)]}
     return FAMILIES[name][link].terms(
         tf.constant(y, tf.float64), tf.constant(eta, tf.float64),
@@ -77,9 +94,32 @@ def _terms(name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, 
 
 @pytest.mark.parametrize(("name", "link", "y", "aux", "exact"), CASES)
 def test_terms_are_those_of_scipy(
-    name: str, link: str, y: np.ndarray, aux: dict[str, float], exact: np.ndarray
+    name: str, link: str, y: np.ndarray, aux: dict[str, Any], exact: np.ndarray
 ) -> None:
-    np.testing.assert_allclose(_terms(name, link, y, ETA, aux), exact, rtol=1e-9)
+    eta = SEVERAL if FAMILIES[name][link].several else ETA
+    np.testing.assert_allclose(_terms(name, link, y, eta, aux), exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ordinal", "categorical"])
+def test_probabilities_and_draws_of_levels_are_those_of_the_terms(name: str) -> None:
+    family, aux = FAMILIES[name]["logit"], {"cut": CUTS}
+    eta = SEVERAL if family.several else ETA
+    p = family.mean(eta, aux)
+    exact = [np.exp(_terms(name, "logit", np.full(5, float(k)), eta, aux)) for k in range(4)]
+    np.testing.assert_allclose(p, np.transpose(exact), rtol=1e-9)
+    drawn = family.draw(np.random.default_rng(1), np.repeat(eta[None], 20000, 0), aux, None)
+    share = np.stack([(drawn == k).mean(0) for k in range(4)], 1)
+    assert (np.abs(share - p) < 4.5 * np.sqrt(p * (1 - p) / 20000)).all()
+
+
+@pytest.mark.parametrize("eta", [-200.0, 200.0])
+def test_ordinal_terms_far_away_are_finite_with_finite_slopes(eta: float) -> None:
+    at = tf.Variable(np.full(4, eta))
+    with tf.GradientTape() as tape:
+        found = FAMILIES["ordinal"]["logit"].terms(
+            tf.constant([0.0, 1.0, 2.0, 3.0], tf.float64), at, {"cut": tf.constant(CUTS)}, {}
+        )
+    assert np.isfinite(found).all() and np.isfinite(tape.gradient(found, at)).all()
 
 
 def test_every_family_is_here() -> None:

@@ -1,0 +1,117 @@
+"""The response of a regression: from the left side of a formula to numbers, with its levels."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc.regression.families import Family
+from sgmcmc.regression.formula import Formula, column, evaluated
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
+    """Return the number of trials of each row; 1 if the formula has none."""
+    name = formula.trials or "1"
+    return np.full(len(frame), float(name)) if name.isdigit() else column(frame, name)
+
+
+def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
+    """Return 1 for each row whose time is a lower bound, else 0."""
+    name = formula.censored
+    flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
+    if not np.isin(flags, (0.0, 1.0)).all():
+        raise ValueError(f"`data[{name!r}]` must be 1 where a time is censored, else 0.")
+    return flags
+
+
+def response_levels(formula: Formula, frame: pd.DataFrame, family: Family) -> tuple[Any, ...]:
+    """Return the levels of the response, lowest or reference first; () if it is a number.
+
+    Raises:
+        TypeError: Text has no order, and the family needs one.
+        ValueError: There are fewer than two levels.
+    """
+    name = formula.response
+    values = _values(formula, frame)
+    own = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
+    if not family.by_level:
+        if values.dtype.kind in "biuf":
+            return ()
+        levels = np.unique(values.astype(str))
+        if family.name != "bernoulli" or len(levels) != 2:
+            raise TypeError(f"`data[{name!r}]`, the response, must hold numbers.")
+        return tuple(map(str, levels)) if own is None else _seen(own, values)
+    if own is not None:
+        found = _seen(own, values)
+    elif values.dtype.kind in "biuf":
+        found = tuple(np.unique(values).tolist())
+    elif family.name == "ordinal":
+        raise TypeError(
+            f"`data[{name!r}]`, the response of family 'ordinal', must hold numbers or an ordered "
+            "factor, pd.Categorical(values, categories=[...], ordered=True): text has no order."
+        )
+    else:
+        found = tuple(map(str, np.unique(values.astype(str))))
+    if len(found) < 2:
+        raise ValueError(f"`data[{name!r}]`, the response, has one level: it needs two or more.")
+    if values.dtype.kind == "f" and len(found) > max(20, len(values) // 2):
+        raise ValueError(
+            f"`data[{name!r}]`, the response of family {family.name!r}, has {len(found)} levels in "
+            f"{len(values)} rows: it looks like a measurement."
+        )
+    return found
+
+
+def _seen(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
+    there = set(values.tolist())
+    return tuple(level for level in list(levels) if level in there)
+
+
+def _values(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
+    """Return the response of each row, a column or an expression such as ``log(y)``."""
+    name = formula.response
+    if name in frame.columns or re.fullmatch(r"[^\W\d][\w.]*", name):
+        return column(frame, name)
+    return evaluated(name.strip("`") if name.strip("`") in frame.columns else name, frame)
+
+
+def read_response(
+    formula: Formula, frame: pd.DataFrame, family: Family, levels: tuple[Any, ...]
+) -> np.ndarray:
+    """Return the response in numbers: places in ``levels``, if there are any.
+
+    Raises:
+        ValueError: It is out of the family's range, or the left side has what the family lacks.
+    """
+    values = _values(formula, frame)
+    if levels:
+        places = {level: place for place, level in enumerate(levels)}
+        keys = values.tolist()
+        if not all(key in places for key in keys):
+            keys = values.astype(str).tolist()
+            places = {str(level): place for level, place in places.items()}
+        y = np.array([places[key] for key in keys], np.float64)
+    else:
+        y = values.astype(np.float64)
+    bad = ~family.good(y)
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
+            f"{family.range}; row {place} has {y[place]:g}."
+        )
+    if (formula.trials is not None) != (family.name == "binomial"):
+        raise ValueError(
+            f"`formula`: trials(n) goes with family 'binomial', and with no other; the family is "
+            f"{family.name!r}."
+        )
+    if family.name == "binomial" and (y > trials_of(formula, frame)).any():
+        raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
+    if formula.censored is not None and family.name not in ("exponential", "weibull"):
+        raise ValueError(f"`formula`: cens(c) does not go with family {family.name!r}.")
+    return y
