@@ -1,4 +1,4 @@
-"""Regressions as estimators of scikit-learn, sampled by :func:`sgmcmc.sample`.
+"""Regressions and networks as estimators of scikit-learn, sampled by :func:`sgmcmc.sample`.
 
 They need scikit-learn: ``pip install "sgmcmc[scikit-learn]"``.
 """
@@ -12,10 +12,13 @@ except ImportError as error:  # the one optional dependency that classes here ar
 
 from sgmcmc.estimators.linear import BayesianLinearRegression
 from sgmcmc.estimators.logistic import BayesianLogisticRegression
+from sgmcmc.estimators.networks import BayesianNetworkClassifier, BayesianNetworkRegressor
 from sgmcmc.estimators.poisson import BayesianPoissonRegression
 
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "BayesianNetworkClassifier",
+    "BayesianNetworkRegressor",
     "BayesianPoissonRegression",
 ]
