@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
-from sgmcmc.after.arguments import need_draws
-from sgmcmc.results.chains import by_chain
+from sgmcmc.after.draws import need_draws
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.samples import Samples
 

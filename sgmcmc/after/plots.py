@@ -10,10 +10,10 @@ import numpy as np
 
 from sgmcmc import libraries
 from sgmcmc.after import panels
-from sgmcmc.after.arguments import need_draws
+from sgmcmc.after.draws import need_draws
 from sgmcmc.after.report_plots import warning_line
-from sgmcmc.results.chains import by_chain
-from sgmcmc.results.frames import coordinate_names
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.conversions import coordinate_names
 from sgmcmc.results.samples import Samples
 
 MOST_SHOWN = 20

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.arguments import need_draws
+from sgmcmc.after.draws import need_draws
 from sgmcmc.after.whitening import square_of_gradients, unconstrained, whitened
 from sgmcmc.checks import positive_number, whole_number
-from sgmcmc.results.chains import by_chain, has_chains, matrix
+from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 
 _BLOCK = 2048

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.after.arguments import need_samples
-from sgmcmc.after.draws import Source, TestFunctions
+from sgmcmc.after.draws import Source, TestFunctions, need_samples
 from sgmcmc.after.forms import Fitted, Form, best, fitted
 from sgmcmc.after.regression import Moments
 from sgmcmc.checks import choice, flag, whole_number
-from sgmcmc.results.arrays import Arrays
-from sgmcmc.results.chains import has_chains
+from sgmcmc.results.arrays import Arrays, has_chains
 from sgmcmc.results.samples import Samples
 
 

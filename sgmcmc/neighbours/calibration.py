@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import bars, checks
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 
 _EXPECTED = 5
@@ -80,7 +80,7 @@ class Calibration:
         import matplotlib.pyplot as plt
         from scipy.stats import binom
 
-        from sgmcmc.results.frames import coordinate_names
+        from sgmcmc.results.conversions import coordinate_names
 
         names = list(self.ranks) if var_names is None else list(var_names)
         shown = []

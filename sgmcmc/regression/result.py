@@ -12,7 +12,7 @@ from sgmcmc import checks
 from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.response import censored_of, read_response
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples

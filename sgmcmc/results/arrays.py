@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sgmcmc.checks import describe
+
 
 class LogPost(NamedTuple):
     """Log posterior estimates along the chain.
@@ -91,3 +93,86 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
+
+
+def has_chains(settings: Mapping[str, Any]) -> bool:
+    """Tell whether the arrays of samples with these settings have a leading chain axis."""
+    return settings.get("n_chains") is not None
+
+
+def by_chain(
+    settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return arrays of such samples with a leading chain axis, whether or not they had one."""
+    chains = has_chains(settings)
+    return {name: array if chains else array[np.newaxis] for name, array in arrays.items()}
+
+
+def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return arrays of draws as one matrix in float64, a row for each draw."""
+    return np.concatenate(
+        [np.asarray(a, np.float64).reshape(len(a), -1) for a in arrays.values()], axis=1
+    )
+
+
+SLICE = "slice"
+"""The setting that says which of a chain's kept draws there are: ``[start, stop, step]``."""
+
+
+def need_slice(place: Any) -> slice:
+    """Return what was written in brackets, if it is a slice."""
+    if isinstance(place, slice):
+        return place
+    raise TypeError(
+        f"`samples[...]` takes the name of a parameter, or a slice of the draws of all chains; it "
+        f"was given {describe(place)}. A single draw is samples['theta'][3], or "
+        "samples['theta'][:, 3] if there are chains; samples[3:4] has it of all parameters."
+    )
+
+
+def sliced(
+    settings: Mapping[str, Any], groups: Mapping[str, Mapping[str, np.ndarray] | None], place: slice
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the arrays of a slice along the draws.
+
+    Args:
+        settings: of the samples.
+        groups: their arrays that have an entry for each draw.
+        place: which draws.
+
+    Raises:
+        ValueError: the slice holds no draws, or runs backwards.
+    """
+    axis = 1 if has_chains(settings) else 0
+    lengths = [array.shape[axis] for arrays in groups.values() for array in (arrays or {}).values()]
+    if not lengths:
+        raise ValueError("`samples` holds no draws to slice.")
+    try:
+        start, stop, step = place.indices(lengths[0])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"`samples[...]`: {error}.") from None
+    if step < 0:
+        raise ValueError("`samples[...]`: a slice must run forwards, as the chain did.")
+    kept = range(start, stop, step)
+    if not kept:
+        raise ValueError(
+            f"`samples[{_text(place)}]` holds none of the {lengths[0]} draws of each chain."
+        )
+    whole = draw_numbers(settings, lengths[0])[kept.start : kept.stop : kept.step]
+    part = (slice(None),) * axis + (slice(kept.start, kept.stop, kept.step),)
+    found = {
+        group: None if arrays is None else {name: array[part] for name, array in arrays.items()}
+        for group, arrays in groups.items()
+    }
+    return {**settings, SLICE: [whole.start, whole.stop, whole.step]}, found
+
+
+def draw_numbers(settings: Mapping[str, Any], draws: int) -> range:
+    """Return the numbers, among all that a chain has kept, of the draws that there are."""
+    place = settings.get(SLICE)
+    return range(draws) if place is None else range(*place)
+
+
+def _text(place: slice) -> str:
+    ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
+    return ":".join(ends + ([] if place.step is None else [str(place.step)]))

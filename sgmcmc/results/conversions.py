@@ -10,11 +10,45 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.results.arrays import by_chain, draw_numbers
 from sgmcmc.results.evaluation import OfRows, Span
-from sgmcmc.results.frames import to_dataframe
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.predictions import Predictions
 from sgmcmc.results.serving import write_saved_model
+
+
+def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -> Any:
+    """Return draws as a data frame, a row for each, a column for each component.
+
+    Args:
+        settings: of the samples.
+        draws: the draws, by parameter.
+
+    Raises:
+        ValueError: there are no draws.
+    """
+    import pandas as pd
+
+    if not draws:
+        raise ValueError("`samples` holds no draws of parameters.")
+    arrays = by_chain(settings, draws)
+    chains, count = next(iter(arrays.values())).shape[:2]
+    columns = {}
+    for name, array in arrays.items():
+        flat = np.reshape(array, (chains * count, -1))
+        for column, label in enumerate(coordinate_names(name, array.shape[2:])):
+            columns[label] = flat[:, column]
+    index = pd.MultiIndex.from_product(
+        [range(chains), draw_numbers(settings, count)], names=["chain", "draw"]
+    )
+    return pd.DataFrame(columns, index=index)
+
+
+def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return what the coordinates of a parameter are called, as in :func:`sgmcmc.summary`."""
+    if not shape:
+        return [name]
+    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
 
 class Conversions(Predictions):

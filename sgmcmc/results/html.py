@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 
 _SECTION = "Draws"
 _SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:.3f}"))

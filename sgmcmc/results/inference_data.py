@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks, libraries
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 
 if TYPE_CHECKING:
     import arviz as az

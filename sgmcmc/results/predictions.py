@@ -14,12 +14,10 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
-from sgmcmc.results.arrays import Arrays
-from sgmcmc.results.chains import by_chain
-from sgmcmc.results.evaluation import Evaluation, OfRows, Span, reduced
+from sgmcmc.results.arrays import Arrays, by_chain
+from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read_path, reduced
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
-from sgmcmc.results.values import all_values, read_path
 from sgmcmc.target.target import LogLik, terms
 
 _ROUNDING = 1e-3

@@ -13,13 +13,11 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.results import html
 from sgmcmc.results.archive import read_archive, write_archive
-from sgmcmc.results.arrays import Arrays, LogPost, Results
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import Arrays, LogPost, Results, by_chain, need_slice, sliced
 from sgmcmc.results.conversions import Conversions
 from sgmcmc.results.measured_error import MeasuredError, measured_error
 from sgmcmc.results.origin import Origin, need_chains
 from sgmcmc.results.report import Report
-from sgmcmc.results.slices import need_slice, sliced
 from sgmcmc.results.store import read_store
 
 

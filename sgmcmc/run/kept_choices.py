@@ -13,7 +13,7 @@ from sgmcmc.dynamics import Underdamped
 from sgmcmc.gradients import ControlVariate, FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
-from sgmcmc.results.differences import difference
+from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.target.geometry import Preconditioner

@@ -13,7 +13,7 @@ from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.groups.effects import draw_effects, for_rows, own_rows
 from sgmcmc.groups.model import Structure
 from sgmcmc.inputs.tuning import halved
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.reporting import report_on_constants

@@ -94,7 +94,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sgmcmc.results.values._FileValues.write", full)
+    monkeypatch.setattr("sgmcmc.results.evaluation._FileValues.write", full)
     with pytest.raises(OSError, match="`store`: cannot write .* No space left"):
         SAMPLES.log_lik(DATA, log_lik=densities, store=tmp_path / "terms")
     assert [entry.name for entry in tmp_path.iterdir()] == ["terms"]

@@ -18,8 +18,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from sgmcmc.atomic_files import read_arrays, write_arrays
-from sgmcmc.results.differences import difference
-from sgmcmc.results.schema import Schema
+from sgmcmc.results.schema import Schema, difference
 from sgmcmc.results.store.checksums import (
     arrays_of,
     checksums,

@@ -13,7 +13,7 @@ from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.inputs.tuning import one_or_each
 from sgmcmc.minibatches.reshuffled import OrderedDraws
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.sampler import Phase, Sampler
 from sgmcmc.target.geometry import Space

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.groups.marginal import Marginal, quadrature_error
-from sgmcmc.results.chains import by_chain
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples

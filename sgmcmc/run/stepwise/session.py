@@ -14,7 +14,7 @@ import tensorflow as tf
 from sgmcmc.atomic_files import KEPT, explained, read_arrays, write_arrays
 from sgmcmc.engine.prefetcher import core_to_spare
 from sgmcmc.engine.runner import Runner
-from sgmcmc.results.differences import difference
+from sgmcmc.results.schema import difference
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.checkpoints import modes
 from sgmcmc.run.crews import Threads
