@@ -654,7 +654,8 @@ class BayesianNetworkClassifier(ClassifierMixin, _Network):
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each row, (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        p = self.predict_proba(X)
+        return self.classes_[p.argmax(1)]
 
     def log_score(self, X: Any, y: Any) -> float:
         """Return the mean log probability of the classes.

@@ -8,8 +8,8 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.regression.formula import Formula, as_frame, column, parse, used_columns, with_dot
-from sgmcmc.regression.model import groups_of, make_model, read_family
-from sgmcmc.regression.response import censored_of
+from sgmcmc.regression.model import make_model, read_family
+from sgmcmc.regression.posterior import posterior
 from sgmcmc.regression.result import Regression
 from sgmcmc.samplers.sample import sample
 
@@ -89,32 +89,17 @@ def glm(
     if not len(frame):
         raise ValueError("`data` has no rows.")
     model, y = make_model(parsed, frame, chosen, priors)
-    dataset = {"y": y.astype(np.float32), **model.rows(frame)}
-    if chosen.name in ("exponential", "weibull"):
-        dataset["censored"] = censored_of(parsed, frame).astype(np.float32)
+    used = None
     if weights is not None:
         values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
         if not isinstance(weights, str) and values.shape == (rows,):
             values = values[kept]
         if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
             raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
-        dataset["weights"] = values.astype(np.float32)
-    params: dict[str, Any] = {}
-    bijectors: dict[str, Any] = {}
-    if model.terms:
-        several = (len(model.outcomes) - 1,) if chosen.several else ()
-        params["b"] = np.zeros((*several, len(model.terms)))
-        if model.terms[0] == "Intercept":
-            params["b"][..., 0] = model.start
-    _add_scales(model, params, bijectors)
-    groups = groups_of(model)
-    if not params:
-        raise ValueError("`formula` has no terms: there is nothing to sample.")
-    samples = sample(
-        model.log_lik, dataset, params, model.log_prior,
-        **{"bijectors": bijectors or None, **({"groups": groups} if groups else {}), **keywords},
-    )  # fmt: skip
-    return Regression(model, samples, frame, dropped, dataset.get("weights"))
+        used = values.astype(np.float32)
+    samples = sample(**{**posterior(model, y, frame, used), **keywords})
+    named = weights if isinstance(weights, str) else None
+    return Regression(model, samples, frame, dropped, used, named)
 
 
 def _kept(frame: pd.DataFrame, formula: Formula, weights: Any, missing: str) -> np.ndarray:
@@ -123,24 +108,3 @@ def _kept(frame: pd.DataFrame, formula: Formula, weights: Any, missing: str) -> 
         return np.ones(len(frame), bool)
     used = used_columns(formula, frame, weights)
     return frame[used].notna().all(axis=1).to_numpy()
-
-
-def _add_scales(model: Any, params: dict[str, Any], bijectors: dict[str, Any]) -> None:
-    """Add auxiliary parameters, and scales and correlations of effects."""
-    from tensorflow_probability import bijectors as tfb
-
-    for name, where in model.family.aux:
-        if where == "ordered":
-            params[name], bijectors[name] = np.asarray(model.cuts), tfb.Ascending()
-        elif where == "unit":
-            params[name], bijectors[name] = 0.2, tfb.Sigmoid()
-        else:
-            params[name] = model.response_scale if name == "sigma" else 5.0 if name == "nu" else 1.0
-            bijectors[name] = tfb.Exp()
-    for each in model.effects:
-        sds = f"sd_{each.name}"
-        params[sds] = np.full(len(each.terms), 0.5 * model.response_scale)
-        bijectors[sds] = tfb.Exp()
-        if each.pairs:
-            params[f"cor_{each.name}"] = np.zeros(len(each.pairs))
-            bijectors[f"cor_{each.name}"] = tfb.Tanh()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.regression import saved
 from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.response import censored_of, read_response
@@ -63,11 +66,39 @@ class Regression:
         frame: pd.DataFrame,
         dropped: int,
         weights: np.ndarray | None = None,
+        weights_column: str | None = None,
     ) -> None:
         self._model, self._frame, self._weights = model, frame, weights
+        self._weights_column = weights_column
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
         self.link = model.family.link
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write draws, data and model to a folder.
+
+        Args:
+            folder: New path, or that of a regression that was saved before, which is replaced.
+
+        Raises:
+            ValueError: The folder holds other things, or a prior is a distribution.
+            OSError: It cannot be written.
+        """
+        about = {"dropped": self.dropped, "weights": self._weights_column}
+        saved.write(Path(folder), self._model, self.samples, self._frame, about, self._weights)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Regression:
+        """Read what :meth:`save` wrote. Nothing in the files is ever executed.
+
+        Args:
+            folder: The folder.
+
+        Raises:
+            ValueError: It holds no regression, or one of another version.
+        """
+        model, samples, frame, about, weights = saved.read(Path(folder))
+        return cls(model, samples, frame, about["dropped"], weights, about["weights"])
 
     @property
     def report(self) -> Report | None:
