@@ -22,7 +22,7 @@ class Calibration:
 
     Args:
         ranks: How many of the posterior draws are below the true value: for each parameter
-            (simulations, *shape).
+            ``(simulations, *shape)``.
         draws: How many posterior draws each is compared with; ranks are 0, ..., ``draws``.
 
     Attributes:

@@ -345,7 +345,7 @@ class JointModel:
             seed: Of the random numbers, an integer; ``None`` takes one at random.
 
         Returns:
-            An array (n, *shape) for each variable, the parameters and what was observed.
+            An array ``(n, *shape)`` for each variable, the parameters and what was observed.
         """
         count = checks.whole_number("n", n, 1)
         return self._draw(_seed(seed), count)
