@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.special
 import tensorflow as tf
 
 Tensors = dict[str, tf.Tensor]
@@ -46,6 +45,13 @@ class Family:
     scaled: bool = False
     by_level: bool = False
     several: bool = False
+
+
+def _special() -> Any:
+    """Return SciPy's special functions, which are loaded when they are first needed."""
+    import scipy.special
+
+    return scipy.special
 
 
 def _identity(x: Any) -> Any:
@@ -104,9 +110,9 @@ def _log_p(link: str, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _probability(link: str) -> Callable[..., np.ndarray]:
     if link == "logit":
-        return lambda eta, aux=None: scipy.special.expit(eta)
+        return lambda eta, aux=None: _special().expit(eta)
     if link == "probit":
-        return lambda eta, aux=None: scipy.special.ndtr(eta)
+        return lambda eta, aux=None: _special().ndtr(eta)
     return lambda eta, aux=None: -np.expm1(-np.exp(eta))
 
 
@@ -114,7 +120,7 @@ def _unlinked(link: str) -> Callable[[float], float]:
     if link == "logit":
         return _logit
     if link == "probit":
-        return lambda mean: float(scipy.special.ndtri(min(max(mean, 1e-4), 1 - 1e-4)))
+        return lambda mean: float(_special().ndtri(min(max(mean, 1e-4), 1 - 1e-4)))
     return lambda mean: float(np.log(-np.log1p(-min(max(mean, 1e-4), 1 - 1e-4))))
 
 
@@ -205,7 +211,7 @@ def _ordinal(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
 
 
 def _ordinal_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
-    below = scipy.special.expit(aux["cut"] - eta[..., None])
+    below = _special().expit(aux["cut"] - eta[..., None])
     edge = np.zeros_like(below[..., :1])
     return np.diff(np.concatenate([edge, below, edge + 1.0], -1), axis=-1)
 
@@ -217,7 +223,7 @@ def _categorical(y: Any, eta: Any, aux: Tensors, rows: Tensors) -> tf.Tensor:
 
 
 def _categorical_mean(eta: np.ndarray, aux: Any = None) -> np.ndarray:
-    return scipy.special.softmax(np.concatenate([0.0 * eta[..., :1], eta], -1), axis=-1)
+    return _special().softmax(np.concatenate([0.0 * eta[..., :1], eta], -1), axis=-1)
 
 
 def _level_draw(mean: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -238,13 +244,13 @@ def _nb_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.
 
 
 def _beta_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
-    mean = scipy.special.expit(eta)
+    mean = _special().expit(eta)
     return rng.beta(mean * aux["phi"], (1 - mean) * aux["phi"])
 
 
 def _weibull_draw(rng: np.random.Generator, eta: np.ndarray, aux: Any, _: Any) -> np.ndarray:
     k = aux["shape"]
-    scale = np.exp(eta - scipy.special.gammaln(1 + 1 / k))
+    scale = np.exp(eta - _special().gammaln(1 + 1 / k))
     return scale * rng.standard_exponential(eta.shape) ** (1 / k)
 
 
