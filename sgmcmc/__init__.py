@@ -2,7 +2,7 @@
 
 import warnings
 
-from sgmcmc.graphs.tracing import without_chatter
+from sgmcmc.libraries import without_chatter
 
 with without_chatter(), warnings.catch_warnings():
     # What it has to say of its own dependencies is no news to the user.

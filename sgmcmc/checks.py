@@ -8,10 +8,12 @@ from __future__ import annotations
 import difflib
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def did_you_mean(word: str, options: Iterable[str], quote: str = "'") -> str:
@@ -55,8 +57,8 @@ def whole_number(argument: str, value: Any, least: int) -> int:
 
 def positive_number(argument: str, value: Any) -> float:
     """Return ``value`` as a ``float`` that is positive and finite."""
-    if isinstance(value, np.ndarray | tf.Tensor | tf.Variable) and value.shape == ():
-        value = np.asarray(value).item()
+    if not is_number(value) and getattr(value, "shape", None) == () and hasattr(value, "dtype"):
+        value = np.asarray(value).item()  # an array or a tensor of one number
     if not is_number(value):
         raise TypeError(f"`{argument}` must be a positive number; it is {describe(value)}.")
     if not (value > 0 and np.isfinite(value)):
@@ -89,6 +91,8 @@ def seed_number(argument: str, value: Any) -> int:
 
 def floating_dtype(argument: str, value: Any) -> tf.DType:
     """Return ``tf.float32`` or ``tf.float64``."""
+    import tensorflow as tf  # a process that only reads data does without
+
     try:
         dtype = tf.as_dtype(value)
     except (TypeError, ValueError):

@@ -1,24 +1,32 @@
-"""Environment variables that switch ways off, and libraries that are loaded when first needed.
+"""What surrounds the package: environment variables, TensorFlow's chatter, and large libraries.
 
-These libraries take as long to import as TensorFlow does. A process that only starts, reads draws
-or runs chains by stochastic gradients needs neither.
+TensorFlow's C++ side writes information lines to file descriptor 2 when it is imported and when
+it first compiles. Nothing in Python can filter them there, so the descriptor itself is turned
+aside for that moment, and whatever is not known chatter is written to the real one afterwards. So
+this module is imported before TensorFlow, which it must not import itself.
+
+ArviZ and TensorFlow Probability take as long to import as TensorFlow does. A process that only
+starts, reads draws or runs chains by stochastic gradients needs neither.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
 import os
+import re
 import sys
+import tempfile
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 
 def _on(name: str) -> bool:
@@ -56,6 +64,85 @@ def silent_seconds() -> float | None:
         return max(0.0, float(os.environ["SGMCMC_SILENT_SECONDS"]))
     except (KeyError, ValueError):
         return None
+
+
+# A message begins "I0000 00:00:17..." in new releases, "2024-05-01 12:00:00.123: I ..." in older
+# ones.
+_START = r"^(?:{0}\d{{4}} |\d{{4}}-\d\d-\d\d [\d:.]+: {0} )"
+_CHATTER = re.compile(
+    "|".join(
+        [
+            _START.format("I"),
+            _START.format("E") + ".*(?:cuInit|Unable to register cu)",
+            _START.format("W") + ".*(?:cudart|gpu_device|Cannot dlopen|TF-TRT)",
+            "^WARNING: All log messages before absl",
+            "^To enable the following instructions: ",
+        ]
+    ).encode()
+)
+# What XLA says, at length, of an op that it cannot compile; the exception says it again.
+_CANNOT_COMPILE = re.compile((_START.format("W") + ".*OP_REQUIRES failed").encode())
+_ITS_DETAILS = re.compile(
+    rb'^(\s|File "|Stack trace for op|The op is created at|XLA compilation requires)'
+)
+# Re-entrant, since a user's function may run inside the block and come back here.
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def without_chatter() -> Iterator[None]:
+    """Hold back TensorFlow's information lines on standard error inside the ``with`` block.
+
+    Lines that are not TensorFlow's start-up chatter are passed on at the end, in order. Where
+    standard error is not a plain descriptor, or the environment variable
+    ``SGMCMC_TENSORFLOW_LOG`` asks for them, nothing is held back.
+
+    Example:
+        >>> with without_chatter():
+        ...     import tensorflow as tf
+    """
+    if tensorflow_log():
+        yield
+        return
+    with _lock:
+        try:
+            sys.stderr.flush()
+            real = os.dup(2)
+        except (AttributeError, OSError, ValueError):
+            yield
+            return
+        try:
+            aside = tempfile.TemporaryFile()
+        except OSError:  # nowhere to write to
+            os.close(real)
+            yield
+            return
+        try:
+            with aside:
+                os.dup2(aside.fileno(), 2)
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(AttributeError, OSError, ValueError):
+                        sys.stderr.flush()
+                    os.dup2(real, 2)
+                    aside.seek(0)
+                    for line in _worth_reading(aside):
+                        os.write(real, line)
+        finally:
+            os.close(real)
+
+
+def _worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not chatter."""
+    in_details = False
+    for line in lines:
+        if _CANNOT_COMPILE.match(line):
+            in_details = True
+        elif not (in_details and _ITS_DETAILS.match(line)):
+            in_details = False
+            if not _CHATTER.match(line):
+                yield line
 
 
 @functools.cache
@@ -136,6 +223,8 @@ def let_probability_see_old_numpy() -> None:
 @functools.cache
 def tensorflow_probability() -> ModuleType:
     """Return TensorFlow Probability."""
+    import tensorflow as tf
+
     # A graph may be traced just now, in which nothing may land that is made by the import.
     with tf.init_scope(), warnings.catch_warnings():
         # What it has to say of its own dependencies is no news to the user.

@@ -17,12 +17,12 @@ from sgmcmc.engine.iteration import Iteration
 from sgmcmc.engine.kernel import Start
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import LatentState
-from sgmcmc.graphs.tracing import without_chatter
 from sgmcmc.graphs.user_functions import naming
 from sgmcmc.inputs.arrays import read_params
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.interrupts import pass_on
+from sgmcmc.libraries import without_chatter
 from sgmcmc.minibatches import Minibatches, Uniform
 from sgmcmc.minibatches.own import check_bound, try_minibatches
 from sgmcmc.minibatches.streams import make_stream

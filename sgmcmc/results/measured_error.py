@@ -31,7 +31,7 @@ COLUMNS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se", "ess")
 class MeasuredError:
     """What :meth:`sgmcmc.Samples.check` returns: errors of the draws, measured.
 
-    Attributes:
+    Args:
         table: A data frame with a row for each watched quantity: ``mean_error``, the error of its
             mean in posterior SDs, ``sd_error``, the relative error of its SD, their Monte Carlo
             standard errors ``mean_error_se`` and ``sd_error_se``, and ``ess``, the smaller
@@ -39,6 +39,13 @@ class MeasuredError:
         tolerance: Largest relative error of an SD that is accepted; means may be off by 0.1 SD.
         warnings: Sentences that name the quantities that are off, and by how much.
         at_half: Draws at half the stepsize.
+
+    Example:
+        >>> import pandas as pd, sgmcmc
+        >>> row = dict(mean_error=0.0, mean_error_se=0.1, sd_error=0.2, sd_error_se=0.02, ess=400.0)
+        >>> table = pd.DataFrame.from_dict({"theta": row}, orient="index")
+        >>> float(sgmcmc.MeasuredError(table, 0.05, [], None).table.loc["theta", "sd_error"])
+        0.2
     """
 
     table: pd.DataFrame

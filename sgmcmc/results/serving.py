@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sgmcmc._version import __version__
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.graphs.tracing import without_chatter
+from sgmcmc.libraries import without_chatter
 
 Served = Callable[[Tensors], dict[str, tf.Tensor]]
 

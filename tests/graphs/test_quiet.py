@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sgmcmc.graphs.tracing import without_chatter
+from sgmcmc.libraries import without_chatter
 
 
 def test_chatter_is_held_back_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
