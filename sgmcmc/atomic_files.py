@@ -117,8 +117,8 @@ def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
 
     Args:
         argument: Name of the file or folder.
-        path: The file or folder.
-        kept: What has not been lost, in words.
+        path: File or folder.
+        kept: Work that has not been lost, in words.
     """
     try:
         yield

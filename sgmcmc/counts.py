@@ -23,7 +23,7 @@ class Counts:
     have the same names.
 
     Args:
-        data: The counts, int32.
+        data: Counts, int32.
         indices: Columns of the counts, int32, ascending within a row.
         indptr: Start of each row, and the end of the last, int32 (rows + 1,).
         shape: Rows and columns.
@@ -87,7 +87,7 @@ class Counts:
         Args:
             rows: Row of each count.
             columns: Column of each count.
-            values: The counts. Zeros are dropped; those at the same place are added.
+            values: Counts. Zeros are dropped; those at the same place are added.
             shape: Rows and columns of the table.
         """
         place = np.asarray(rows, np.int64) * shape[1] + np.asarray(columns, np.int64)
@@ -108,7 +108,7 @@ class Counts:
 
         Args:
             counts: A :class:`Counts`, a sparse matrix of SciPy, or an array (rows, columns).
-            label: The name of the argument, for messages.
+            label: Name of the argument, for messages.
 
         Raises:
             TypeError: it is none of these, or holds no real numbers.

@@ -18,8 +18,8 @@ class DivergenceError(ArithmeticError):
         message: Message for a person.
         iterations: First and last iteration, counted from 1 with burn-in included, between which
             the chain left the finite numbers.
-        parameter: The parameter that was found non-finite first.
-        samples: The finite draws before that, or ``None`` if the mode-finding diverged.
+        parameter: Parameter that was found non-finite first.
+        samples: Finite draws before that, or ``None`` if the mode-finding diverged.
 
     Example:
         >>> import sgmcmc, tensorflow as tf

@@ -34,9 +34,9 @@ def summary(
     (and are in its ``attrs["warnings"]``), and :func:`ksd`.
 
     Args:
-        samples: the draws.
-        var_names: names of the parameters to show; ``None`` shows all.
-        quantiles: the quantiles to show.
+        samples: Draws.
+        var_names: Names of the parameters to show; ``None`` shows all.
+        quantiles: Quantiles to show.
 
     Returns:
         A pandas ``DataFrame``, a row for each component.

@@ -17,7 +17,7 @@ def plot_log_post(samples: Samples, ax: Any = None) -> Any:
     trend means that the chain has not converged yet.
 
     Args:
-        samples: the draws.
+        samples: Draws.
         ax: Matplotlib axes to draw on; ``None`` makes a figure.
 
     Returns:
@@ -57,10 +57,10 @@ def plot_zero_variance(
     """Plot the draws of one quantity before and after correction, as box plots side by side.
 
     Args:
-        before: the draws, such as ``samples`` or ``samples.test_functions``.
-        after: the corrected draws, as :func:`zero_variance` returns them.
-        name: the quantity; of an array each component has its pair of boxes, centred at the mean
-            before.
+        before: Draws, such as ``samples`` or ``samples.test_functions``.
+        after: Corrected draws, as :func:`zero_variance` returns them.
+        name: Name of the quantity. Each component of an array has its own pair of boxes, centered
+            at the mean before.
         ax: Matplotlib axes to draw on; ``None`` makes a figure.
 
     Returns:

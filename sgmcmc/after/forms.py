@@ -31,9 +31,10 @@ class Form:
     """A form of the correction, by the arguments of :func:`sgmcmc.zero_variance`.
 
     Attributes:
-        degree: of the polynomials.
-        fit: where the coefficients come from.
-        batches: of each chain, to whose means they were fitted; ``None`` if to draws.
+        degree: Degree of the polynomials.
+        fit: Source of the coefficients.
+        batches: Number of batches of each chain to whose means they were fitted; ``None`` if they
+            were fitted to draws.
     """
 
     degree: int
@@ -44,7 +45,7 @@ class Form:
         """Return the form in words.
 
         Args:
-            several: whether there are several chains.
+            several: Whether there are several chains.
         """
         what = "draws" if self.batches is None else f"means of {self.batches} batches of each chain"
         where = {
@@ -63,12 +64,12 @@ class Fitted:
     """A form with its coefficients.
 
     Attributes:
-        form: the form.
-        source: the draws.
-        plan: pairs of the parts that coefficients were fitted to and those that they correct.
-        coefficients: for each pair.
-        complaints: what to warn of.
-        gain: how many times less the means of batches vary, by quantity.
+        form: Form.
+        source: Draws to correct.
+        plan: Pairs of the parts that coefficients were fitted to and the parts that they correct.
+        coefficients: Coefficients of each pair.
+        complaints: Warnings.
+        gain: Ratio of the variances of batch means, before over after, by quantity.
     """
 
     form: Form
@@ -83,9 +84,9 @@ def fitted(source: Source, form: Form, judged: Judge | None = None) -> Fitted:
     """Return a form with its coefficients.
 
     Args:
-        source: the draws, with control variates of the form's degree.
-        form: the form.
-        judged: measures the gain; ``None`` makes one.
+        source: Draws, with control variates of the form's degree.
+        form: Form.
+        judged: Object that measures the gain; ``None`` creates one.
     """
     parts = _parts(source, form.fit)
     length = 1 if form.batches is None else source.draws // form.batches
@@ -134,8 +135,8 @@ class Judge:
     """Measures how much less the means of batches vary for coefficients.
 
     Args:
-        source: the draws.
-        parts: those parts of them that have coefficients of their own.
+        source: Draws to correct.
+        parts: Parts of the draws that have coefficients of their own.
     """
 
     def __init__(self, source: Source, parts: list[Part]) -> None:

@@ -33,10 +33,10 @@ def plot_trace(
     Where the report warns of the draws, a line above the panels says so.
 
     Args:
-        samples: the draws.
-        var_names: names of the parameters to show; ``None`` shows all.
-        most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_trace``; with ArviZ 1 ``figsize`` alone.
+        samples: Draws.
+        var_names: Names of the parameters to show; ``None`` shows all.
+        most: Largest number of coordinates to show.
+        keywords: Passed to ``arviz.plot_trace``; with ArviZ 1 only ``figsize``.
 
     Returns:
         Array of Matplotlib axes, of shape (coordinates, 2).
@@ -82,10 +82,10 @@ def plot_posterior(
     with the smallest effective sample sizes are shown.
 
     Args:
-        samples: the draws.
-        var_names: names of the parameters to show; ``None`` shows all.
-        most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_posterior``; with ArviZ 1 ``figsize`` alone.
+        samples: Draws.
+        var_names: Names of the parameters to show; ``None`` shows all.
+        most: Largest number of coordinates to show.
+        keywords: Passed to ``arviz.plot_posterior``; with ArviZ 1 only ``figsize``.
 
     Returns:
         A Matplotlib axes, or an array of them.
@@ -112,9 +112,9 @@ def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keyw
     """Plot the intervals of all coordinates below each other, those of the chains together.
 
     Args:
-        samples: the draws.
-        var_names: names of the parameters to show; ``None`` shows all.
-        keywords: handed on to ``arviz.plot_forest``; with ArviZ 1 ``figsize`` alone.
+        samples: Draws.
+        var_names: Names of the parameters to show; ``None`` shows all.
+        keywords: Passed to ``arviz.plot_forest``; with ArviZ 1 only ``figsize``.
 
     Returns:
         Array of Matplotlib axes.
@@ -149,10 +149,10 @@ def plot_pairs(
     Of more than ``most`` coordinates those with the smallest effective sample sizes are shown.
 
     Args:
-        samples: the draws.
-        var_names: names of the parameters to show; ``None`` shows all.
-        most: how many coordinates to show.
-        keywords: handed on to ``arviz.plot_pair``; with ArviZ 1 ``figsize`` alone.
+        samples: Draws.
+        var_names: Names of the parameters to show; ``None`` shows all.
+        most: Largest number of coordinates to show.
+        keywords: Passed to ``arviz.plot_pair``; with ArviZ 1 only ``figsize``.
 
     Returns:
         A Matplotlib axes, or an array of them.

@@ -33,8 +33,8 @@ class Regression:
     """Means and products of control variates f and of what is corrected, h, in double precision.
 
     Args:
-        features: the number of control variates.
-        values: the number of quantities that are corrected.
+        features: Number of control variates.
+        values: Number of quantities that are corrected.
     """
 
     def __init__(self, features: int, values: int) -> None:
@@ -73,7 +73,7 @@ class Regression:
         """Return a = −Var(f)⁻¹ Cov(f, h), and what to warn of, if anything.
 
         Args:
-            dtype: the precision in which the gradients were kept.
+            dtype: Dtype in which the gradients were stored.
         """
         k = self._features
         # Unit variances: the scale of a gradient has nothing to do with how well it is determined.

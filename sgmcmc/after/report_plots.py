@@ -27,10 +27,10 @@ class ReportLists:
     """What the figure shows of a report, each ``None`` where the report does not have it.
 
     Attributes:
-        predicted: predicted relative error of the sd of each coordinate.
-        measured: sd of each coordinate over that which the information at the mode implies.
-        effective: bulk effective sample size of each coordinate.
-        noise: gradient noise in parts of the chain, one after another.
+        predicted: Predicted relative error of the SD of each coordinate.
+        measured: SD of the draws over the Laplace SD, of each coordinate.
+        effective: Bulk effective sample size of each coordinate.
+        noise: Gradient noise in consecutive parts of the chain.
     """
 
     predicted: np.ndarray | None
@@ -69,7 +69,7 @@ def plot_report(samples: Samples) -> Any:
     which the prediction takes to be the same everywhere.
 
     Args:
-        samples: the draws, with a report.
+        samples: Draws, with a report.
 
     Returns:
         Array of four Matplotlib axes: sds, ranks, ranks, noise. What the report lacks is said in

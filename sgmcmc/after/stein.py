@@ -20,10 +20,10 @@ class Discrepancy(float):
     """A discrepancy, a number, with what it is to be compared with.
 
     Attributes:
-        expected: what as many independent draws from the posterior would have, in the root mean
-            square, with gradients as noisy as these.
-        ratio: the discrepancy over that: about 1 for draws that are independent and right.
-        draws: how many draws it was taken of.
+        expected: Root mean square of the discrepancy of equally many independent draws from the
+            posterior, with gradients as noisy as these.
+        ratio: Discrepancy over ``expected``: about 1 for independent draws from the posterior.
+        draws: Number of draws used.
     """
 
     expected: float
@@ -45,9 +45,9 @@ class Discrepancies(np.ndarray):
     """An array of discrepancies, one for each chain.
 
     Attributes:
-        expected: what as many independent draws from the posterior would have, an array.
-        ratio: the discrepancies over that.
-        draws: how many draws of each chain they were taken of.
+        expected: Root mean squares for equally many independent draws from the posterior, an array.
+        ratio: Discrepancies over ``expected``.
+        draws: Number of draws of each chain used.
     """
 
     expected: np.ndarray
@@ -91,20 +91,20 @@ def ksd(
     independent one, and grows with the number of draws where there is bias.
 
     Args:
-        samples: the draws.
-        gradients: gradients of the log posterior at the draws, by parameter, in the unconstrained
-            space: of the full data, or stochastic ones; ``None`` takes ``samples.gradients``.
-            Noise of stochastic gradients, at draws that it is independent of, is in the value
-            to compare with, and hides bias as it grows.
-        c: the length scale of the kernel, in whitened coordinates; ``None`` for √d.
-        beta: its exponent β, between 0 and 1.
-        covariance: M, of the posterior in the unconstrained space, (d, d), or its variances,
-            (d,), by which draws are whitened: give it to compare several chains in the same
-            coordinates. ``None`` takes that of the chain's dense preconditioner, or else
-            the inverse of −Cov(θ)⁻¹Cov(θ, g), which is right for a normal posterior even where
-            the chain is too wide.
-        bijectors: those that the chain was run with, for draws that were read from a file.
-        max_draws: of how many draws of each chain it is taken at most, evenly along the chain.
+        samples: Draws.
+        gradients: Gradients of the log posterior at the draws, by parameter, in the unconstrained
+            space: of the full data, or stochastic ones; ``None`` uses ``samples.gradients``. The
+            noise of stochastic gradients, at draws that it is independent of, is included in the
+            reference value; the larger it is, the more it hides bias.
+        c: Length scale of the kernel, in whitened coordinates; ``None`` for √d.
+        beta: Exponent β of the kernel, between 0 and 1.
+        covariance: M, the covariance of the posterior in the unconstrained space, (d, d), or its
+            variances, (d,), used to whiten the draws: pass it to compare several chains in the same
+            coordinates. ``None`` uses that of the chain's dense preconditioner, or else the inverse
+            of −Cov(θ)⁻¹Cov(θ, g), which is right for a normal posterior even if the chain is too
+            wide.
+        bijectors: Bijectors that the chain was run with, for draws read from a file.
+        max_draws: Largest number of draws to use of each chain, evenly spaced along it.
 
     Returns:
         The discrepancy, a ``float``, or an array of one for each chain, with attributes

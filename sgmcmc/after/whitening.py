@@ -23,8 +23,8 @@ class Whitened(NamedTuple):
     """Draws and gradients in other coordinates.
 
     Attributes:
-        draws: (k, d).
-        gradients: of the log posterior there, (k, d).
+        draws: Draws, (k, d).
+        gradients: Gradients of the log posterior at the draws, (k, d).
     """
 
     draws: np.ndarray
@@ -37,9 +37,9 @@ def unconstrained(
     """Return draws in the space that the chain moved in, apart from its preconditioner.
 
     Args:
-        samples: whose draws they are.
-        draws: by parameter, with one leading axis.
-        bijectors: by parameter; ``None`` takes those of the sampler that made the draws.
+        samples: Draws to whiten.
+        draws: Draws by parameter, with one leading axis.
+        bijectors: Bijectors by parameter; ``None`` uses those of the sampler that made the draws.
 
     Raises:
         ValueError: draws in that space are not known.
@@ -83,10 +83,10 @@ def whitened(
     chain's covariance, and independent noise does not change its mean.
 
     Args:
-        draws: unconstrained, (k, d), in float64.
-        gradients: of the log posterior there, (k, d).
+        draws: Unconstrained draws, (k, d), in float64.
+        gradients: Gradients of the log posterior at the draws, (k, d).
         covariance: M, (d, d), or variances, (d,).
-        known: the preconditioner of the chain; a dense one is taken in place of J.
+        known: Preconditioner of the chain; a dense one is used instead of J.
     """
     draws = draws - draws.mean(0)
     d = draws.shape[1]

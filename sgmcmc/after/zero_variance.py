@@ -20,26 +20,26 @@ class ZeroVarianceSamples(Samples):
     """Corrected draws, as :func:`zero_variance` returns them.
 
     Args:
-        draws: the corrected draws, by quantity.
-        mean: the mean of the corrected draws of each quantity.
-        coefficients: the coefficients of each quantity.
-        variance_ratio: the variance of the draws over that of the corrected ones.
-        settings: the settings of the chain, and the degree.
-        gain: how many times less the means of long batches of draws vary than before.
-        form: the form of the correction; ``None`` if there is none.
+        draws: Corrected draws, by quantity.
+        mean: Mean of the corrected draws of each quantity.
+        coefficients: Coefficients of each quantity.
+        variance_ratio: Variance of the draws over that of the corrected ones.
+        settings: Settings of the chain, and the degree.
+        gain: Ratio of the variances of the means of long batches of draws, before over after.
+        form: Form of the correction; ``None`` if there is none.
 
     Attributes:
-        mean: the mean of the corrected draws of each quantity, in double precision.
-        coefficients: the coefficients of each quantity, of shape ``(k, *shape)``, with a leading
-            axis of chains (or of the two halves of a single chain) if each has its own. The k
-            control variates come in the order that :func:`zero_variance` describes.
-        variance_ratio: the variance of the draws over that of the corrected ones: how many times
+        mean: Mean of the corrected draws of each quantity, in double precision.
+        coefficients: Coefficients of each quantity, of shape ``(k, *shape)``, with a leading axis
+            of chains (or of the two halves of a single chain) if each has its own. The k control
+            variates come in the order that :func:`zero_variance` describes.
+        variance_ratio: Variance of the draws over that of the corrected ones: the factor by which
             fewer independent draws would do.
-        gain: how many times less the means of long batches of draws vary than before: how many
-            times shorter the chain might have been. It can be believed where the coefficients
+        gain: Ratio of the variances of the means of long batches of draws, before over after: the
+            factor by which the chain could have been shorter. It is reliable if the coefficients
             come from other draws than those that they correct.
-        form: the :class:`Form` of the correction, its ``degree``, ``fit`` and ``batches``; ``None``
-            where none lessens the variance of means, and the draws are as they were.
+        form: :class:`Form` of the correction, its ``degree``, ``fit`` and ``batches``; ``None`` if
+            no form reduces the variance of means, and the draws are unchanged.
 
     Example:
         >>> import numpy as np
@@ -115,25 +115,26 @@ def zero_variance(
     ``.form``, ``.gain`` and ``.sentence`` say what was taken and what it gained.
 
     Args:
-        samples: draws with their gradients (``store_gradients=True``), in memory, loaded, or
-            opened from a store; they are passed over in pieces.
-        degree: 1 or 2; 1 if only ``fit`` or ``batches`` is given. Degree 2 has d(d + 3)/2 control
-            variates and needs many times as many draws.
-        test_functions: what to correct in place of the parameters: a list of names among
+        samples: Draws with their gradients (``store_gradients=True``), in memory, loaded, or opened
+            from a store; they are read in pieces.
+        degree: Degree of the polynomials, 1 or 2; 1 if only ``fit`` or ``batches`` is given. Degree
+            2 has d(d + 3)/2 control variates and needs many times as many draws.
+        test_functions: Quantities to correct instead of the parameters: a list of names among
             ``samples.test_functions``, or a dict of functions of ``params``, evaluated here.
-        fit: where the coefficients come from: ``"pooled"``, all draws together, as published, and
-            if only ``degree`` or ``batches`` is given; ``"own"``, each chain by itself;
-            ``"others"``, for each chain all the others, and with a single chain for each half the
-            other. Coefficients fitted to the draws that they correct reduce the variance of those
-            draws by more than that of the mean, and by far more where the chain moves slowly;
+        fit: Source of the coefficients: ``"pooled"``, all draws together, as published, and the
+            default if only ``degree`` or ``batches`` is given; ``"own"``, each chain by itself;
+            ``"others"``, all other chains for each chain, and with a single chain the other half
+            for each half. Coefficients fitted to the draws that they correct reduce the variance of
+            those draws by more than that of the mean, and by far more if the chain moves slowly;
             with ``"others"`` the variance ratio is honest.
-        batches: fit the coefficients to the means of this many batches of each chain, in place
-            of its draws. This is far better where minibatches make the gradients noisy. The noise
+        batches: Number of batches of each chain to whose means the coefficients are fitted, instead
+            of to the draws. This is far better if minibatches make the gradients noisy. The noise
             makes coefficients that are fitted to draws too small; within a batch it averages out,
-            and the slow movements that cause the error of a mean stay. Take a few hundred batches
+            and the slow movements that cause the error of a mean remain. Use a few hundred batches
             in all, of many draws each, and more than there are control variates.
-        keep_draws: ``False`` returns only means, coefficients and ratios.
-        bijectors: for degree 2, those that the chain was run with.
+        keep_draws: Whether to return the corrected draws; ``False`` returns only means,
+            coefficients and ratios.
+        bijectors: Bijectors that the chain was run with, for degree 2.
 
     Returns:
         :class:`ZeroVarianceSamples`: the corrected draws, with ``.mean``, ``.coefficients``,

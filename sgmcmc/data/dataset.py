@@ -32,9 +32,9 @@ class Column(ABC):
     """One named entry of the dataset, as the chain reads it.
 
     Attributes:
-        dtype: of its numbers.
-        row_shape: of an observation.
-        sparse: whether its rows are those of a `tf.SparseTensor`.
+        dtype: Dtype of its numbers.
+        row_shape: Shape of an observation.
+        sparse: Whether its rows are those of a `tf.SparseTensor`.
     """
 
     dtype: np.dtype
@@ -173,9 +173,9 @@ class Data:
     """The dataset as the chain reads it: columns by name, all of length ``size``.
 
     Attributes:
-        given: what the user handed over, which a worker may be able to open by itself.
-        machines: where it is passed over.
-        key: names it in workers; ``None`` until it is sent to some.
+        given: Object that the user passed, which a worker may be able to open by itself.
+        machines: Executors of the passes over it.
+        key: Its name in workers; ``None`` until it is sent to some.
     """
 
     def __init__(self, columns: Mapping[str, Column], size: int, given: Any = None) -> None:

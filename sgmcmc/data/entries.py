@@ -68,10 +68,10 @@ def check_values(
     """Refuse NaN, and numbers that their dtype cannot hold.
 
     Args:
-        label: what the array is, for messages.
-        array: the values, or a piece of them, which begins with row ``start``.
-        dtype: what they become.
-        place: returns where a value of a vector is, for messages.
+        label: Name of the array, for messages.
+        array: Values, or a piece of them that begins with row ``start``.
+        dtype: Target dtype.
+        place: Function that returns the place of a value of a vector, for messages.
     """
     if array.size == 0:
         return

@@ -14,10 +14,10 @@ class Minibatch(NamedTuple):
     """Observations, and what their terms count for in a sum over the whole dataset.
 
     Attributes:
-        columns: the arrays of the dataset, n rows of each.
-        weights: what each term counts: one number for all (N/n), or a vector of n (1/(n pᵢ)).
-        rows: the row numbers, (n,), for those who asked for them; else nothing. Where a row is
-            in twice, its places are neighbours.
+        columns: Arrays of the dataset, n rows of each.
+        weights: Weight of each term: one number for all (N/n), or a vector of n (1/(n pᵢ)).
+        rows: Row numbers, (n,), if they were requested; else nothing. The places of a repeated row
+            are neighbors.
 
     Example:
         >>> minibatch = Minibatch({"x": tf.constant([1.0, 2.0])}, weights=50.0)

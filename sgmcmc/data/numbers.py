@@ -49,11 +49,11 @@ def generator(
     """Return the generator of one stream.
 
     Args:
-        seed: the user's seed, or the entropy that was drawn in its place.
-        chain: number of the chain, from 0.
-        phase: mode-finding or chain.
-        purpose: minibatches, noise, seeds for the graph, or the start of any.
-        block: number of the block of iterations, from 0.
+        seed: User's seed, or the entropy drawn in its place.
+        chain: Number of the chain, from 0.
+        phase: Phase: mode-finding or chain.
+        purpose: Use of the numbers: minibatches, noise, seeds for the graph, or any start.
+        block: Number of the block of iterations, from 0.
 
     Returns:
         A ``numpy.random.Generator`` that no other arguments give.
@@ -103,8 +103,8 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
     and nothing is larger than 7.45. In float64 they are NumPy's.
 
     Args:
-        rng: where the randomness comes from.
-        out: contiguous, float32 or float64.
+        rng: Source of the randomness.
+        out: Contiguous array, float32 or float64.
 
     Example:
         >>> out = np.empty(3, np.float32)
@@ -135,9 +135,9 @@ def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.nd
     would come more often than others, by one in 2³² of the bits, is what a few are thrown away for.
 
     Args:
-        rng: where the randomness comes from.
-        bound: from 1 to 2³¹ - 1.
-        shape: of the result.
+        rng: Source of the randomness.
+        bound: Bound, from 1 to 2³¹ - 1.
+        shape: Shape of the result.
 
     Source:
         Lemire, ACM Transactions on Modeling and Computer Simulation 29, 2019.

@@ -28,9 +28,9 @@ def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) 
     """Return the dataset in the form that the chain reads.
 
     Args:
-        dataset: the user's.
-        dtype: of the chain, which numbers become.
-        integers: names of columns that stay whole numbers, int32.
+        dataset: User's dataset.
+        dtype: Dtype of the chain, to which numbers are converted.
+        integers: Names of columns that stay integers, int32.
     """
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}

@@ -27,9 +27,9 @@ class Stored(NamedTuple):
     """The rows of a sparse matrix, one after another.
 
     Attributes:
-        values: of the entries.
-        places: their columns.
-        splits: where each row begins among them, and where the last one ends.
+        values: Values of the entries.
+        places: Columns of the entries.
+        splits: Start of each row among the entries, and the end of the last.
     """
 
     values: tf.Tensor

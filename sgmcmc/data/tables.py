@@ -28,11 +28,11 @@ class Table(NamedTuple):
     """Columns that are read from front to back.
 
     Attributes:
-        names: of the columns.
-        categories: those columns whose values are the numbers of categories, from 0.
-        batches: returns an iterator over all rows.
-        one_is_vector: whether a table of a single column is a vector; else it is a matrix.
-        in_memory: whether it is all in memory, and may stay there.
+        names: Names of the columns.
+        categories: Columns whose values are the numbers of categories, from 0.
+        batches: Function that returns an iterator over all rows.
+        one_is_vector: Whether a table of a single column is a vector; else it is a matrix.
+        in_memory: Whether it is all in memory, and may stay there.
     """
 
     names: tuple[str, ...]
@@ -46,9 +46,9 @@ def as_table(label: str, values: Any) -> Table | None:
     """Return an object as a table, or ``None`` if it is none.
 
     Args:
-        label: what it is, for messages.
-        values: a data frame, an Arrow table, array, scanner or dataset, a Hugging Face dataset or
-            column, or the path of a Parquet file or of a folder of them.
+        label: Name of the table, for messages.
+        values: Data frame, Arrow table, array, scanner or dataset, Hugging Face dataset or column,
+            or the path of a Parquet file or of a folder of them.
     """
     if isinstance(values, str | os.PathLike):
         values = _parquet(label, values)

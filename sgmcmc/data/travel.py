@@ -81,12 +81,12 @@ def _opened(
     """Return a dataset in a worker, which reads of files what it passes over, and no more.
 
     Args:
-        sent: the columns that were sent as they are.
-        openers: how the others are opened, by name, or all of them as one table.
-        known_by: digests of a few rows of each, by name.
-        dtypes: of all columns, in their order.
+        sent: Columns that were sent as they are.
+        openers: Functions that open the others, by name, or all of them as one table.
+        known_by: Digests of a few rows of each, by name.
+        dtypes: Dtypes of all columns, in their order.
         size: N.
-        dtype, integers: of the chain, and the columns that stay whole numbers.
+        dtype, integers: Dtype of the chain, and the columns that stay integers.
     """
     columns = dict(sent)
     try:

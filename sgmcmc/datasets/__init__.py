@@ -30,9 +30,10 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
     never changed, so that folder can be filled by hand where there is no network.
 
     Args:
-        name: ``"covertype"``, ``"mnist"``, ``"movielens"``, ``"msweb"`` or ``"kos"``.
-        verbose: Show a progress bar on standard error while downloading. There is none when
-            standard error is a file or a pipe.
+        name: Name of the dataset: ``"covertype"``, ``"mnist"``, ``"movielens"``, ``"msweb"`` or
+            ``"kos"``.
+        verbose: Whether to show a progress bar on standard error while downloading. There is none
+            if standard error is a file or a pipe.
 
     Returns:
         New arrays at each call, free to be modified.

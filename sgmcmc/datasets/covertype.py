@@ -33,7 +33,7 @@ class Spec:
     """What the file has to hold: no official sum of its content is known.
 
     Attributes:
-        source: The file.
+        source: File.
         rows: Number of lines.
         positives: Number of lines with label 2, lodgepole pine.
         features: Largest index.

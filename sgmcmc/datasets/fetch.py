@@ -91,9 +91,9 @@ def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
     """Read a file from the first folder that has it, or else download it.
 
     Args:
-        source: The file.
-        read: Reads and checks it; ValueError means that the content is wrong.
-        verbose: Show progress of a download.
+        source: File.
+        read: Function that reads and checks the file; ValueError means that the content is wrong.
+        verbose: Whether to show the progress of a download.
 
     Returns:
         What `read` returns.

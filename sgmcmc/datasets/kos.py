@@ -28,8 +28,8 @@ class Spec:
     """What the files have to hold: no official sum of their content is known.
 
     Attributes:
-        counts: The file of the counts.
-        vocab: The file of the words.
+        counts: File of the counts.
+        vocab: File of the words.
         documents: Number of documents.
         words: Number of words in the vocabulary.
         total: Number of words in all documents together.

@@ -20,7 +20,7 @@ class Spec:
     """What the files have to hold.
 
     Attributes:
-        sources: The files, the whole first, then a split of it.
+        sources: Files, the whole first, then a split of it.
         rows: Number of ratings in each.
         users: Largest number of a user.
         items: Largest number of a film.

@@ -26,7 +26,7 @@ class Spec:
     """What a file has to hold: no official sum of its content is known.
 
     Attributes:
-        source: The file.
+        source: File.
         users: Number of users.
         visits: Number of pairs of a user and an area.
         areas: Number of areas.
@@ -52,9 +52,9 @@ class Visits(NamedTuple):
     """Content of a file.
 
     Attributes:
-        visits: uint8 (users, areas), 1 where the user visited the area.
+        visits: Visits, uint8 (users, areas), 1 if the user visited the area.
         titles: Title of each area.
-        paths: Its place on the site.
+        paths: Path of each area on the site.
     """
 
     visits: NDArray[np.uint8]

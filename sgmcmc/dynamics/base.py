@@ -29,18 +29,18 @@ class Dynamics(ABC):
     recognised in a store by them.
 
     Attributes:
-        name: Name that a user may write, for default constants; empty for a class that goes
-            by no name.
+        name: Name that a user may write, for default constants; empty if the class has no name.
         needs: Names of constants that have no default.
-        steps: Number of gradients, each from a minibatch of its own, that one iteration takes.
-        start_normals: Vectors of standard normals that ``init`` takes.
-        refresh_normals: Vectors of standard normals that ``refresh`` takes, once an iteration.
-        step_normals: Vectors of standard normals that ``step`` takes, once a step.
-        seeds: Seeds that ``step`` takes in place of normals, if it draws from other
+        steps: Number of gradients per iteration, each from a minibatch of its own.
+        start_normals: Number of vectors of standard normals that ``init`` uses.
+        refresh_normals: Number of vectors of standard normals that ``refresh`` uses, once an
+            iteration.
+        step_normals: Number of vectors of standard normals that ``step`` uses, once a step.
+        seeds: Number of seeds that ``step`` uses instead of normals, if it draws from other
             distributions itself; each is a pair of int32 that is used nowhere else.
         compilable: Whether XLA can compile what it does.
         on_manifolds: Whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
-            and ``retracted`` of the space that ``bind`` is handed.
+            and ``retracted`` of the space that ``bind`` receives.
         learns_noise: Whether ``learn`` is called in each step, for the noise of the gradient.
 
     Example:
@@ -93,9 +93,9 @@ class Dynamics(ABC):
 
         Args:
             position: θ, flat, (d,).
-            gradient: The gradient estimate there, (d,).
+            gradient: Gradient estimate at the position, (d,).
             stepsize: ε, a scalar or (d,).
-            normals: (start_normals, d).
+            normals: Standard normals, (start_normals, d).
         """
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
@@ -140,7 +140,7 @@ class ExactDynamics(Dynamics):
     alone.
 
     Attributes:
-        acceptance: The acceptance rate that a stepsize is chosen for.
+        acceptance: Acceptance rate that the stepsize is chosen for.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -186,7 +186,7 @@ class ExactDynamics(Dynamics):
 
         Args:
             log_post: Function of the position that returns the log posterior and its gradient.
-            state: The state.
+            state: State.
             stepsize: ε, a scalar or (d,).
             seed: Two int32, used nowhere else.
         """

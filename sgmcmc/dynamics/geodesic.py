@@ -74,8 +74,8 @@ class LearningState(NamedTuple):
     Attributes:
         position: θ, flat, on all manifolds.
         momentum: ν, flat, tangent at θ, on the scale of one step.
-        variance: V, the mean so far of the estimates from each minibatch, (d, d).
-        count: Number of estimates in it.
+        variance: V, the mean of the estimates from each minibatch so far, (d, d).
+        count: Number of estimates in the mean.
     """
 
     position: tf.Tensor
@@ -242,7 +242,7 @@ class GSGNHT(GeodesicDynamics):
     takes up the noise of the gradient, whose size need not be known.
 
     Args:
-        a: The diffusion, positive: a number, or a dict with one for each parameter.
+        a: Diffusion, positive: a number, or a dict with one for each parameter.
 
     Example:
         >>> import sgmcmc

@@ -40,9 +40,9 @@ class Moves(NamedTuple):
     Attributes:
         number: Number of moves.
         acceptance: Sum of the acceptance probabilities.
-        divergences: Moves whose trajectory left the energy it began with by 1000 and more.
-        gradients: Full gradients taken.
-        cut: Moves that were ended by the largest number of gradients that a move may take.
+        divergences: Number of moves whose trajectory left its initial energy by 1000 or more.
+        gradients: Number of full gradients computed.
+        cut: Number of moves that reached the largest number of gradients per move.
     """
 
     number: tf.Tensor
@@ -57,11 +57,11 @@ class ExactState(NamedTuple):
 
     Attributes:
         position: θ, flat and unconstrained.
-        log_post: The log posterior there, in float64.
-        gradient: Gradient of the log posterior there, flat.
+        log_post: Log posterior at the position, in float64.
+        gradient: Gradient of the log posterior at the position, flat.
         root: C, in warm-up: moves are made in z, θ = θ_now + Cz; nothing if the position's own
             coordinates are used.
-        moves: Counts of what happened so far.
+        moves: Counts of events so far.
     """
 
     position: tf.Tensor
@@ -79,8 +79,8 @@ class Hamiltonian(ExactDynamics):
     energies are compared in float64 whatever the dtype of the chain.
 
     Attributes:
-        metric: Form in warm-up, "dense" or "diagonal": coordinates in the state that may be changed
-            between blocks; ``None`` for those of the position.
+        metric: Form of the metric in warm-up, "dense" or "diagonal": the state then holds
+            coordinates that may change between blocks; ``None`` for those of the position.
     """
 
     metric: str | None = field(default=None, repr=False, kw_only=True, metadata={"constant": False})
@@ -102,8 +102,8 @@ class Hamiltonian(ExactDynamics):
         """Return the end of one move, log posterior and gradient there, and what happened.
 
         Args:
-            log_prob: The log posterior, with its gradient.
-            known: The same at the origin, at no cost.
+            log_prob: Function that returns the log posterior, with its gradient.
+            known: Log posterior and gradient at the origin, at no cost.
             origin: Start of the move, (d,).
             stepsize: ε, a scalar or (d,), in float64.
             seed: Two int32.
@@ -206,9 +206,10 @@ class HMC(Hamiltonian):
     distribution, whatever ε is.
 
     Args:
-        n_leapfrog: Steps of a trajectory; ``None`` for 10, or for as many as ``length`` takes.
-        length: Length of a trajectory, in place of ``n_leapfrog``: there are as many steps of the
-            mean ε as it takes, at most 1024. π/2 is right if the posterior is near N(0, I).
+        n_leapfrog: Number of leapfrog steps per trajectory; ``None`` for 10, or for as many as
+            ``length`` requires.
+        length: Length of a trajectory, instead of ``n_leapfrog``: there are as many steps of the
+            mean ε as it requires, at most 1024. π/2 is right if the posterior is near N(0, I).
         jitter: Relative width of the random stepsize, from 0 to below 1.
 
     Example:

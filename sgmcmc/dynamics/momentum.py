@@ -103,8 +103,8 @@ class SGHMC(Dynamics):
 
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
-        L: The number of steps in an iteration, each with a gradient of its own.
-        integrator: ``"symmetric"`` or ``"euler"``.
+        L: Number of steps in an iteration, each with a gradient of its own.
+        integrator: Integrator, ``"symmetric"`` or ``"euler"``.
 
     Example:
         >>> import sgmcmc
@@ -182,8 +182,8 @@ class SGNHT(Dynamics):
     need not be known.
 
     Args:
-        a: The diffusion, positive: a number, or a dict with one for each parameter.
-        layout: The places of the named parameters in the flat position; set by ``bind``.
+        a: Diffusion, positive: a number, or a dict with one for each parameter.
+        layout: Places of the named parameters in the flat position; set by ``bind``.
 
     Example:
         >>> import sgmcmc

@@ -25,8 +25,8 @@ class GradientScaled:
     """What :func:`gradient_scaled` returns.
 
     Attributes:
-        h: The stepsize before it is scaled, given like any other.
-        until: The iteration at which the scales are frozen; ``"burn_in"``, or ``None`` for never.
+        h: Stepsize before it is scaled, in the form of any other.
+        until: Iteration at which the scales are frozen; ``"burn_in"``, or ``None`` for never.
     """
 
     h: Any
@@ -52,11 +52,12 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
     that it adds dies out as 1/k; but the large gradients of a chain's first steps stay in it.
 
     Args:
-        h: A number, a schedule, an array with a number for each coordinate, or a dict with such an
-            entry for each parameter; in units of squared parameter times the size of its gradient.
-        until: ``"burn_in"``, or the number of iterations, counted from 1, burn-in included, in
-            which the S_j are learned; ``None`` never freezes them. In the mode-finding of the
-            control variate methods, ``"burn_in"`` is all of it.
+        h: Stepsize: a number, a schedule, an array with a number for each coordinate, or a dict
+            with such an entry for each parameter; in units of squared parameter times the size of
+            its gradient.
+        until: End of the learning of S_j: ``"burn_in"``, or the number of iterations, counted from
+            1, burn-in included; ``None`` never freezes them. In the mode-finding of the control
+            variate methods, ``"burn_in"`` is all of it.
 
     Returns:
         What goes wherever a stepsize goes, ``opt_stepsize`` included; not with SCIR, SGRLD, HMC and
@@ -99,7 +100,7 @@ class ScaledState(NamedTuple):
     """The state of dynamics with scaled stepsizes.
 
     Attributes:
-        inner: The state of the dynamics.
+        inner: State of the dynamics.
         mean_square: S, for each parameter.
         moves: Gradients seen, for each parameter; constant once S is.
     """
@@ -125,7 +126,7 @@ class Scaled(Dynamics):
 
     Args:
         inner: Dynamics that move the state.
-        until: The iteration at which S is frozen; ``None`` for never.
+        until: Iteration at which S is frozen; ``None`` for never.
         layout: Places of the parameters; set by ``bind``.
 
     Example:

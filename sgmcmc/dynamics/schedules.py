@@ -31,7 +31,7 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
     methods counts its own.
 
     Args:
-        h: The stepsize at the start, positive.
+        h: Stepsize at the start, positive.
         tau: τ, the number of iterations after which decay sets in, positive.
         kappa: κ, the rate of decay, not negative.
 
@@ -64,15 +64,15 @@ class Stepsizes:
     or an array, with a number for each coordinate.
 
     Args:
-        argument: The name of the user's argument, for messages.
+        argument: Name of the user's argument, for messages.
         values: One entry for all parameters, or one for each.
-        names: The parameters, if there is an entry for each.
-        sizes: The sizes of the parameters.
+        names: Parameters, if there is an entry for each.
+        sizes: Sizes of the parameters.
 
     Attributes:
         constant: Whether no entry is a schedule.
-        columns: The columns of the table that ``at`` returns: one, one for each parameter, or one
-            for each coordinate if an entry is an array.
+        columns: Number of columns of the table that ``at`` returns: one, one for each parameter, or
+            one for each coordinate if an entry is an array.
 
     Example:
         >>> Stepsizes("stepsize", (1e-3, polynomial_decay(1.0, 1.0, 1.0))).at(1, 2)

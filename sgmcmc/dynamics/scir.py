@@ -25,9 +25,9 @@ class CIR(NamedTuple):
     """dλ = (a − bλ) ds + √(2λ) dW over a time s, with the stationary distribution Gamma(a, b).
 
     Attributes:
-        u: log λ, a vector.
-        degrees: a.
-        time: bs, so that λ forgets by the factor e^(−bs).
+        u: Log λ, a vector.
+        degrees: Degrees of freedom, a.
+        time: bs, the time in units of which λ's autocorrelation is e^(−bs).
         log_rate: log b; ``None`` if b is one.
     """
 
@@ -67,8 +67,8 @@ class GammaState(NamedTuple):
     """The state of a chain with gamma parameters.
 
     Attributes:
-        position: Flat; u = log θ for points of the simplex; log λ and log b̄ for gamma parameters,
-            with b̄ the rate that time is measured by; the parameter itself for others.
+        position: Flat position: u = log θ for points of the simplex; log λ and log b̄ for gamma
+            parameters, with b̄ the rate that time is measured by; the parameter itself for others.
         steps: Number of steps made, in each coordinate.
     """
 
@@ -102,14 +102,15 @@ class SCIR(SimplexDynamics):
     rate: −|ĉ| = −(|ĉ|/θ)θ. A negative exposure acts as a count.
 
     Args:
-        alpha: Dirichlet concentrations: a number or an array for all parameters but those that
-            ``gamma`` names, or a dict that names those which are points of the simplex.
-        theta0: Dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ.
-        store_unnormalised: Whether θ is kept with each draw.
-        fresh_scale: Whether Σθ ~ Gamma(Σâ) is drawn afresh before each step; not with minibatches.
+        alpha: Dirichlet concentrations: a number or an array for all parameters except those that
+            ``gamma`` names, or a dict that names the points of the simplex.
+        theta0: Dict of starting values of the unnormalized θ > 0; without it θ starts at ω Σâ.
+        store_unnormalised: Whether to store θ with each draw.
+        fresh_scale: Whether Σθ ~ Gamma(Σâ) is drawn again before each step; not with minibatches.
         gamma: Dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
             parameter is λ raised to that power, so that (shape, rate, -1) is a variance.
-        half_lines: Places of gamma parameters in what is no simplex; set by ``bind``.
+        half_lines: Places of gamma parameters among the coordinates off the simplex; set by
+            ``bind``.
 
     Example:
         >>> import sgmcmc

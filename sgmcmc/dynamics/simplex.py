@@ -25,7 +25,8 @@ class SimplexState(NamedTuple):
     """The state of a chain on simplices.
 
     Attributes:
-        position: Flat; u = log θ for points of the simplex, the parameter itself for others.
+        position: Flat position: u = log θ for points of the simplex, the parameter itself for
+            others.
     """
 
     position: tf.Tensor
@@ -37,10 +38,10 @@ class SimplexDynamics(Dynamics):
 
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
-            names those which are points of the simplex.
-        theta0: Dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without
-            it θ starts at ω Σâ of the first minibatch.
-        store_unnormalised: Whether θ is kept with each draw, in ``samples.unnormalised``.
+            names the points of the simplex.
+        theta0: Dict of starting values of the unnormalized θ > 0, instead of the ω in ``params``;
+            without it θ starts at ω Σâ of the first minibatch.
+        store_unnormalised: Whether to store θ with each draw, in ``samples.unnormalised``.
         simplices: Places of points of the simplex in the position; set by ``bind``.
         scaled: Whether θ of each is given at the start; set by ``bind``.
         differences: Whether counts come as differences of counts, which may be negative.
@@ -97,11 +98,12 @@ class SGRLD(SimplexDynamics):
 
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
-            names those which are points of the simplex.
-        theta0: Dict of starts of the unnormalised θ > 0; without it θ starts at ω Σâ, or ω Σalpha
-            in the expanded-natural parameterisation.
-        store_unnormalised: Whether θ is kept with each draw.
-        parameterisation: "expanded_mean", "expanded_natural" or "reduced_natural".
+            names the points of the simplex.
+        theta0: Dict of starting values of the unnormalized θ > 0; without it θ starts at ω Σâ, or ω
+            Σalpha in the expanded-natural parameterization.
+        store_unnormalised: Whether to store θ with each draw.
+        parameterisation: Parameterization: "expanded_mean", "expanded_natural" or
+            "reduced_natural".
 
     Example:
         >>> import sgmcmc

@@ -31,8 +31,8 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     second round would do.
 
     Args:
-        shape: The shape parameters, finite and at least 1; a vector.
-        seeds: (3, 2).
+        shape: Shape parameters, finite and at least 1; a vector.
+        seeds: Seeds, (3, 2).
 
     Source:
         Marsaglia & Tsang, ACM Transactions on Mathematical Software 26, 2000.
@@ -79,8 +79,8 @@ def poisson(rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     Small rates by inversion of the distribution function, large ones by TensorFlow.
 
     Args:
-        rate: The rates, finite; a vector.
-        seeds: (2, 2).
+        rate: Rates, finite; a vector.
+        seeds: Seeds, (2, 2).
     """
     dtype = rate.dtype
     if rate.shape[0] <= FEW:

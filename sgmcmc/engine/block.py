@@ -28,13 +28,13 @@ class Carry(NamedTuple):
     """What goes from iteration to iteration.
 
     Attributes:
-        state: the state of the dynamics.
-        gradient: the gradient estimate at the state's position.
-        estimator: the state of the gradient estimator.
-        reductions: the states of the running reductions.
-        latents: a :class:`LatentState`, or nothing if there are no latent variables.
-        stepsize_factor: what the stepsizes of the phase are multiplied by, 1 unless the phase
-            changes it between blocks.
+        state: State of the dynamics.
+        gradient: Gradient estimate at the state's position.
+        estimator: State of the gradient estimator.
+        reductions: States of the running reductions.
+        latents: :class:`LatentState`, or nothing if there are no latent variables.
+        stepsize_factor: Factor of the stepsizes of the phase, 1 unless the phase changes it between
+            blocks.
     """
 
     state: Any
@@ -49,12 +49,12 @@ class BlockInputs(NamedTuple):
     """What a block of iterations consumes.
 
     Attributes:
-        minibatches: the arrays of the data stream.
-        noise: standard normals, (iterations, vectors, d).
-        stepsizes: one row for each iteration, or a single row if they never change; one
-            column for each parameter, or for each coordinate, or a single column if all share
-            a stepsize.
-        seeds: pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
+        minibatches: Arrays of the data stream.
+        noise: Standard normals, (iterations, vectors, d).
+        stepsizes: Stepsizes: one row for each iteration, or a single row if they never change; one
+            column for each parameter, or for each coordinate, or a single column if all share a
+            stepsize.
+        seeds: Pairs of int32, (steps, seeds, 2): for latent variables, then for the dynamics.
     """
 
     minibatches: Tensors
@@ -67,11 +67,11 @@ class BlockResult(NamedTuple):
     """What a block of iterations gives.
 
     Attributes:
-        carry: what the next block starts from.
-        records: what was written down; the first axis is the kept draws of the block.
-        log_post: the log posterior estimate at the end, from the last minibatch; NaN step by step.
-        finite: whether the position at the end is finite.
-        params: step by step, the user's parameters at the end; else nothing.
+        carry: State from which the next block starts.
+        records: Recorded values; the first axis is the kept draws of the block.
+        log_post: Log posterior estimate at the end, from the last minibatch; NaN step by step.
+        finite: Whether the position at the end is finite.
+        params: User's parameters at the end, step by step; else nothing.
     """
 
     carry: Carry
@@ -110,13 +110,13 @@ def recorded(
     """Run the iterations of a block from ``span``; return carry and what was written down.
 
     Args:
-        recorder: what is written down.
-        length: iterations in a block.
-        span: (3,): the first iteration within the block, from 0; one past the last; the number,
-            from 1, that the first has in the chain.
-        carry: what the iteration before left.
-        iterate: one iteration.
-        chains: how many run together, if several do: the first axis of all that is written down.
+        recorder: Recorder of the draws.
+        length: Number of iterations in a block.
+        span: First iteration within the block, from 0; one past the last; and the number, from 1,
+            of the first in the chain: (3,).
+        carry: State that the iteration before left.
+        iterate: Function that runs one iteration.
+        chains: Number of chains that run together, if several do: the first axis of every record.
     """
     start, stop, first = tf.unstack(span)
     slots = recorder.slots(length)

@@ -85,16 +85,17 @@ class Iteration:
     """A dynamics with a gradient estimator over a data stream, one iteration at a time.
 
     Args:
-        latents: draws latent variables before each gradient; ``None`` if there are none.
-        turns: the order in which parameters move; ``None`` if they move together.
-        unseen: what the gradient's noise is, as a part of that of draws with replacement.
+        latents: Function that draws latent variables before each gradient; ``None`` if there are
+            none.
+        turns: Order in which parameters move; ``None`` if they move together.
+        unseen: Variance of the gradient's noise as a fraction of that of draws with replacement.
 
     Attributes:
-        lead: minibatches in a block before that of its first step: one if a pass begins with the
-            minibatch that the pass before ended with.
-        latent_seeds, latent_seeds_of_step: seeds for latent variables, of a gradient and of all
-            gradients of a step.
-        seeds_of_step: seeds that the dynamics take in a step.
+        lead: Number of minibatches in a block before that of its first step: one if a pass begins
+            with the minibatch that the pass before ended with.
+        latent_seeds, latent_seeds_of_step: Number of seeds for latent variables, of a gradient and
+            of all gradients of a step.
+        seeds_of_step: Number of seeds that the dynamics use in a step.
     """
 
     def __init__(

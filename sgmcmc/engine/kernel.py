@@ -27,12 +27,12 @@ class Start(NamedTuple):
     """What a chain starts with.
 
     Attributes:
-        position: where, flat.
-        estimator: the state of the gradient estimator.
-        minibatch: for the gradient there.
-        normals: that the dynamics start with, (vectors, d).
-        stepsizes: of the first iteration, a row.
-        seeds: for the latent variables, (seeds, 2).
+        position: Position, flat.
+        estimator: State of the gradient estimator.
+        minibatch: Minibatch of the gradient at the position.
+        normals: Normals that the dynamics start with, (vectors, d).
+        stepsizes: Stepsizes of the first iteration, a row.
+        seeds: Seeds for the latent variables, (seeds, 2).
     """
 
     position: tf.Tensor

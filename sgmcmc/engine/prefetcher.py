@@ -112,10 +112,10 @@ class Buffers(NamedTuple):
     """What one block is written into.
 
     Attributes:
-        minibatches: the arrays of the data stream.
-        noise: the normals, (iterations, vectors, d).
-        stepsizes: a row for each iteration, or a single one.
-        seeds: seeds for the graph, (steps, seeds, 2).
+        minibatches: Arrays of the data stream.
+        noise: Normals, (iterations, vectors, d).
+        stepsizes: Stepsizes, a row for each iteration, or a single one.
+        seeds: Seeds for the graph, (steps, seeds, 2).
     """
 
     minibatches: dict[str, Buffer]
@@ -177,11 +177,11 @@ class Source(NamedTuple):
     """What the random numbers and stepsizes of a chain come from.
 
     Attributes:
-        seed: the seed.
-        chain: number of the chain.
-        phase: mode-finding or chain.
-        stepsizes: the stepsizes.
-        total: iterations to run in all; no schedule is asked for more.
+        seed: Seed.
+        chain: Number of the chain.
+        phase: Phase: mode-finding or chain.
+        stepsizes: Stepsizes.
+        total: Total number of iterations; no schedule is evaluated beyond it.
     """
 
     seed: int

@@ -21,16 +21,16 @@ class Recorder:
     """What of each kept draw is written down.
 
     Args:
-        target: what is sampled.
-        burn_in: iterations that are dropped first.
-        thin: every thin-th iteration after that is kept.
-        stored: names of the parameters to keep.
-        with_gradients: names of the parameters whose gradient is kept.
-        test_functions: functions of the parameters to evaluate at each kept draw.
-        test_values: what each test function returned at the start, for its shape and dtype.
-        reductions: folds over the kept draws.
-        unnormalised: names of the parameters that are kept with their scale too.
-        stepwise: whether the user runs the chain step by step, and so sees the parameters after
+        target: Target distribution.
+        burn_in: Number of iterations dropped first.
+        thin: Number of iterations between kept draws.
+        stored: Names of the parameters to store.
+        with_gradients: Names of the parameters whose gradients are stored.
+        test_functions: Functions of the parameters to evaluate at each kept draw.
+        test_values: Value of each test function at the start, for its shape and dtype.
+        reductions: Folds over the kept draws.
+        unnormalised: Names of the parameters that are stored with their scale too.
+        stepwise: Whether the user runs the chain step by step, and so sees the parameters after
             each run and never a log posterior estimate.
     """
 

@@ -24,12 +24,12 @@ class Reduction(NamedTuple):
     """A fold over the kept draws.
 
     Attributes:
-        init: the state before the first draw: an array or a dict of arrays, or a function of the
+        init: State before the first draw: an array or a dict of arrays, or a function of the
             starting values that returns one.
-        update: function of the state and the parameters that returns the next state, of the same
+        update: Function of the state and the parameters that returns the next state, of the same
             shapes and dtypes.
-        finish: function of the state that returns what the user wants to see, an array or a dict
-            of arrays; ``None`` shows the state itself.
+        finish: Function of the state that returns the result for the user, an array or a dict of
+            arrays; ``None`` shows the state itself.
 
     Example:
         >>> largest = Reduction(-float("inf"), lambda state, params: tf.maximum(
@@ -67,7 +67,7 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     m ← m + (f(θ) − m) / k at the k-th draw.
 
     Args:
-        function: function of the dict of parameters that returns a tensor of any shape.
+        function: Function of the dict of parameters that returns a tensor of any shape.
 
     Returns:
         A :class:`Reduction`; its result is the mean, float64.
@@ -106,7 +106,7 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
     m ← m + (f(θ) − m) / k and s ← s + (f(θ) − m_before)(f(θ) − m_after); the variance is s/k.
 
     Args:
-        function: function of the dict of parameters that returns a tensor of any shape.
+        function: Function of the dict of parameters that returns a tensor of any shape.
 
     Returns:
         A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``, float64.
@@ -153,8 +153,8 @@ def running_batch_means(
     as long as b is several times their autocorrelation time.
 
     Args:
-        function: function of the dict of parameters that returns a tensor of any shape.
-        batch_size: b, the draws in a batch.
+        function: Function of the dict of parameters that returns a tensor of any shape.
+        batch_size: b, the number of draws in a batch.
 
     Returns:
         A :class:`Reduction`; its result is a dict of ``"mean"``, over all whole batches, and

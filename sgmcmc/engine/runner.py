@@ -22,9 +22,9 @@ class Diverged(Exception):  # noqa: N818 - an event on the way to a DivergenceEr
     """A chain has become NaN or infinite.
 
     Attributes:
-        iterations: first and last iteration between which it happened.
-        parameter: the parameter that was found so first.
-        advice: what to do about it, if that is not to take a smaller stepsize.
+        iterations: First and last iteration between which it happened.
+        parameter: First parameter that was found so.
+        advice: Advice, if it is not to use a smaller stepsize.
     """
 
     def __init__(self, iterations: tuple[int, int], parameter: str, advice: str | None) -> None:
@@ -46,13 +46,13 @@ def divergence(
     """Return the event of a divergence.
 
     Args:
-        recorder: what is written down of the draws.
-        position: at the end, flat.
-        draws: kept in this block; ``None`` if none are kept.
-        before: draws kept before these.
-        finite: how many of these come before the first that is not finite.
-        iterations: the last of those before, and the last.
-        advice: what to do about it, if known; else it is that of the parameter's geometry.
+        recorder: Recorder of the draws.
+        position: Position at the end, flat.
+        draws: Draws kept in this block; ``None`` if none are kept.
+        before: Number of draws kept before these.
+        finite: Number of these before the first that is not finite.
+        iterations: Last iteration before these, and the last.
+        advice: Advice, if known; else that of the parameter's geometry.
     """
     (start, end), space = iterations, recorder.target.space
     bad, layout = np.asarray(position), space.layout
@@ -88,20 +88,21 @@ class Runner:
     """One running chain.
 
     Args:
-        whole: the target with the whole dataset, for the gradient estimator.
-        carry: what the chain starts from; of one that is restored next, the structure is enough.
-        total: iterations to run in all.
-        kept: where the kept draws are written to, by record, and the log posterior estimates, which
-            are taken wherever the kernel stops.
-        checkpoint: called after each block, to save where the chain is.
+        whole: Target with the whole dataset, for the gradient estimator.
+        carry: State that the chain starts from; for one that is restored next, the structure is
+            enough.
+        total: Total number of iterations.
+        kept: Arrays to which the kept draws are written, by record, and the log posterior
+            estimates, which are made whenever the kernel stops.
+        checkpoint: Function called after each block, to save the state of the chain.
 
     Attributes:
-        stops: whether the chain stops within blocks, for a hundred log posterior estimates. If
+        stops: Whether the chain stops within blocks, for a hundred log posterior estimates. If
             chains share a kernel, stopping it takes as long as many iterations.
-        iteration, draws, blocks: iterations run, draws kept and log posterior estimates kept so
-            far.
-        estimate: the last log posterior estimate; NaN step by step.
-        params: step by step, the user's parameters as the last run left them.
+        iteration, draws, blocks: Numbers of iterations run, draws kept and log posterior estimates
+            kept so far.
+        estimate: Last log posterior estimate; NaN step by step.
+        params: User's parameters after the last run, step by step.
     """
 
     def __init__(

@@ -178,11 +178,11 @@ class Group:
     whether they are at the same iteration, or through, or lost.
 
     Args:
-        runners: by place; those that still have to run.
-        goals: the iterations that each is to reach, by place.
+        runners: Runners that still have to run, by place.
+        goals: Iterations that each should reach, by place.
 
     Attributes:
-        estimate: the last log posterior estimate of one of them.
+        estimate: Last log posterior estimate of one of them.
     """
 
     def __init__(

@@ -26,22 +26,22 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
     constants.
 
     Args:
-        fit_intercept: whether there is an a.
-        prior_scale: sd of the effect of one sd of a feature, in sds of y.
-        tolerance: largest predicted relative error of a posterior sd.
-        ess: effective sample size of every coefficient.
-        n_chains: how many chains.
-        max_seconds: when to stop at the latest; ``None``: when ``ess`` is reached.
-        random_state: the seed, or a generator of seeds.
-        verbose: show progress.
+        fit_intercept: Whether there is an a.
+        prior_scale: SD of the effect of one SD of a feature, in SDs of y.
+        tolerance: Largest predicted relative error of a posterior SD.
+        ess: Effective sample size of every coefficient.
+        n_chains: Number of chains.
+        max_seconds: Time limit in seconds; ``None`` runs until ``ess`` is reached.
+        random_state: Seed, or a generator of seeds.
+        verbose: Whether to show progress.
 
     Attributes:
         samples_: :class:`sgmcmc.Samples`: ``coef``, of shape (chains, draws, p);
             ``intercept_at_mean``, the intercept at the mean of the features less the mean of y;
             ``sigma``.
-        coef_: posterior means, (p,).
-        intercept_: posterior mean.
-        sigma_: posterior mean of σ.
+        coef_: Posterior means, (p,).
+        intercept_: Posterior mean.
+        sigma_: Posterior mean of σ.
 
     Raises:
         ValueError: what is handed over is no such data, ``prior_scale`` is not positive, or y is a
@@ -67,9 +67,9 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         """Draw from the posterior.
 
         Args:
-            X: features, (N, p).
-            y: responses, (N,).
-            sample_weight: how many times each row counts, (N,).
+            X: Features, (N, p).
+            y: Responses, (N,).
+            sample_weight: Number of times that each row counts, (N,).
         """
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
         self._offset = float(np.average(y, weights=weights)) if self.fit_intercept else 0.0
@@ -87,8 +87,8 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         """Return the posterior mean of the response, (n,).
 
         Args:
-            X: features, (n, p).
-            return_std: return the sd of a new response beside it, σ included.
+            X: Features, (n, p).
+            return_std: Whether to return the SD of a new response too, σ included.
         """
 
         check_is_fitted(self)

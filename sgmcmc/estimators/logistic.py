@@ -24,21 +24,21 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
     a + x̄β ~ N(0, prior_scale²). Draws are those of :func:`sgmcmc.sample`, without tuning constants.
 
     Args:
-        fit_intercept: whether there is an a.
-        prior_scale: sd of the effect of one sd of a feature, on the scale of log-odds.
-        tolerance: largest predicted relative error of a posterior sd.
-        ess: effective sample size of every coefficient.
-        n_chains: how many chains.
-        max_seconds: when to stop at the latest; ``None``: when ``ess`` is reached.
-        random_state: the seed, or a generator of seeds.
-        verbose: show progress.
+        fit_intercept: Whether there is an a.
+        prior_scale: SD of the effect of one SD of a feature, on the scale of log-odds.
+        tolerance: Largest predicted relative error of a posterior SD.
+        ess: Effective sample size of every coefficient.
+        n_chains: Number of chains.
+        max_seconds: Time limit in seconds; ``None`` runs until ``ess`` is reached.
+        random_state: Seed, or a generator of seeds.
+        verbose: Whether to show progress.
 
     Attributes:
         samples_: :class:`sgmcmc.Samples`: ``coef``, of shape (chains, draws, p) or (chains, draws,
             p, K − 1), and ``intercept_at_mean``, the intercept at the mean of the features.
-        coef_: posterior means, (1, p) or (K, p).
-        intercept_: posterior means, (1,) or (K,).
-        classes_: the K classes.
+        coef_: Posterior means, (1, p) or (K, p).
+        intercept_: Posterior means, (1,) or (K,).
+        classes_: The K classes.
 
     Raises:
         ValueError: what is handed over is no such data, or ``prior_scale`` is not positive.
@@ -66,9 +66,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         """Draw from the posterior.
 
         Args:
-            X: features, (N, p).
-            y: classes, (N,).
-            sample_weight: how many times each row counts, (N,).
+            X: Features, (N, p).
+            y: Classes, (N,).
+            sample_weight: Number of times that each row counts, (N,).
         """
         X, y, weights = self._checked(X, y, sample_weight)
         check_classification_targets(y)
@@ -88,8 +88,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         """Return the posterior mean of the probabilities of the classes, (n, K).
 
         Args:
-            X: features, (n, p).
-            return_std: return the posterior sds beside them.
+            X: Features, (n, p).
+            return_std: Whether to return the posterior SDs too.
         """
 
         def of_probabilities(eta: Array) -> tuple[Array, Array]:

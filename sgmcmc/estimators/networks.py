@@ -35,21 +35,22 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         likelihood: ``"normal"`` or ``"student"``.
         heteroscedastic: Whether σ depends on x; else it is one number.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
-        members: Networks, each a chain.
+        members: Number of networks, each a chain.
         n_iters: Iterations of each chain, after a burn-in of a fifth as many.
-        draws: Draws that are kept of each member.
+        draws: Number of draws to keep of each member.
         prior_scale: SD of the biases, and times √(2 / inputs) of a layer's weights.
-        epochs: Most epochs of training.
-        validation_fraction: Part of the rows that is held out, for the end of training and the
+        epochs: Largest number of epochs of training.
+        validation_fraction: Fraction of the rows that is held out, for the end of training and the
             report.
-        batch_size: Rows of a minibatch.
+        batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
-        verbose: Show progress.
+        verbose: Whether to show progress.
 
     Attributes:
         samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …, a chain for each member.
-        report_: What the held-out rows say: log density of the best member, of the trained members
-            together and of the draws, coverage of intervals, disagreement of members, warnings.
+        report_: Results on the held-out rows: log density of the best member, of the trained
+            members together and of the draws, coverage of intervals, disagreement of members,
+            warnings.
 
     Raises:
         ValueError: The data or a constant do not suit; the message names the argument.
@@ -145,7 +146,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
         Args:
             X: Features, (n, p).
-            return_std: Return the predicted SD of a response too.
+            return_std: Whether to return the predicted SD of a response too.
             quantiles: Probabilities q; the quantiles of a response are returned instead, (n, q).
 
         Returns:
@@ -168,7 +169,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
         Args:
             X: Features, (n, p).
-            n_samples: Draws of each.
+            n_samples: Number of draws for each row.
             random_state: Seed.
         """
         return self._responses(
@@ -226,22 +227,22 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
     Args:
         hidden: Widths of the hidden layers.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
-        members: Networks, each a chain.
+        members: Number of networks, each a chain.
         n_iters: Iterations of each chain, after a burn-in of a fifth as many.
-        draws: Draws that are kept of each member.
+        draws: Number of draws to keep of each member.
         prior_scale: SD of the biases, and times √(2 / inputs) of a layer's weights.
-        epochs: Most epochs of training.
-        validation_fraction: Part of the rows that is held out, for the end of training and the
+        epochs: Largest number of epochs of training.
+        validation_fraction: Fraction of the rows that is held out, for the end of training and the
             report.
-        batch_size: Rows of a minibatch.
+        batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
-        verbose: Show progress.
+        verbose: Whether to show progress.
 
     Attributes:
-        classes_: The classes.
+        classes_: Classes.
         samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …, a chain for each member.
-        report_: What the held-out rows say: log density of the best member, of the trained members
-            together and of the draws, calibration error, disagreement of members, warnings.
+        report_: Results on the held-out rows: log density of the best member, of the trained
+            members together and of the draws, calibration error, disagreement of members, warnings.
 
     Raises:
         ValueError: The data or a constant do not suit; the message names the argument.

@@ -21,20 +21,20 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
     Draws are those of :func:`sgmcmc.sample`, without tuning constants.
 
     Args:
-        fit_intercept: whether there is an a.
-        prior_scale: sd of the effect of one sd of a feature, on the logarithm of the rate.
-        tolerance: largest predicted relative error of a posterior sd.
-        ess: effective sample size of every coefficient.
-        n_chains: how many chains.
-        max_seconds: when to stop at the latest; ``None``: when ``ess`` is reached.
-        random_state: the seed, or a generator of seeds.
-        verbose: show progress.
+        fit_intercept: Whether there is an a.
+        prior_scale: SD of the effect of one SD of a feature, on the logarithm of the rate.
+        tolerance: Largest predicted relative error of a posterior SD.
+        ess: Effective sample size of every coefficient.
+        n_chains: Number of chains.
+        max_seconds: Time limit in seconds; ``None`` runs until ``ess`` is reached.
+        random_state: Seed, or a generator of seeds.
+        verbose: Whether to show progress.
 
     Attributes:
         samples_: :class:`sgmcmc.Samples`: ``coef``, of shape (chains, draws, p), and
             ``intercept_at_mean``, the intercept at the mean of the features.
-        coef_: posterior means, (p,).
-        intercept_: posterior mean.
+        coef_: Posterior means, (p,).
+        intercept_: Posterior mean.
 
     Raises:
         ValueError: what is handed over is no such data, a response is negative, or ``prior_scale``
@@ -60,9 +60,9 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         """Draw from the posterior.
 
         Args:
-            X: features, (N, p).
-            y: counts, (N,).
-            sample_weight: how many times each row counts, (N,).
+            X: Features, (N, p).
+            y: Counts, (N,).
+            sample_weight: Number of times that each row counts, (N,).
         """
         X, y, weights = self._checked(X, y, sample_weight, y_numeric=True)
         if (y < 0).any():
@@ -75,8 +75,8 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         """Return the posterior mean of the rate, (n,).
 
         Args:
-            X: features, (n, p).
-            return_std: return the sd of a new count beside it.
+            X: Features, (n, p).
+            return_std: Whether to return the SD of a new count too.
         """
 
         def of_counts(eta: Array) -> tuple[Array, Array]:

@@ -25,8 +25,8 @@ class Features:
     """How features are handed to the sampler.
 
     Attributes:
-        centre: mean of each, or zero without an intercept.
-        scale: its sd; one for a feature that does not vary.
+        centre: Mean of each feature, or zero without an intercept.
+        scale: SD of each feature; one for a feature that does not vary.
     """
 
     centre: Array
@@ -104,14 +104,14 @@ class BayesianRegression(BaseEstimator):
         """Sample, and keep draws and their means.
 
         Args:
-            X, y, weights: the data, (N, p), (N,) and (N,).
-            outputs: shape of η for one row: (), or (K - 1,) for K classes.
-            log_density: of each y, given η and the parameters.
-            middle: where the intercept's prior has its mean.
-            unit: of η.
-            others: starting values of parameters beside intercept and coefficients.
-            log_prior_of_others: their log prior.
-            bijectors: of theirs.
+            X, y, weights: Data, (N, p), (N,) and (N,).
+            outputs: Shape of η for one row: (), or (K - 1,) for K classes.
+            log_density: Log density of each y, given η and the parameters.
+            middle: Prior mean of the intercept.
+            unit: Unit of η.
+            others: Starting values of the parameters other than intercept and coefficients.
+            log_prior_of_others: Their log prior.
+            bijectors: Their bijectors.
         """
         features = Features.of(X, self.fit_intercept)
         dataset = {"X": features.standardised(X), "y": y.astype(np.float32)}
@@ -166,9 +166,9 @@ class BayesianRegression(BaseEstimator):
         """Return means of rows over the posterior, and their sds beside them if asked.
 
         Args:
-            X: features, (n, p).
-            moments: returns mean and variance of rows, from η, (draw, row, ...).
-            return_std: return the sds too.
+            X: Features, (n, p).
+            moments: Function that returns mean and variance of rows, from η, (draw, row, ...).
+            return_std: Whether to return the SDs too.
         """
         means, variances = zip(*map(moments, self._predictors(X)), strict=True)
         mean = np.concatenate(means)

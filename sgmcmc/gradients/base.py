@@ -19,8 +19,8 @@ class Search:
     """A run of stochastic gradient ascent that comes before the chain and finds where it starts.
 
     Attributes:
-        stepsize: the user's: a number, a dict, or a schedule.
-        n_iters: its iterations; with none the chain starts at ``params``.
+        stepsize: User's stepsize: a number, a dict, or a schedule.
+        n_iters: Number of its iterations; with none the chain starts at ``params``.
 
     Example:
         >>> import sgmcmc
@@ -39,13 +39,12 @@ class Gradient(ABC):
     chain. As a dataclass an estimator is compared, shown and recognised in a store by its fields.
 
     Attributes:
-        name: what a user may write for it, with its default constants; empty for a class that goes
-            by no name.
-        needs: names of constants that have no default.
-        whole_dataset: every gradient sees the whole dataset, so that n = N.
-        needs_rows: ``estimate`` wants the row numbers of the minibatch.
-        centred: ``estimate`` takes a second gradient, at the ``centre`` of its state, where latent
-            variables have to be drawn too.
+        name: Name that a user may write, for default constants; empty if the class has no name.
+        needs: Names of constants that have no default.
+        whole_dataset: Whether every gradient uses the whole dataset, so that n = N.
+        needs_rows: Whether ``estimate`` needs the row numbers of the minibatch.
+        centred: Whether ``estimate`` computes a second gradient, at the ``centre`` of its state,
+            where latent variables have to be drawn too.
 
     Example:
         >>> import dataclasses, sgmcmc
@@ -86,9 +85,9 @@ class Gradient(ABC):
         """Return the state at the start of a chain.
 
         Args:
-            whole: the target with the whole dataset at hand, for what has to be taken over all
-                of it once.
-            position: where the chain starts, (d,).
+            whole: Target with the whole dataset, for quantities that are computed once over all of
+                it.
+            position: Position at which the chain starts, (d,).
         """
 
     @abstractmethod
@@ -103,12 +102,12 @@ class Gradient(ABC):
         """Return the estimate ĝ at a position, (d,), and the state for the next call.
 
         Args:
-            target: gives gradients of minibatches, of single terms and of the prior.
-            state: what the last call returned.
+            target: Target, which gives gradients of minibatches, of single terms and of the prior.
+            state: State that the last call returned.
             position: θ, (d,).
-            minibatch: the observations, their weights and, on request, their row numbers.
-            at_centre: the same observations, with latent variables drawn at the centre if there
-                are such.
+            minibatch: Observations, their weights and, on request, their row numbers.
+            at_centre: Same observations, with latent variables drawn at the center if there are
+                any.
         """
 
     def terms(
@@ -137,10 +136,10 @@ class Gradient(ABC):
         """Return what is renewed between two blocks of iterations, with the data at hand.
 
         Args:
-            whole: the target with the whole dataset.
-            state: the state.
-            position: where the chain is, (d,).
-            visit: how often this was called before, from 1.
+            whole: Target with the whole dataset.
+            state: State.
+            position: Position of the chain, (d,).
+            visit: Number of the call, from 1.
 
         Returns:
             The gradient estimate at the position, or ``None`` to keep the last one; and the state.

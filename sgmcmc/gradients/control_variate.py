@@ -73,10 +73,10 @@ class ControlVariate(Centred):
     It stays where it is; G = ∇log p(θ̂ | x) over the whole dataset.
 
     Args:
-        opt_stepsize: stepsize of the ascent: a number, a dict, or a schedule; or ``"auto"`` for
-            no ascent: the mode is found by Newton steps on the whole dataset.
-        n_iters_opt: its iterations; 0 centres the control variate at ``params``.
-        centre_at: dict of parameters, in place of an ascent: θ̂. Chains then start at ``params``.
+        opt_stepsize: Stepsize of the ascent: a number, a dict, or a schedule; or ``"auto"`` for no
+            ascent: the mode is found by Newton steps on the whole dataset.
+        n_iters_opt: Number of its iterations; 0 centers the control variate at ``params``.
+        centre_at: Dict of parameters, θ̂, instead of an ascent. Chains then start at ``params``.
 
     Example:
         >>> import sgmcmc

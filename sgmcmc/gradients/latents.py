@@ -24,10 +24,10 @@ class LatentState(NamedTuple):
     """What is kept of latent variables from step to step.
 
     Attributes:
-        here: values kept for each observation, drawn given the chain's positions.
-        centre: values drawn given the position that control variates are centred at.
-        log_post: the log posterior estimate at the position, from the completed minibatch, which
-            cannot be recomputed.
+        here: Values kept for each observation, drawn given the chain's positions.
+        centre: Values drawn given the center of the control variates.
+        log_post: Log posterior estimate at the position, from the completed minibatch, which cannot
+            be recomputed.
     """
 
     here: Tensors
@@ -40,10 +40,10 @@ class Latents:
     """A user's function that draws latent variables, and where the kept ones start.
 
     Args:
-        gibbs: takes parameters, minibatch and seed, and returns the minibatch with the latent
+        gibbs: Function of parameters, minibatch and seed that returns the minibatch with the latent
             variables added.
-        starts: starting values of those that are kept, with an entry for each observation.
-        advice: what to tell the user of a chain that became NaN, if the function may be why.
+        starts: Starting values of those that are kept, with an entry for each observation.
+        advice: Advice for a chain that became NaN, if the function may be the cause.
     """
 
     gibbs: Gibbs
@@ -74,12 +74,12 @@ class Latents:
         position would bias its gradient there.
 
         Args:
-            space: where the parameters live.
-            state: what was kept before.
-            position: of the chain, flat.
-            centre: of the estimator, likewise; ``None`` if it has none.
-            minibatch: the observations, with their rows where latent values are kept.
-            seeds: a seed for each of the two.
+            space: Space of the parameters.
+            state: Values kept before.
+            position: Position of the chain, flat.
+            centre: Center of the estimator, flat; ``None`` if it has none.
+            minibatch: Observations, with their rows if latent values are kept.
+            seeds: Seeds, one for each of the two.
         """
         columns, rows = minibatch.columns, minibatch.rows
         here, kept = self.draw(space.constrain(position), columns, rows, state.here, seeds[0])
@@ -100,11 +100,11 @@ class Latents:
         """Return the completed minibatch, and what is kept now.
 
         Args:
-            params: the user's parameters.
-            minibatch: the observations.
-            rows: their row numbers; looked at only where values are kept.
-            kept: the values kept of all observations.
-            seed: a pair of int32 that is used nowhere else.
+            params: User's parameters.
+            minibatch: Observations.
+            rows: Their row numbers, used only if values are kept.
+            kept: Values kept of all observations.
+            seed: Pair of int32 that is used nowhere else.
         """
         handed = {name: tf.gather(values, rows) for name, values in kept.items()}
         given = {**minibatch, **handed}

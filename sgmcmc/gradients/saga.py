@@ -30,7 +30,7 @@ class SAGAState(NamedTuple):
         table: ∇log p(x_i | φ_i), φ_i the position at which row i was last in a minibatch, for
             the k coordinates on which the log-likelihood depends, or those of the rows that
             observation i looks up, (N, k).
-        total: their sum, (k,), or with lookups flat, (d,).
+        total: Their sum, (k,), or with lookups flat, (d,).
     """
 
     table: tf.Tensor
@@ -46,11 +46,11 @@ class SAGA(Gradient):
     and no further pass over the data are needed, but a table of N rows.
 
     Args:
-        lookups: for models in which an observation depends on single rows of the parameters, such
-            as the factors of its user and its item: a dict that names, for each parameter, the
-            column of the dataset that numbers the row. The table then holds the gradients of these
-            rows, and not N gradients that are zero almost everywhere.
-        held: what the table holds of each gradient; ``bind`` finds it.
+        lookups: Columns of row numbers, for models in which an observation depends on single rows
+            of the parameters, such as the factors of its user and its item: a dict that names, for
+            each parameter, the column of the dataset that numbers the row. The table then holds the
+            gradients of these rows, and not N gradients that are zero almost everywhere.
+        held: Coordinates of each gradient that the table holds; set by ``bind``.
 
     Example:
         >>> import sgmcmc

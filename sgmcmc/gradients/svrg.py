@@ -20,7 +20,8 @@ class SVRG(Centred):
     dataset; the first step from there has the exact gradient. No mode is needed.
 
     Args:
-        every: m; without it N/n, a pass over the data in minibatches for each pass in full.
+        every: m, the number of iterations between full gradients; by default N/n, so that each full
+            gradient comes after one pass over the data in minibatches.
 
     Example:
         >>> import sgmcmc

@@ -26,7 +26,7 @@ class Held(Protocol):
     """What is held of each term's gradient, k numbers.
 
     Attributes:
-        width: k.
+        width: Number of coordinates, k.
     """
 
     @property
@@ -54,7 +54,7 @@ class AtPlaces:
     """The coordinates on which the log-likelihood depends.
 
     Args:
-        places: their numbers, (k,).
+        places: Numbers of the coordinates, (k,).
     """
 
     places: np.ndarray
@@ -95,9 +95,9 @@ class AtRows:
     of U_i and V_j, and not the zeros for all others.
 
     Args:
-        lookups: for each parameter the column of the dataset that holds the row's number.
-        numbers: these columns, int32 (N,) each.
-        layout: places of the parameters.
+        lookups: Column of the dataset that holds the row's number, for each parameter.
+        numbers: These columns, int32 (N,) each.
+        layout: Places of the parameters.
     """
 
     lookups: Mapping[str, str]

@@ -28,13 +28,13 @@ class WholeData:
     The dataset is passed over in pieces that fit in memory. Graphs are made once, for all chains.
 
     Args:
-        target: the log posterior.
-        data: the dataset.
-        minibatch_size: n.
-        latents: draws the latent variables, if there are any.
-        seed: for them.
-        chain: number of the chain.
-        chains: how many there are.
+        target: Log posterior.
+        data: Dataset.
+        minibatch_size: Number of observations in a minibatch, n.
+        latents: Function that draws the latent variables, if there are any.
+        seed: Seed of the latent variables.
+        chain: Number of the chain.
+        chains: Number of chains.
 
     Example:
         >>> import sgmcmc
@@ -93,7 +93,8 @@ class WholeData:
 
         Args:
             position: θ, flat.
-            visit: names the random numbers, for estimators that come back.
+            visit: Number of the call, which names the random numbers, for estimators that are
+                called again.
         """
         for known, gradient in self._known:
             if np.array_equal(known, position):
@@ -121,9 +122,9 @@ class WholeData:
 
         Args:
             position: θ, flat.
-            places: the coordinates.
-            lookups: the columns that number the rows of the parameters on which a term depends;
-                the coordinates are then those of these rows, one behind another.
+            places: Coordinates.
+            lookups: Columns that number the rows of the parameters on which a term depends; the
+                coordinates are then those of these rows, one after another.
         """
         dtype = self.target.dtype.as_numpy_dtype
         table = np.empty((self.size, len(places)), dtype)

@@ -31,8 +31,8 @@ class Drawn:
     """Draws of the effects of one factor.
 
     Attributes:
-        effects: By name, (chains, draws, groups, *shape).
-        labels: Of the groups, (groups,).
+        effects: Draws of the effects by name, (chains, draws, groups, *shape).
+        labels: Labels of the groups, (groups,).
     """
 
     effects: dict[str, np.ndarray]
@@ -51,13 +51,13 @@ def draw_effects(
     """Return draws of the effects of some groups, each given its global draw.
 
     Args:
-        model: The groups of the model.
-        marginal: The log-likelihood of the chain.
+        model: Groups of the model.
+        marginal: Log-likelihood of the chain.
         draws: Draws of all parameters, (chains, draws, *shape).
-        data: The dataset of the chain, packs of groups.
-        by: The factor.
-        groups: Labels of groups; ``None`` for all.
-        seed: Of the random numbers.
+        data: Dataset of the chain, packs of groups.
+        by: Name of the factor.
+        groups: Labels of the groups; ``None`` for all.
+        seed: Seed of the random numbers.
 
     Raises:
         ValueError: There is no such factor, or no such group.
@@ -146,13 +146,13 @@ def for_rows(
     Effects of groups that the chain has not seen are drawn from their distribution given θ.
 
     Args:
-        model: The groups of the model.
-        marginal: The log-likelihood of the chain.
-        f: Function of ``params`` and rows, where an effect has an entry for each row.
+        model: Groups of the model.
+        marginal: Log-likelihood of the chain.
+        f: Function of ``params`` and rows, in which an effect has an entry for each row.
         draws: Draws of all parameters, (chains, draws, *shape).
-        data: The dataset of the chain.
+        data: Dataset of the chain.
         dataset: Rows to predict, with the entries that name their groups.
-        seed: Of the random numbers.
+        seed: Seed of the random numbers.
     """
     found, rows, looked = dict(draws), dict(dataset), []
     every = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]

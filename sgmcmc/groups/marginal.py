@@ -33,7 +33,7 @@ class Normal(NamedTuple):
     """The normal approximation of each group's effects, given the global parameters.
 
     Attributes:
-        mode: Where the density of the effects is highest, (m, q).
+        mode: Mode of the density of the effects, (m, q).
         root: Lower triangle L of the information, L Lᵀ = −∇², row by row: L[i][j] is (m,).
     """
 
@@ -73,14 +73,14 @@ class Marginal:
     """The log-likelihood of packs of groups: what a chain samples in place of the user's.
 
     Args:
-        log_lik: The user's log-likelihood, one term for each row.
-        groups: The groups.
-        packs: Where each group's rows are.
+        log_lik: User's log-likelihood, one term for each row.
+        groups: Groups.
+        packs: Places of each group's rows.
         nodes: Nodes of the quadrature in each direction; by default those of ``groups``.
 
     Attributes:
-        log_lik, groups, packs, nodes: As given.
-        most: The largest number of groups in a pack.
+        log_lik, groups, packs, nodes: Arguments, as given.
+        most: Largest number of groups in a pack.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ def quadrature_error(marginal: Marginal, draws: Tensors, packs: Tensors) -> np.n
     """Return how much log p(y | θ) of some packs changes with twice the nodes, at some draws.
 
     Args:
-        marginal: The log-likelihood of packs.
+        marginal: Log-likelihood of packs.
         draws: Draws of all parameters, (draws, *shape).
         packs: Some packs.
     """

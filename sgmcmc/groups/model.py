@@ -31,7 +31,7 @@ class Looked:
     """The user's log-likelihood, with effects that are coordinates looked up for each row.
 
     Attributes:
-        log_lik: The user's.
+        log_lik: User's log-likelihood.
         coordinates: Groups whose effects are parameters of the chain.
     """
 
@@ -53,7 +53,7 @@ class WithEffects:
     """The user's log-prior, with the density of effects that are coordinates added.
 
     Attributes:
-        log_prior: The user's; ``None`` for a flat one.
+        log_prior: User's log-prior; ``None`` for a flat one.
         coordinates: Groups whose effects are parameters of the chain.
     """
 
@@ -78,9 +78,9 @@ class Structure:
     """The groups of a model.
 
     Attributes:
-        integrated: The groups whose effects are integrated out, if any.
-        packs: Where their rows are.
-        coordinates: The groups whose effects are parameters of the chain.
+        integrated: Groups whose effects are integrated out, if any.
+        packs: Places of their rows.
+        coordinates: Groups whose effects are parameters of the chain.
         labels: Labels of the levels of each factor.
     """
 
@@ -108,12 +108,12 @@ class GroupedModel:
     """A model whose effects of groups are integrated out, or coordinates, as a sampler takes it.
 
     Attributes:
-        log_lik: One term for each pack of groups; or the rows' own terms where all effects are
+        log_lik: One term for each pack of groups; or the rows' own terms if all effects are
             coordinates.
         dataset: Dict of arrays: packs of groups, or rows.
-        params: Starting values, effects that are coordinates among them.
-        log_prior: Of all these.
-        structure: Which groups there are.
+        params: Starting values, including effects that are coordinates.
+        log_prior: Log-prior of all these.
+        structure: Description of the groups.
     """
 
     log_lik: Looked | Marginal
@@ -138,12 +138,12 @@ def read_groups(
     all other effects, which are coordinates of the chain, its groups are independent.
 
     Args:
-        groups: The user's: ``Groups``, or a list of them.
-        log_lik: One term for each row.
-        dataset: Rows.
+        groups: User's groups: ``Groups``, or a list of them.
+        log_lik: Log-likelihood, one term for each row.
+        dataset: Dict of arrays, rows.
         params: Global parameters, or a list with those of each chain.
-        log_prior: Of the global parameters.
-        dtype: Of the chain.
+        log_prior: Log-prior of the global parameters.
+        dtype: Dtype of the chain.
         integers: Columns that stay integers.
 
     Raises:

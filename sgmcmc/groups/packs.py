@@ -24,10 +24,9 @@ class Packs:
         labels: Labels of the groups, sorted, (groups,).
         rows: Rows of the dataset in each pack, (packs, width); places that are left over repeat
             the pack's first row.
-        slots: Which of its pack's groups each row belongs to, (packs, width); -1 at places left
-            over.
+        slots: Place of each row's group in its pack, (packs, width); -1 at places left over.
         filled: Groups in each pack, (packs,).
-        pack, slot: Where each group is, (groups,).
+        pack, slot: Pack of each group, and its place in the pack, (groups,).
     """
 
     labels: np.ndarray

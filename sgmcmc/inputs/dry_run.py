@@ -44,11 +44,11 @@ class Tried:
     numbers makes another graph each time.
 
     Args:
-        functions: the user's.
-        data: the dataset.
-        graph: that of the functions on some rows.
-        columns: these rows.
-        in_parts: whether the dataset is taken in parts, which more is asked of.
+        functions: User's functions.
+        data: Dataset.
+        graph: Graph of the functions on some rows.
+        columns: These rows.
+        in_parts: Whether the dataset is read in parts, which needs more.
     """
 
     def __init__(
@@ -127,13 +127,13 @@ def dry_run(
     """Evaluate the model and its gradient once at every start, on the first rows of the data.
 
     Args:
-        target: the log posterior.
-        data: the dataset.
-        rows: n.
-        starts: starting positions.
-        latents: draws latent variables; ``None`` if there are none.
-        with_terms: the terms of single observations will be needed.
-        in_parts: the dataset will be taken in parts; by default unless these rows are all.
+        target: Log posterior.
+        data: Dataset.
+        rows: Number of rows, n.
+        starts: Starting positions.
+        latents: Function that draws latent variables; ``None`` if there are none.
+        with_terms: Whether the terms of single observations will be needed.
+        in_parts: Whether the dataset will be read in parts; by default unless these rows are all.
 
     Returns:
         What the functions gave at the first start: log-likelihood, log-prior, and the length of

@@ -25,8 +25,8 @@ def gamma_parameters(gamma: Any, start: Mapping[str, np.ndarray]) -> dict[str, O
     """Return the geometries of the parameters with gamma priors.
 
     Args:
-        gamma: the user's dict of (shape, rate) or (shape, rate, power); ``None`` for none.
-        start: the starting values, for names and shapes.
+        gamma: User's dict of (shape, rate) or (shape, rate, power); ``None`` for none.
+        start: Starting values, for names and shapes.
     """
     if gamma is None:
         return {}
@@ -144,9 +144,10 @@ def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Precondi
     """Return the preconditioner M = CCᵀ, or ``None`` for none.
 
     Args:
-        value: the user's: "none" or ``None``, p or p × p numbers, or a dict of such by parameter.
-        space: where the parameters live, without a preconditioner.
-        start: where the chain starts, which becomes the origin.
+        value: User's preconditioner: "none" or ``None``, p or p × p numbers, or a dict of such by
+            parameter.
+        space: Space of the parameters, without a preconditioner.
+        start: Start of the chain, which becomes the origin.
     """
     if value is None or (isinstance(value, str) and value == "none"):
         return None

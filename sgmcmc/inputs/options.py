@@ -170,7 +170,7 @@ def _keyword(default: Any, reader: Callable[[str, Any], Any], text: str) -> Any:
     """Return the field of one keyword.
 
     Args:
-        default: Default, as in the signatures.
+        default: Default value, as in the signatures.
         reader: Function of the argument's name and value that returns the checked value.
         text: Description in the docstrings.
     """

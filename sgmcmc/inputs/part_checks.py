@@ -71,17 +71,17 @@ def check_part(
       row is in a minibatch twice, its places are neighbours. ``to_json`` returns what JSON holds.
 
     Args:
-        part: an object of a class of your own (or of this package).
-        log_lik: the log-likelihood that it is tried with; by default, with ``dataset`` and
-            ``params``, a small built-in regression, or counts for dynamics of the simplex.
-        dataset: the dataset.
-        params: the starting values, a dict.
-        log_prior: the log-prior; ``None`` is flat.
-        minibatch_size: n; by default a quarter of the rows, at most 100.
-        stepsize: that dynamics are tried with.
-        manifolds: parameters that are on manifolds.
-        dtype: of the chain.
-        seed: of the random numbers that the part is handed.
+        part: Object of a class of your own (or of this package).
+        log_lik: Log-likelihood for the test run; by default, with ``dataset`` and ``params``, a
+            small built-in regression, or counts for dynamics of the simplex.
+        dataset: Dataset.
+        params: Starting values, a dict.
+        log_prior: Log-prior; ``None`` is flat.
+        minibatch_size: Minibatch size n; by default a quarter of the rows, at most 100.
+        stepsize: Stepsize for the test run of dynamics.
+        manifolds: Parameters on manifolds.
+        dtype: Dtype of the chain.
+        seed: Seed of the random numbers that the part receives.
 
     Returns:
         ``None``, if nothing is wrong.

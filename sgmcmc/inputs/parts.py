@@ -69,9 +69,9 @@ class Parts:
     """The parts of a sampler, known to go together.
 
     Attributes:
-        dynamics: how the state moves, told of what the gradient estimator hands it.
-        gradient: how the gradient is estimated.
-        minibatches: how rows are drawn.
+        dynamics: Dynamics, bound to what the gradient estimator provides.
+        gradient: Gradient estimator.
+        minibatches: Way of drawing the rows.
     """
 
     dynamics: Dynamics
@@ -96,9 +96,9 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
     """Return the parts that a user means, known to go together.
 
     Args:
-        dynamics: the user's: a name or an object.
-        gradient: the user's: a name or an object.
-        options: the keyword arguments.
+        dynamics: User's dynamics: a name or an object.
+        gradient: User's gradient: a name or an object.
+        options: Keyword arguments.
     """
     moves = read_dynamics(dynamics)
     estimator = read_gradient(gradient, moves)
@@ -175,8 +175,8 @@ def read_minibatches(value: Any, replace: bool) -> Minibatches:
     """Return how a user wants rows to be drawn.
 
     Args:
-        value: the user's ``minibatches``; ``None`` leaves it to ``replace``.
-        replace: the user's ``replace``.
+        value: User's ``minibatches``; ``None`` leaves it to ``replace``.
+        replace: User's ``replace``.
     """
     if value is None:
         return Uniform(replace)
@@ -195,9 +195,10 @@ def bind_minibatches(
     """Return how rows are drawn from this dataset.
 
     Args:
-        minibatches: how a user wants them drawn.
-        gradient: may want the whole dataset.
-        minibatch_size: the user's: a proportion or a number; ``None`` where the gradient knows.
+        minibatches: User's way of drawing minibatches.
+        gradient: Gradient estimator, which may need the whole dataset.
+        minibatch_size: User's minibatch size: a proportion or a number; ``None`` if the gradient
+            determines it.
         size: N.
     """
     if gradient.whole_dataset:

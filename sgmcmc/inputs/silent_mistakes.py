@@ -36,10 +36,10 @@ class Sums(NamedTuple):
     """By how much a log-likelihood changes from one position to another.
 
     Attributes:
-        whole: of all rows.
-        halves: of the first half of them, and of the rest.
-        rows: how many there are in the halves.
-        rounding: what of this may be rounding.
+        whole: Value on all rows.
+        halves: Values on the first half of them, and on the rest.
+        rows: Number of rows in the halves.
+        rounding: Part of this that may be rounding.
     """
 
     whole: float
@@ -69,10 +69,10 @@ class Trial:
     """What the user's functions give at the start, and near it.
 
     Args:
-        target: the log posterior.
-        complete: adds latent variables to a minibatch.
-        start: a flat position.
-        columns: some rows.
+        target: Log posterior.
+        complete: Function that adds latent variables to a minibatch.
+        start: Flat position.
+        columns: Some rows.
     """
 
     def __init__(
@@ -210,12 +210,12 @@ def refuse_silent_mistakes(
     A dataset that is never taken in parts need not be a sum; what is a mistake there too is.
 
     Args:
-        target: the log posterior.
-        data: the dataset.
-        rows: n.
-        start: a flat position.
-        complete: adds latent variables to a minibatch; ``None`` if there are none.
-        in_parts: whether the dataset is taken in parts.
+        target: Log posterior.
+        data: Dataset.
+        rows: Number of rows, n.
+        start: Flat position.
+        complete: Function that adds latent variables to a minibatch; ``None`` if there are none.
+        in_parts: Whether the dataset is read in parts.
 
     Raises:
         ValueError: says what was found and what to write.
@@ -358,9 +358,9 @@ def need_sum_of_pieces(target: Target, data: Data, start: np.ndarray) -> None:
     A dataset that is taken as a whole need not be a sum.
 
     Args:
-        target: the log posterior.
-        data: the dataset.
-        start: a flat position.
+        target: Log posterior.
+        data: Dataset.
+        start: Flat position.
     """
     rows = piece_rows(data.rows(np.arange(1)))
     if data.size <= rows:

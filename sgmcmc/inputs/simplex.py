@@ -23,10 +23,10 @@ def points_of_simplex(
     """Return the geometries of the parameters that the dynamics take for points of the simplex.
 
     Args:
-        dynamics: the dynamics, with what the user says of such points.
-        start: the starting values, for names and shapes.
-        others: parameters that have another space.
-        dtype: of the chain.
+        dynamics: Dynamics, with the user's settings for such points.
+        start: Starting values, for names and shapes.
+        others: Parameters that have another space.
+        dtype: Dtype of the chain.
     """
     alpha = _read_alpha(dynamics.alpha, start, others)
     theta0 = _read_theta0(dynamics.theta0, alpha, dtype)
@@ -39,9 +39,9 @@ def _read_alpha(
     """Return the concentrations of each parameter that is a point of the simplex.
 
     Args:
-        alpha: a number or an array, for all parameters, or a dict.
-        start: the starting values, for names and shapes.
-        others: parameters that have another space.
+        alpha: Concentrations: a number or an array, for all parameters, or a dict.
+        start: Starting values, for names and shapes.
+        others: Parameters that have another space.
     """
     if alpha is None:
         if not any(name in others for name in start):

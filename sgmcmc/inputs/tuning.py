@@ -24,9 +24,9 @@ def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:
     """Return the stepsizes of all parameters.
 
     Args:
-        argument: the argument's name.
-        value: what the user gave.
-        layout: the parameters' places in the position.
+        argument: Name of the argument.
+        value: User's value.
+        layout: Places of the parameters in the position.
     """
     entries = per_parameter(argument, value, layout.names, _read_stepsize)
     by_name = isinstance(value, Mapping)
@@ -63,10 +63,10 @@ def read_scaled(
     """Return dynamics that scale their stepsizes, if the user wants that, and the stepsizes.
 
     Args:
-        argument: the argument's name.
-        value: what the user gave.
-        dynamics: of the phase.
-        burn_in: iterations whose draws are dropped; ``None`` where no draws are kept at all.
+        argument: Name of the argument.
+        value: User's value.
+        dynamics: Dynamics of the phase.
+        burn_in: Number of iterations whose draws are dropped; ``None`` if no draws are kept at all.
     """
     if not isinstance(value, GradientScaled):
         return dynamics, value
@@ -92,8 +92,8 @@ def one_or_each(stepsizes: np.ndarray, layout: Layout) -> float | np.ndarray:
     """Return the stepsizes of an iteration as one number, or as one for each coordinate.
 
     Args:
-        stepsizes: a row of the table of stepsizes.
-        layout: the parameters' places in the position.
+        stepsizes: Row of the table of stepsizes.
+        layout: Places of the parameters in the position.
     """
     if len(stepsizes) == 1:
         return float(stepsizes[0])
@@ -164,9 +164,9 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
     A single parameter has nobody to take turns with.
 
     Args:
-        updates: the user's, "joint" or "in_turn".
-        dynamics: how the state moves, bound.
-        target: what is sampled, in the chain's coordinates.
+        updates: User's ``updates``, "joint" or "in_turn".
+        dynamics: Dynamics, bound.
+        target: Target, in the chain's coordinates.
 
     Raises:
         ValueError: the parameters cannot move one after the other.

@@ -35,9 +35,10 @@ class Parcel(NamedTuple):
     """An object that is ready to be sent.
 
     Attributes:
-        key: names it.
-        blob: the object, pickled.
-        needs: the shared objects that it names, by key, each with what makes its own blob.
+        key: Key of the object.
+        blob: Pickled object.
+        needs: Shared objects that it refers to, by key, each with the function that makes its own
+            blob.
     """
 
     key: str

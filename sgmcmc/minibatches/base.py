@@ -12,10 +12,10 @@ class RowDraws(Protocol):
     """A way of drawing rows from a dataset of known size.
 
     Attributes:
-        size: n, the observations in a minibatch.
-        weights: what each row of the dataset counts for where it is drawn, (N,), in the sum that
-            stands for the one over all N; ``None`` if every row counts N/n.
-        every_row: whether a minibatch is the whole dataset in its own order.
+        size: Minibatch size n.
+        weights: Weight of each row of the dataset if it is drawn, (N,), in the sum that estimates
+            the one over all N; ``None`` if every row counts N/n.
+        every_row: Whether a minibatch is the whole dataset in its own order.
 
     Example:
         >>> import numpy as np, sgmcmc
@@ -51,8 +51,8 @@ class Minibatches(ABC):
         """Return how rows are drawn from a dataset.
 
         Args:
-            rows: N, the rows of the dataset.
-            size: n, the rows of a minibatch.
+            rows: Number of rows N of the dataset.
+            size: Minibatch size n.
 
         Raises:
             ValueError: the two do not suit.

@@ -95,10 +95,10 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
     """Try minibatches whose draws a user wrote.
 
     Args:
-        minibatches: as the user gave them.
-        draws: the same, bound to the dataset and checked for shapes.
-        rows: N.
-        neighbours: a row that is in a minibatch twice must have neighbouring places.
+        minibatches: User's minibatches.
+        draws: Same, bound to the dataset and checked for shapes.
+        rows: Number of rows N.
+        neighbours: Whether a row that is in a minibatch twice must have neighboring places.
     """
     with naming(minibatches, "to_json"):
         json.dumps(minibatches.to_json())

@@ -21,8 +21,8 @@ class Place(NamedTuple):
     """Where in a chain's sequence of minibatches a block of them begins.
 
     Attributes:
-        chain: What tells this chain, in this phase of this run, from others.
-        epoch: The generator of the order of an epoch, by its number from 0.
+        chain: Entropy that distinguishes this chain, in this phase of this run, from others.
+        epoch: Generator of the order of an epoch, by its number from 0.
         first: Number of the first minibatch; that at the start of the chain is 0.
     """
 
@@ -41,10 +41,10 @@ class Reshuffled(Minibatches):
     −V/(R − 1) if V is the variance of one. A term counts N/n.
 
     Args:
-        block: Rows that stay together: blocks of so many consecutive rows are permuted. For data
-            on disk or far larger than the caches, whose rows are then read in runs; rows must
-            not be sorted by anything that matters.
-        symmetric: Every other epoch is the one before, backwards.
+        block: Number of consecutive rows that stay together: blocks of so many rows are permuted.
+            For data on disk or far larger than the caches, whose rows are then read in runs; rows
+            must not be sorted by anything that matters.
+        symmetric: Whether every other epoch is the one before, backwards.
 
     Raises:
         TypeError, ValueError: ``block`` is no positive integer, or ``symmetric`` no truth value.
@@ -89,10 +89,10 @@ class OrderedDraws:
     """Minibatches of a permutation that is new in each epoch.
 
     Args:
-        rows: N.
-        size: n.
-        block: Rows that stay together.
-        symmetric: Every other epoch is the one before, backwards.
+        rows: Number of rows N.
+        size: Minibatch size n.
+        block: Number of consecutive rows that stay together.
+        symmetric: Whether every other epoch is the one before, backwards.
     """
 
     weights: Any = None

@@ -42,12 +42,12 @@ class Stream(ABC):
     """A stream of minibatches.
 
     Args:
-        dtype: of the weights.
-        with_rows: hand over the row numbers too.
+        dtype: Dtype of the weights.
+        with_rows: Whether to return the row numbers too.
 
     Attributes:
-        size: n, the observations in a minibatch.
-        path: what the settings say of the stream.
+        size: Minibatch size n.
+        path: Description of the stream in the settings.
     """
 
     path: str
@@ -105,12 +105,12 @@ class Stream(ABC):
         """Fill a block's arrays: here with the rows of each step.
 
         Args:
-            rng: draws the rows.
-            out: the arrays.
-            steps: how many will be run; what the arrays hold of others does not matter. Rows are
-                drawn for all, since which they are depends on how many there are.
-            edges: where the first and the last minibatch come from, if not from ``rng``.
-            place: where in the chain's sequence the block begins, for minibatches in order.
+            rng: Generator that draws the rows.
+            out: Arrays.
+            steps: Number of steps that will be run; the arrays may hold anything for others. Rows
+                are drawn for all, since they depend on how many there are.
+            edges: Sources of the first and the last minibatch, if not ``rng``.
+            place: Place of the block in the chain's sequence, for minibatches in order.
         """
         out[ROWS][...] = self.drawn(rng, out[ROWS].shape[0], edges, place)
 

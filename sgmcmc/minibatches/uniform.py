@@ -141,7 +141,7 @@ class Uniform(Minibatches):
     replacement it is N²/n times their variance.
 
     Args:
-        replace: draw with replacement.
+        replace: Whether to draw with replacement.
 
     Raises:
         TypeError: ``replace`` is not a truth value.
@@ -175,9 +175,9 @@ class UniformDraws:
     """Uniform draws of rows.
 
     Args:
-        rows: N.
-        size: n.
-        replace: draw with replacement.
+        rows: Number of rows N.
+        size: Minibatch size n.
+        replace: Whether to draw with replacement.
     """
 
     weights: Any = None

@@ -104,8 +104,8 @@ class WeightedDraws:
     Where to begin looking for a value of it is read from a table with an entry for each N-th.
 
     Args:
-        p: the probabilities, with sum one.
-        size: n.
+        p: Probabilities, with sum one.
+        size: Minibatch size n.
     """
 
     every_row = False

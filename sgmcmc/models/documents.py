@@ -112,9 +112,10 @@ def unit_vectors(
     Args:
         documents: Counts, in any form that `Counts.read` takes; for ``"unit"`` unit vectors, an
             array or a sparse matrix of SciPy.
-        weighting: ``"tf-idf"``, a count times the inverse document frequency of its word;
-            ``"counts"``, counts as they are; ``"unit"``, unit vectors that are only checked.
-        frequencies: Inverse document frequencies; ``None`` takes them from these documents.
+        weighting: Weighting of the counts: ``"tf-idf"``, a count times the inverse document
+            frequency of its word; ``"counts"``, counts as they are; ``"unit"``, unit vectors that
+            are only checked.
+        frequencies: Inverse document frequencies; ``None`` computes them from these documents.
         width: Number of coordinates that they must have; ``None`` for any.
 
     Raises:

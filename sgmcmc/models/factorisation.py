@@ -33,14 +33,14 @@ def matrix_factorisation(
     integrated out.
 
     Args:
-        ratings: A dict or a table with the columns ``"user"``, ``"item"`` (whole numbers from 0)
-            and ``"rating"``, (N,) each, as ``get_dataset("movielens")["train"]`` is.
-        rank: D.
-        precision: τ.
+        ratings: A dict or a table with the columns ``"user"``, ``"item"`` (integers from 0) and
+            ``"rating"``, (N,) each, as ``get_dataset("movielens")["train"]`` is.
+        rank: D, the number of factors of each user and item.
+        precision: τ, the precision of a rating.
         prior: (s, t), shape and rate of the gamma prior of each precision.
-        centre: c; ``None`` takes the mean rating, 0 is the published model.
-        n_users: L; ``None`` for as many as the largest number says.
-        n_items: M; ``None`` for as many as the largest number says.
+        centre: c; ``None`` uses the mean rating, 0 is the published model.
+        n_users: L; ``None`` for the largest number of a user plus one.
+        n_items: M; ``None`` for the largest number of an item plus one.
 
     Returns:
         A :class:`MatrixFactorisation`.
@@ -98,14 +98,14 @@ class MatrixFactorisation:
     """What a sampler needs of a matrix factorisation; made by :func:`matrix_factorisation`.
 
     Args:
-        dataset: The ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,).
-        n_users: L.
-        n_items: M.
+        dataset: Ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,).
+        n_users: L, the number of users.
+        n_items: M, the number of items.
         rank: D, the factors of each user and item.
-        precision: τ, of a rating around its mean.
+        precision: τ, the precision of a rating around its mean.
         shape: Shape of the gamma prior of each λ.
         rate: Rate of the gamma prior of each λ.
-        centre: c, to which the rest is added.
+        centre: c, the constant to which the rest is added.
 
     Example:
         >>> from sgmcmc.models import matrix_factorisation
@@ -143,7 +143,7 @@ class MatrixFactorisation:
 
         Args:
             seed: Seed of the draw.
-            scale: Sd of the factors. At zero they would have no gradient.
+            scale: SD of the factors. At zero they would have no gradient.
 
         Returns:
             ``{"U": (L, D), "V": (M, D), "a": (L,), "b": (M,)}``, float64.

@@ -47,7 +47,8 @@ def dp_mixture(
             sparse matrix of SciPy, or `sgmcmc.counts.Counts`.
         base: a, Dirichlet concentration of each word in a component.
         concentration: s and r, shape and rate of the gamma prior of α.
-        max_components: K. Some 25 times α is enough for tens of thousands of observations.
+        max_components: K, the largest number of components. Some 25 times α is enough for tens of
+            thousands of observations.
 
     Returns:
         A :class:`DPMixture`.
@@ -87,12 +88,12 @@ class DPMixture:
     """What a sampler needs of a Dirichlet-process mixture; made by :func:`dp_mixture`.
 
     Args:
-        dataset: The observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
-            words of the longest.
+        dataset: Observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the words of
+            the longest.
         n_words: W, the words in the vocabulary.
         base: Dirichlet concentration of each word in a component.
         concentration: Shape and rate of the gamma prior of the process's concentration α.
-        max_components: K, how many components are held.
+        max_components: K, the number of components in the approximation.
 
     Example:
         >>> from sgmcmc.models import dp_mixture
@@ -232,8 +233,8 @@ class DPMixture:
 
         Args:
             seed: Seed of the draw.
-            n_components: Number of components that share the weight at the start equally, but for
-                one such share that all others have together.
+            n_components: Number of components that share the weight at the start equally, except
+                for one such share that all others have together.
 
         Returns:
             ``{"sticks": (K, 2), "components": (K, W)}``, float64.

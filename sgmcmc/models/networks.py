@@ -58,11 +58,11 @@ def keras_model(
 
     Args:
         model: A built :class:`keras.Model`. Weights that are frozen stay as they are.
-        likelihood: A loss, taken for the negative log-likelihood of a row: its name, or a
+        likelihood: Loss, used as the negative log-likelihood of a row: its name, or a
             :class:`keras.losses.Loss`, such as ``SparseCategoricalCrossentropy(from_logits=True)``;
-            or a function of the network's outputs that returns a distribution of
-            TensorFlow Probability for the targets.
-        prior_scale: Sd of every weight.
+            or a function of the network's outputs that returns a distribution of TensorFlow
+            Probability for the targets.
+        prior_scale: SD of every weight.
         inputs: Name of the features in the dataset.
         targets: Name of the targets.
 

@@ -75,13 +75,13 @@ class HeldOutRatings:
     Made by :meth:`MatrixFactorisation.held_out`.
 
     Args:
-        ratings: T of them.
+        ratings: Number of ratings T.
         predict: Means of ratings, of parameters and a dataset.
-        precision: τ, of a rating around its mean.
+        precision: τ, the precision of a rating around its mean.
 
     Attributes:
         ratings: Ratings as given.
-        dataset: ``"user"`` and ``"item"``, as ``samples.predict`` takes them.
+        dataset: Entries ``"user"`` and ``"item"``, as ``samples.predict`` uses them.
 
     Example:
         >>> from sgmcmc.models import matrix_factorisation
@@ -119,8 +119,8 @@ class HeldOutRatings:
 
         Args:
             draws: Number of draws that the chain keeps, ``n_iters // thin``.
-            skip: Number of draws before those that are averaged, if scores should be
-                seen from the start of a chain.
+            skip: Number of draws before those that are averaged, if scores should be reported from
+                the start of a chain.
 
         Returns:
             A `sgmcmc.Reduction`; its result is a dict of these, (draws,) each, NaN if there was

@@ -36,7 +36,7 @@ def score_probabilities(
             last draw.
         finish: Result for the user, given the scores, ``"count"`` and ``"total"``, logs of the sums
             over the draws.
-        seed: Seed of the random numbers that ``log_probabilities`` takes.
+        seed: Seed of the random numbers that ``log_probabilities`` uses.
     """
 
     def start(params: Tensors) -> Carried:

@@ -36,10 +36,10 @@ def sam(
     Args:
         documents: Count of each word in each document, (N, W): an array, a sparse matrix
             of SciPy, or `sgmcmc.counts.Counts`; or unit vectors, with ``weighting="unit"``.
-        n_topics: K.
-        kappa: κ.
-        sigma: σ.
-        kappa0: κ₀.
+        n_topics: K, the number of topics.
+        kappa: κ, the concentration of documents around their mixture of topics.
+        sigma: σ, the concentration of topics around their common mean.
+        kappa0: κ₀, the concentration of that mean around the direction of all ones.
         alpha: α, Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps over each minibatch.
         weighting: Source of the unit vectors: ``"tf-idf"``, each count times
@@ -86,14 +86,15 @@ class SphericalTopicModel:
     """What a sampler needs of the spherical admixture model; made by :func:`sam`.
 
     Args:
-        dataset: The documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
-        n_topics: K.
+        dataset: Documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
+        n_topics: K, the number of topics.
         n_words: W, the coordinates of a document.
-        kappa: κ, how near documents are to their mixture of topics.
-        sigma: σ, how near topics are to their common mean.
-        kappa0: κ₀, how near that mean is to the direction of all ones.
+        kappa: κ, the concentration of documents around their mixture of topics.
+        sigma: σ, the concentration of topics around their common mean.
+        kappa0: κ₀, the concentration of that mean around the direction of all ones.
         alpha: Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: Gibbs sweeps for each minibatch; the gradient is that of the second half.
+        n_sweeps: Number of Gibbs sweeps for each minibatch; the gradient is that of the second
+            half.
         weighting: Weighting by which counts became unit vectors.
         frequencies: Inverse document frequencies of the words, (W,), if they were used.
 

@@ -48,9 +48,9 @@ class HeldOut:
     Made by :meth:`SphericalTopicModel.held_out`.
 
     Args:
-        documents: The unit vectors, as columns.
+        documents: Unit vectors, as columns.
         prior: Proportions drawn from their prior, (P, K).
-        kappa: κ.
+        kappa: κ, the concentration of documents around their mixture of topics.
         alpha: Dirichlet concentration of the proportions.
         n_temperatures: T, steps from the prior to the posterior of a document's proportions.
         n_words: W, the coordinates of a document.

@@ -53,7 +53,7 @@ def sweep_proportions(
         gram: β_j'β_k, (K, K).
         kappa: κ, a scalar.
         alpha: Dirichlet concentration of the proportions.
-        n_sweeps: Sweeps; 0 leaves the proportions as they are.
+        n_sweeps: Number of sweeps; 0 leaves the proportions unchanged.
         seed: Two int32.
         before: Proportions to start from, positive, (n, K).
         keep: Number of the last sweeps that are kept.
@@ -161,7 +161,7 @@ def _arc(
     Args:
         odds: Odds at present, (n,), like all of these.
         length: ‖w'β‖.
-        cosine: cos ψ.
+        cosine: Cos ψ.
         first: v'w'β / ‖w'β‖.
         target: v'β_k.
         kappa: κ, a scalar.

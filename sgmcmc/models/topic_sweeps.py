@@ -44,7 +44,7 @@ def sweep_topics(
         words: Documents, (n, T), in any order.
         lengths: Words in each document, (n,); the rest of its row is padding.
         alpha: Dirichlet concentration of the topics' proportions in a document.
-        n_sweeps: Sweeps.
+        n_sweeps: Number of sweeps.
         seed: Two int32.
         keep: Number of the last sweeps that are kept.
         before: Topics to start from, int32 (n, T), -1 for none; ``None`` is none at all.

@@ -29,7 +29,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> To
     Args:
         counts: Count of each word in each document, (N, W): an array, a sparse matrix of
             SciPy, or `sgmcmc.counts.Counts`, which ``get_dataset("kos")`` returns.
-        n_topics: K.
+        n_topics: K, the number of topics.
         alpha: α, Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps over each minibatch.
 
@@ -65,9 +65,9 @@ class TopicModel:
     """What a sampler needs of latent Dirichlet allocation; made by :func:`lda`.
 
     Args:
-        dataset: The documents: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the
-            words of the longest.
-        n_topics: K.
+        dataset: Documents: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the words of
+            the longest.
+        n_topics: K, the number of topics.
         n_words: W, the words in the vocabulary.
         alpha: Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps for each minibatch.
@@ -201,8 +201,8 @@ class TopicModel:
 
         Args:
             counts: Held-out documents, in any form that :func:`lda` takes.
-            n_sweeps: Gibbs sweeps with which the proportions of the topics are estimated from
-                the words that are shown; half are dropped.
+            n_sweeps: Number of Gibbs sweeps with which the proportions of the topics are estimated
+                from the words that are shown; half are dropped.
             every: Spacing of the hidden words: every ``every``-th of a document.
 
         Returns:
@@ -243,10 +243,10 @@ class Completion:
     Made by :meth:`TopicModel.completion`.
 
     Args:
-        words: The words shown, int32 (documents, T).
+        words: Words shown, int32 (documents, T).
         lengths: Number of words shown of each document, int32 (documents,).
         document: Document of each hidden word, int32 (hidden,).
-        word: The hidden words, int32 (hidden,).
+        word: Hidden words, int32 (hidden,).
         alpha: Dirichlet concentration of the topics' proportions in a document.
         n_sweeps: Gibbs sweeps for an estimate of the proportions; half are dropped.
 

@@ -21,14 +21,14 @@ class Calibration:
     """Ranks of true parameters among posterior draws, as :func:`sgmcmc.sbc` returns them.
 
     Args:
-        ranks: How many of the posterior draws are below the true value: for each parameter
+        ranks: Number of posterior draws below the true value: for each parameter
             ``(simulations, *shape)``.
-        draws: How many posterior draws each is compared with; ranks are 0, ..., ``draws``.
+        draws: Number of posterior draws in each comparison; ranks are 0, ..., ``draws``.
 
     Attributes:
-        ranks, draws: As given.
-        p_values: Of the χ² test of uniform ranks, for each component of each parameter; NaN with
-            fewer than ten simulations.
+        ranks, draws: Ranks and number of draws, as given.
+        p_values: P-values of the χ² test of uniform ranks, for each component of each parameter;
+            NaN with fewer than ten simulations.
 
     Example:
         >>> import numpy as np, sgmcmc
@@ -137,14 +137,14 @@ def sbc(
     Args:
         model: A model of :func:`sgmcmc.from_joint`, or any object with its ``prior_predictive``,
             ``observing``, ``params`` and ``sample``.
-        n: How many datasets; each is a whole run of the sampler.
-        draws: How many posterior draws, evenly spaced over those of all chains, a true value is
-            compared with; one less than a power of two leaves the most choice of bins.
+        n: Number of datasets; each is a whole run of the sampler.
+        draws: Number of posterior draws, evenly spaced over those of all chains, with which a true
+            value is compared; one less than a power of two leaves the most choice of bins.
         fit: Function of the model of one dataset and of ``seed`` that returns ``Samples``; ``None``
-            takes ``model.sample(**keywords)``.
-        seed: Of everything random, an integer; ``None`` takes one at random.
-        verbose: Show progress.
-        keywords: Of :func:`sgmcmc.sample`.
+            uses ``model.sample(**keywords)``.
+        seed: Seed of all random numbers, an integer; ``None`` draws one.
+        verbose: Whether to show progress.
+        keywords: Keyword arguments of :func:`sgmcmc.sample`.
 
     Returns:
         Ranks, p-values of their uniformity, and a figure.

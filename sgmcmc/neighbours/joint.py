@@ -45,12 +45,12 @@ def from_joint(
             of covariates that returns one. A distribution that holds the covariates of all rows
             itself is evaluated on all rows for each minibatch; a function of them is called with
             those of the minibatch alone.
-        observed: The values of observed variables, by name.
+        observed: Values of observed variables, by name.
         rows: Names of the observed variables whose first axis counts the rows, which are
             independent of each other given the parameters; ``None`` for all that are observed.
         data: Covariates, arrays by name with the same first axis, for a ``joint`` that is a
             function.
-        dtype: What covariates that are floats become; whole numbers stay what they are.
+        dtype: Dtype of covariates that are floats; integers stay integers.
 
     Returns:
         The model, with ``dataset``, ``params``, ``log_lik``, ``log_prior``, ``bijectors``,
@@ -88,18 +88,18 @@ class JointModel:
     """A joint distribution as a model, as :func:`sgmcmc.from_joint` returns it.
 
     Args:
-        joint: The joint distribution, or a function of covariates that returns one.
+        joint: Joint distribution, or a function of covariates that returns one.
         observed: Observed values, by name.
         rows: Observed variables whose first axis counts the rows.
         data: Covariates.
-        dtype: Of covariates that are floats.
+        dtype: Dtype of covariates that are floats.
 
     Attributes:
-        dataset: Observed variables of ``rows`` and covariates. Where the distribution holds the
+        dataset: Observed variables of ``rows`` and covariates. If the distribution holds the
             covariates of all rows itself, ``"row"`` has the numbers of the rows.
-        params: Where a chain may start: medians of draws of the prior.
-        bijectors: Of the constrained parameters, by name.
-        dtype: Of the parameters.
+        params: Starting values of a chain: medians of draws of the prior.
+        bijectors: Bijectors of the constrained parameters, by name.
+        dtype: Dtype of the parameters.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow_probability as tfp
@@ -320,7 +320,8 @@ class JointModel:
         """Sample the posterior, by :func:`sgmcmc.sample`.
 
         Args:
-            keywords: Of :func:`sgmcmc.sample`; ``params`` and ``bijectors`` replace the model's.
+            keywords: Keyword arguments of :func:`sgmcmc.sample`; ``params`` and ``bijectors``
+                replace the model's.
 
         Returns:
             The draws.
@@ -341,8 +342,8 @@ class JointModel:
         """Return draws of all variables from the joint distribution.
 
         Args:
-            n: How many.
-            seed: Of the random numbers, an integer; ``None`` takes one at random.
+            n: Number of draws.
+            seed: Seed of the random numbers, an integer; ``None`` draws one.
 
         Returns:
             An array ``(n, *shape)`` for each variable, the parameters and what was observed.
@@ -354,7 +355,7 @@ class JointModel:
         """Return the same model with other values of the observed variables.
 
         Args:
-            observed: Values by name, of the same shapes; what is missing stays as it is.
+            observed: Values by name, of the same shapes; missing names stay as they are.
 
         Returns:
             The model; this one stays as it is.

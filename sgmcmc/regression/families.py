@@ -18,19 +18,20 @@ class Family:
     """A distribution of the response given the linear predictor η.
 
     Attributes:
-        name, link: What it goes by.
-        terms: Log-likelihood of each row, of response, η, auxiliary parameters and columns.
-        mean: Expected response, of η and auxiliary parameters, in NumPy.
-        draw: Draws of the response, of a generator, η, auxiliary parameters and trials.
+        name, link: Names of the family and the link.
+        terms: Log-likelihood of each row, a function of response, η, auxiliary parameters and
+            columns.
+        mean: Expected response, a function of η and auxiliary parameters, in NumPy.
+        draw: Draws of the response, a function of a generator, η, auxiliary parameters and trials.
         good: Whether each response is in range.
-        range: That range, in words.
-        aux: Auxiliary parameters, with what they are: "positive", "unit" (between 0 and 1) or
+        range: Description of that range.
+        aux: Auxiliary parameters, each with its kind: "positive", "unit" (between 0 and 1) or
             "ordered" (cutpoints, one fewer than levels).
         scaled: Whether the response's standard deviation scales the default priors.
-        linked: The link, for a starting value of the intercept, of the mean response.
+        linked: Link applied to the mean response, for a starting value of the intercept.
         by_level: Whether responses are places of levels, and their mean has an entry, the
             probability, for each level.
-        several: Whether η has an entry for each level but the first.
+        several: Whether η has an entry for each level except the first.
     """
 
     name: str

@@ -26,8 +26,8 @@ class Bar:
     """A term ``(terms | by)`` of a formula.
 
     Attributes:
-        terms: What is left of the bar, such as ``1 + x``.
-        by: The factor, ``a`` or ``a:b``.
+        terms: Terms left of the bar, such as ``1 + x``.
+        by: Factor, ``a`` or ``a:b``.
         correlated: Whether effects of one group are correlated; they are not after ``||``.
     """
 
@@ -41,7 +41,7 @@ class Formula:
     """A formula in its parts.
 
     Attributes:
-        text: As the user wrote it.
+        text: Formula, as the user wrote it.
         response: Name of the response.
         trials, censored: Names of the columns of ``trials(...)`` and ``cens(...)``, if any.
         fixed: Fixed terms, for formulaic.

@@ -36,9 +36,9 @@ def glm(
     chain. It runs by :func:`sgmcmc.sample`, without constants.
 
     Args:
-        formula: As in R: ``"y ~ x * C(f) + offset(log(t)) + (1 + x | site) + (1 | a/b)"``. On the
-            left ``y | trials(n)`` for binomial responses, ``y | cens(c)`` for censored times (c is
-            1 where the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
+        formula: Formula, as in R: ``"y ~ x * C(f) + offset(log(t)) + (1 + x | site) + (1 | a/b)"``.
+            On the left ``y | trials(n)`` for binomial responses, ``y | cens(c)`` for censored times
+            (c is 1 if the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
             effects independent. A dot is the sum of all columns that the rest does not name.
         data: Frame of pandas or polars, Arrow table, or dict of columns.
         family: ``"gaussian"``, ``"student"``, ``"bernoulli"``, ``"binomial"``, ``"poisson"``,
@@ -48,17 +48,19 @@ def glm(
             (log odds of each level against the first are linear; rows "level: term").
         link: Link; by default the family's first. ``"logit"``, ``"probit"`` and ``"cloglog"`` for
             ``"bernoulli"`` and ``"binomial"``.
-        priors: Dict by term: a pair (mean, sd) of a normal for a coefficient, the rate of an
-            exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"sd"`` (of groups),
+        priors: Dict by term: a pair (mean, SD) of a normal for a coefficient, the rate of an
+            exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"SD"`` (of groups),
             or a distribution with ``log_prob``. By default those of rstanarm: normal(0, 2.5 sd(y) /
             sd(x)) for a coefficient, normal(g(mean(y)) − mean offset, 2.5 sd(y)) for the intercept
             at the means of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for
             gaussian and student. Cutpoints: the probabilities of the levels at the means of all
             columns are uniform on the simplex. Correlations of effects have an LKJ distribution
             with shape 1.
-        weights: Name of a column, or an array: what the log-likelihood of each row counts.
-        missing: ``"raise"``, or ``"drop"`` to drop rows with missing values, which are counted.
-        keywords: Those of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and ``verbose``.
+        weights: Weight of each row's log-likelihood: the name of a column, or an array.
+        missing: Treatment of rows with missing values: ``"raise"``, or ``"drop"`` to drop them;
+            dropped rows are counted.
+        keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
+            ``verbose``.
 
     Returns:
         A :class:`Regression`, whose ``summary()`` is a frame with a row for each term.

@@ -31,11 +31,11 @@ class Effects:
     """Effects of the groups of one factor.
 
     Attributes:
-        by: The factor.
-        name: What its parameters are called after.
-        bars: The bars of the formula with this factor.
+        by: Name of the factor.
+        name: Name from which those of its parameters are made.
+        bars: Bars of the formula with this factor.
         terms: Names of the effects of a group.
-        specs: How the terms of each bar are made from data.
+        specs: Specification of the terms of each bar, to make them from data.
         correlated: Places of the effects that are correlated with each other, for each bar.
     """
 
@@ -97,15 +97,15 @@ class Model:
     """A regression, as it was made from formula and data.
 
     Attributes:
-        formula, family: What was asked for.
+        formula, family: Formula and family, as given.
         terms: Names of the fixed terms.
-        spec: How they are made from data; ``None`` if there are none.
-        center, scale: Of each column of the design: the chain moves coefficients of columns less
-            center over scale.
+        spec: Specification of the fixed terms, to make them from data; ``None`` if there are none.
+        center, scale: Center and scale of each column of the design: the chain moves coefficients
+            of columns less center over scale.
         effects: Effects of groups.
         response_scale: Standard deviation that default priors are scaled by.
         start: Starting value of the intercept, and its prior mean.
-        priors: The user's, by term.
+        priors: User's priors, by term.
         outcomes: Levels of the response, if it is not a number.
         cuts: Starting values of cutpoints.
     """

@@ -37,17 +37,17 @@ class Regression:
     """The posterior of a regression, as :func:`sgmcmc.glm` returns it.
 
     Args:
-        model: The model.
-        samples: The draws.
-        frame: The data, without rows that were dropped.
-        dropped: Rows with missing values that were dropped.
-        weights: What the log-likelihood of each row counts; ``None`` for 1.
+        model: Model.
+        samples: Draws.
+        frame: Data, without rows that were dropped.
+        dropped: Number of rows with missing values that were dropped.
+        weights: Weight of each row's log-likelihood; ``None`` for 1.
 
     Attributes:
-        samples: The draws of the chain: coefficients ``b`` of centered and scaled columns, and all
+        samples: Draws of the chain: coefficients ``b`` of centered and scaled columns, and all
             other parameters.
-        formula, family, link: As text.
-        dropped: As given.
+        formula, family, link: Names, as text.
+        dropped: Number of rows that were dropped.
 
     Example:
         >>> import numpy as np, sgmcmc
@@ -92,7 +92,7 @@ class Regression:
         """Read what :meth:`save` wrote. Nothing in the files is ever executed.
 
         Args:
-            folder: The folder.
+            folder: Folder.
 
         Raises:
             ValueError: It holds no regression, or one of another version.
@@ -194,7 +194,7 @@ class Regression:
         """Return a frame with a row for each group and effect.
 
         Args:
-            by: The factor; ``None`` if there is one.
+            by: Factor; ``None`` if there is one.
             prob: Probability of the central interval.
 
         Raises:
@@ -281,11 +281,11 @@ class Regression:
 
         Args:
             data: Rows; ``None`` for those of the regression.
-            kind: ``"mean"``, the posterior mean of the expected response (of binomial responses the
-                expected proportion); ``"quantiles"`` of the expected response; or ``"response"``,
-                draws of the response.
-            quantiles: Which.
-            seed: Of the draws of responses.
+            kind: Result: ``"mean"``, the posterior mean of the expected response (of binomial
+                responses the expected proportion); ``"quantiles"`` of the expected response; or
+                ``"response"``, draws of the response.
+            quantiles: Probabilities of the quantiles.
+            seed: Seed of the draws of responses.
 
         Returns:
             An array: (rows,) for means, (len(quantiles), rows), or (draws, rows) of responses, of
@@ -342,7 +342,7 @@ class Regression:
         mean is the other half of a difference estimator.
 
         Args:
-            seed: Of the choice of rows.
+            seed: Seed of the choice of rows.
 
         References:
             Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).

@@ -40,7 +40,7 @@ def write(
         model: Model.
         samples: Draws.
         frame: Data.
-        about: What else to write down, as JSON takes it.
+        about: Further content of the file, as JSON takes it.
         weights: Weight of each row, or ``None``.
 
     Raises:

@@ -29,11 +29,11 @@ def write_archive(
     """Write samples to a file, which appears under its name only once it is whole.
 
     Args:
-        path: the file.
-        groups: their arrays, by the names of the arguments of ``Samples``; reductions flat.
-        log_post: the log posterior estimates.
-        settings: the settings.
-        report: the report, or ``None``.
+        path: File.
+        groups: Arrays of each group, by the names of the arguments of ``Samples``; reductions flat.
+        log_post: Log posterior estimates.
+        settings: Settings.
+        report: Report, or ``None``.
     """
     for group, arrays in groups.items():
         for name, array in arrays.items():

@@ -14,8 +14,8 @@ class LogPost(NamedTuple):
     """Log posterior estimates along the chain.
 
     Attributes:
-        iterations: the iterations after which they were taken, from 1, burn-in included.
-        values: the estimates, ``(len(iterations),)`` or ``(n_chains, len(iterations))``.
+        iterations: Iterations after which the estimates were made, from 1, burn-in included.
+        values: Estimates, ``(len(iterations),)`` or ``(n_chains, len(iterations))``.
     """
 
     iterations: np.ndarray
@@ -136,9 +136,9 @@ def sliced(
     """Return the settings and the arrays of a slice along the draws.
 
     Args:
-        settings: of the samples.
-        groups: their arrays that have an entry for each draw.
-        place: which draws.
+        settings: Settings of the samples.
+        groups: Arrays of each group that have an entry for each draw.
+        place: Index of the draws.
 
     Raises:
         ValueError: the slice holds no draws, or runs backwards.

@@ -21,8 +21,8 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
     """Return draws as a data frame, a row for each, a column for each component.
 
     Args:
-        settings: of the samples.
-        draws: the draws, by parameter.
+        settings: Settings of the samples.
+        draws: Draws, by parameter.
 
     Raises:
         ValueError: there are no draws.
@@ -89,13 +89,14 @@ class Conversions(Predictions):
         values, so hand over thousands of rows at a time, not millions.
 
         Args:
-            folder: where; it must not be there, or be empty. It appears only once it is whole.
-            f: function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for a
-                number of rows that is not known.
-            dataset: some rows, of which names, shapes and dtypes are taken; only what ``f`` needs.
-                ``None`` takes the chain's own.
-            draws: at most how many of the draws, of all chains together, evenly spaced.
-            quantiles: those of the signature ``quantiles``, each between 0 and 1.
+            folder: Path of the folder; it must not exist, or be empty. It appears only once it is
+                complete.
+            f: Function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for an
+                unknown number of rows.
+            dataset: Some rows, of which only names, shapes and dtypes are used; only the entries
+                that ``f`` needs. ``None`` uses the chain's own.
+            draws: Largest number of draws, of all chains together, evenly spaced.
+            quantiles: Probabilities of the signature ``quantiles``, each between 0 and 1.
 
         Returns:
             The folder.
@@ -148,16 +149,18 @@ class Conversions(Predictions):
         have the dimension ``lp_iteration``; ``test_functions`` the test functions.
 
         Args:
-            dims: names of the further dimensions, by parameter.
-            coords: labels along dimensions, by dimension.
-            observed_data: arrays for the group ``observed_data``; the dataset is not kept with
-                the draws.
-            log_likelihood: the dataset whose terms of the log-likelihood, as of :meth:`log_lik`,
-                are to be the group ``log_likelihood``; ``True`` takes the chain's own data; or an
-                array of such terms. Then ``az.loo``, ``az.waic`` and ``az.compare`` work.
-            log_likelihood_draws: at how many draws, of all chains together, evenly spaced; all
-                groups hold only these, since ArviZ takes them for the same. ``None`` takes all of
-                them, or, with a warning, as many as make 256 MB; ArviZ takes several times that.
+            dims: Names of the further dimensions, by parameter.
+            coords: Labels along dimensions, by dimension.
+            observed_data: Arrays for the group ``observed_data``; the dataset is not kept with the
+                draws.
+            log_likelihood: Source of the group ``log_likelihood``: the dataset whose terms of the
+                log-likelihood, as of :meth:`log_lik`, it should hold; ``True`` uses the chain's own
+                data; or an array of such terms. Then ``az.loo``, ``az.waic`` and ``az.compare``
+                work.
+            log_likelihood_draws: Number of draws for that group, of all chains together, evenly
+                spaced; all groups hold only these, since ArviZ expects the same draws in all.
+                ``None`` uses all of them, or, with a warning, as many as make 256 MB; ArviZ needs
+                several times that.
 
         Returns:
             An ``arviz.InferenceData``, which can be written to NetCDF.

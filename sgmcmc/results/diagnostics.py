@@ -23,10 +23,10 @@ class Diagnostics:
     """What the draws say of the chains.
 
     Attributes:
-        draws: of each chain.
-        bulk: effective sample sizes for means, of all coordinates.
-        tail: the same for the 5 % and 95 % quantiles.
-        rhat: of all coordinates; NaN for a single chain.
+        draws: Number of draws of each chain.
+        bulk: Effective sample sizes for means, of all coordinates.
+        tail: Effective sample sizes for the 5 % and 95 % quantiles.
+        rhat: R-hat of all coordinates; NaN for a single chain.
     """
 
     draws: int
@@ -59,8 +59,8 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
     """Return the diagnostics of draws with a leading chain axis.
 
     Args:
-        draws: arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
-            are taken, evenly over each array.
+        draws: Arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
+            are used, evenly over each array.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()

@@ -36,8 +36,9 @@ def all_values(evaluation: Evaluation, path: Path | None) -> np.ndarray:
     """Return the values at all draws, (chains, draws, rows, *shape); mapped, if to a file.
 
     Args:
-        evaluation: what is evaluated.
-        path: the npy file, which appears only once it is whole; ``None`` stays in memory.
+        evaluation: Object that evaluates.
+        path: Path of the npy file, which appears only once it is complete; ``None`` stays in
+            memory.
     """
     shape = (evaluation.chains, evaluation.draws, evaluation.rows, *evaluation.shape)
     if path is None:
@@ -102,9 +103,9 @@ class Span(NamedTuple):
     """One of several spans of equal length, of which the last may begin among those before.
 
     Attributes:
-        start: first place.
-        stop: place after the last.
-        new: first place that no span before has covered.
+        start: First place.
+        stop: Place after the last.
+        new: First place that no earlier span has covered.
     """
 
     start: int
@@ -123,18 +124,18 @@ class Evaluation:
     """A function of parameters and data, to be evaluated at all draws and rows.
 
     Args:
-        label: what the user calls the function.
-        function: the function of one draw.
-        draws: the draws, of shape (chains, draws, *shape), by parameter.
-        data: the dataset.
-        dtype: of the chain.
+        label: Name of the function in messages.
+        function: Function of one draw.
+        draws: Draws, of shape (chains, draws, *shape), by parameter.
+        data: Dataset.
+        dtype: Dtype of the chain.
 
     Attributes:
-        chains: how many chains there are.
-        draws: how many draws each has.
-        rows: how many rows.
-        shape: of the entry of one row.
-        dtype: of the entries.
+        chains: Number of chains.
+        draws: Number of draws of each chain.
+        rows: Number of rows.
+        shape: Shape of the entry of one row.
+        dtype: Dtype of the entries.
 
     Raises:
         TypeError, ValueError: the function does not return an entry for each row.
@@ -172,7 +173,7 @@ class Evaluation:
         """Return how many rows and draws a piece has.
 
         Args:
-            most_rows: it has no more rows than that.
+            most_rows: Largest number of rows.
         """
         of_row = self._data.row_bytes // 4 + int(np.prod(self.shape))
         most = max(1, _NUMBERS // max(1, of_row))
@@ -270,8 +271,8 @@ def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
     """Return means or quantiles over all draws of all chains, in float64.
 
     Args:
-        evaluation: what is evaluated.
-        quantiles: which; ``None`` for means, of shape (rows, *shape).
+        evaluation: Object that evaluates.
+        quantiles: Probabilities of the quantiles; ``None`` for means, of shape (rows, *shape).
     """
     count, shape = evaluation.chains * evaluation.draws, evaluation.shape
     if quantiles is None:

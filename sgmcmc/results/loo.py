@@ -17,11 +17,11 @@ class Loo:
     Attributes:
         elpd: Expected log predictive density of all rows, left out one at a time.
         se: Its standard error: that of a sum over rows and that of the rows left out of it.
-        subsampling_se: The part of it that comes from looking at some rows only.
+        subsampling_se: Part of ``se`` that comes from using only some rows.
         p_loo: Effective number of parameters.
         pareto_k: Shape of the tail of the importance weights of the rows looked at; above 0.7 a
             row is too influential for the estimate.
-        rows: The rows looked at.
+        rows: Numbers of the rows that were used.
     """
 
     elpd: float
@@ -46,10 +46,10 @@ def leave_one_out(
 
     Args:
         terms: log p(x_i | θ) of these rows, (draws, rows).
-        rows: Their numbers.
-        N: How many rows there are in all.
-        near: Returns something near the log density of each of the N rows; called if not all of
-            them were looked at.
+        rows: Numbers of these rows.
+        N: Number of all rows.
+        near: Function that returns an approximation of the log density of each of the N rows;
+            called only if not all of them were used.
     """
     smoothed, k = (np.asarray(found).T for found in libraries.psislw()(-terms.T))
     each = _log_mean(terms + smoothed, 0.0)

@@ -36,7 +36,7 @@ class MeasuredError:
             mean in posterior SDs, ``sd_error``, the relative error of its SD, their Monte Carlo
             standard errors ``mean_error_se`` and ``sd_error_se``, and ``ess``, the smaller
             effective sample size of the two runs.
-        tolerance: Largest relative error of an SD that is accepted; means may be off by 0.1 SD.
+        tolerance: Largest accepted relative error of an SD; means may be off by 0.1 SD.
         warnings: Sentences that name the quantities that are off, and by how much.
         at_half: Draws at half the stepsize.
 
@@ -72,8 +72,8 @@ def measured_error(
     Args:
         draws: Arrays with a chain and a draw axis, by name.
         at_half: The same of chains at half the stepsize.
-        factor: What the difference of the two is multiplied by to give the error.
-        tolerance: Relative error of an SD that is accepted.
+        factor: Factor that turns the difference of the two into the error.
+        tolerance: Largest accepted relative error of an SD.
         samples_at_half: Samples to hand back.
     """
     import pandas as pd

@@ -16,10 +16,10 @@ class Origin(Protocol):
     """The sampler that made some draws.
 
     Attributes:
-        target: what was sampled, in the coordinates of the chain.
-        data: the dataset.
-        go_on: runs the chains on for so many more iterations, with progress or without, and
-            returns all draws; ``None`` where they diverged.
+        target: Target, in the coordinates of the chain.
+        data: Dataset.
+        go_on: Function that continues the chains for a number of iterations, with progress or
+            without, and returns all draws; ``None`` if they diverged.
     """
 
     @property

@@ -32,8 +32,8 @@ class Predictions(Arrays):
     """Draws of parameters, at which functions of parameters and data can be evaluated.
 
     Args:
-        draws: the draws, by parameter.
-        settings: how they were made.
+        draws: Draws, by parameter.
+        settings: Settings of the run.
     """
 
     def __init__(self, draws: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> None:
@@ -58,15 +58,15 @@ class Predictions(Arrays):
         operations of ``tf.random``: then these are draws of the posterior predictive.
 
         Args:
-            f: function of ``params``, the dict of one draw, and ``dataset``, some rows of it, that
+            f: Function of ``params``, the dict of one draw, and ``dataset``, some rows of it, that
                 returns a tensor with one entry, a number or an array, for each row.
-            dataset: a dict of arrays, of which ``f`` may use any; those on disk are read in
-                pieces. ``None`` takes the chain's own.
-            reduce: ``"mean"``, over all draws of all chains; ``"quantiles"``; or ``None``, no
-                reduction.
-            quantiles: which, each between 0 and 1.
-            store: without a reduction, an npy file to write to, in place of memory.
-            executor: a ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+            dataset: Dict of arrays, of which ``f`` may use any; those on disk are read in pieces.
+                ``None`` uses the chain's own.
+            reduce: Reduction: ``"mean"``, over all draws of all chains; ``"quantiles"``; or
+                ``None``, no reduction.
+            quantiles: Probabilities of the quantiles, each between 0 and 1.
+            store: Path of an npy file to write to, instead of memory, without a reduction.
+            executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
                 without arguments that makes one; ``None`` stays in this process.
 
         Returns:
@@ -118,11 +118,11 @@ class Predictions(Arrays):
         write them to disk.
 
         Args:
-            dataset: a dict of arrays; ``None`` takes the chain's own.
-            log_lik: the log-likelihood; ``None`` takes the chain's own. Draws from a file have
-                none, and a chain with ``gibbs`` has one of completed data only.
-            store: an npy file to write to, in place of memory; one that was there is replaced.
-            executor: a ``concurrent.futures.Executor`` whose workers evaluate it, or a function
+            dataset: Dict of arrays; ``None`` uses the chain's own.
+            log_lik: Log-likelihood; ``None`` uses the chain's own. Draws from a file have none, and
+                a chain with ``gibbs`` has one of completed data only.
+            store: Path of an npy file to write to, instead of memory; an existing one is replaced.
+            executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
                 without arguments that makes one; ``None`` stays in this process.
 
         Returns:
@@ -168,13 +168,12 @@ class Predictions(Arrays):
         Pareto-smoothed importance sampling over the draws, of which there are at most 2²⁴ / rows.
 
         Args:
-            dataset: a dict of arrays; ``None`` takes the chain's own.
-            rows: how many rows are looked at at all draws; as many as there are, and nothing is
-                estimated.
-            log_lik: the log-likelihood; ``None`` takes the chain's own, as in :meth:`log_lik`.
-            seed: of the choice of rows, an integer.
-            executor: a ``concurrent.futures.Executor`` whose workers make the pass over all rows,
-                or a function without arguments that makes one; ``None`` stays in this process.
+            dataset: Dict of arrays; ``None`` uses the chain's own.
+            rows: Number of rows for which all draws are used; with all rows nothing is estimated.
+            log_lik: Log-likelihood; ``None`` uses the chain's own, as in :meth:`log_lik`.
+            seed: Seed of the choice of rows, an integer.
+            executor: ``concurrent.futures.Executor`` whose workers make the pass over all rows, or
+                a function without arguments that makes one; ``None`` stays in this process.
 
         Returns:
             ``elpd``, ``se``, ``subsampling_se``, ``p_loo``, ``pareto_k`` and ``rows``. A row whose
@@ -232,9 +231,9 @@ class Predictions(Arrays):
         is the end of 8 moves of an independence sampler around the group's mode.
 
         Args:
-            by: The entry of the dataset that names the groups, as in :class:`sgmcmc.Groups`.
+            by: Entry of the dataset that names the groups, as in :class:`sgmcmc.Groups`.
             groups: Labels of some groups, in the order wanted; ``None`` for all, sorted.
-            seed: Of the random numbers, an integer.
+            seed: Seed of the random numbers, an integer.
 
         Returns:
             A dict: an array of shape (chains, draws, groups, *shape) for each effect.

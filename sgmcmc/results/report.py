@@ -17,10 +17,10 @@ class Report(Mapping[str, Any]):
     ``print`` shows a page of them.
 
     Args:
-        facts: only what JSON can hold.
+        facts: Contents of the report; only what JSON can hold.
 
     Attributes:
-        warnings: sentences on what speaks against trusting the draws.
+        warnings: Sentences on reasons not to trust the draws.
 
     Example:
         >>> print(Report({"method": "underdamped", "warnings": []}).warnings)

@@ -30,22 +30,22 @@ class Samples(Conversions):
     ``log_post`` as it is, and lose reductions and report, which are about all draws.
 
     Args:
-        draws: the kept draws, by parameter.
-        log_post: estimates of the log posterior along the chain, burn-in included, each from the
+        draws: Kept draws, by parameter.
+        log_post: Estimates of the log posterior along the chain, burn-in included, each from the
             minibatch of its iteration: at least a hundred, or one for each iteration of a chain
-            with fewer; where 64 chains and more share a kernel, one for each of its blocks.
-        settings: method, tuning constants, N, n, seed and versions; only what JSON can hold.
-        gradients: the gradient estimate at each kept draw, by parameter, in the space the chain
-            moves in; ``None`` if they were not asked for.
-        test_functions: the values of the test functions at each kept draw, by name, or ``None``.
-        mode: for the control variate methods, the mode that the control variate is centred at.
-        mode_gradient: the gradient of the log posterior at that mode over the whole dataset, in
-            the space the chain moves in.
-        reductions: results of the running reductions, by name: an array, or a mapping of
-            arrays; ``None`` if there were none.
-        unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if it was not
-            asked for.
-        report: how the constants were chosen and how good the draws are, if that is known.
+            with fewer; one for each block if 64 or more chains share a kernel.
+        settings: Method, tuning constants, N, n, seed and versions; only what JSON can hold.
+        gradients: Gradient estimate at each kept draw, by parameter, in the space in which the
+            chain moves; ``None`` if not requested.
+        test_functions: Values of the test functions at each kept draw, by name, or ``None``.
+        mode: Mode that the control variate is centered at, for the control variate methods.
+        mode_gradient: Gradient of the log posterior at that mode over the whole dataset, in the
+            space in which the chain moves.
+        reductions: Results of the running reductions, by name: an array, or a mapping of arrays;
+            ``None`` if there were none.
+        unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if not requested.
+        report: Report on how the constants were chosen and how good the draws are, if that is
+            known.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -146,8 +146,8 @@ class Samples(Conversions):
         to a store go on in the store. A search for a mode is not made again.
 
         Args:
-            n_iters: how many more iterations.
-            verbose: show progress.
+            n_iters: Number of further iterations.
+            verbose: Whether to show progress.
 
         Returns:
             New samples; those at hand stay as they are.
@@ -169,10 +169,10 @@ class Samples(Conversions):
         It needs no such law, and holds on manifolds and the simplex too.
 
         Args:
-            tolerance: Relative error of a posterior SD that is accepted; means may be off by 0.1
+            tolerance: Largest accepted relative error of a posterior SD; means may be off by 0.1
                 posterior SDs.
             seed: Integer, the seed of the new chains; ``None`` for that of the draws plus one.
-            verbose: Show progress.
+            verbose: Whether to show progress.
 
         Returns:
             :class:`sgmcmc.MeasuredError`: ``table`` with a row for each watched quantity (each
@@ -253,7 +253,7 @@ class Samples(Conversions):
         The file appears under its name only once it is whole; one that was there is replaced.
 
         Args:
-            path: the file to write; the name is taken as it is.
+            path: File to write; the name is used as it is.
 
         Raises:
             OSError: the file cannot be written; what was there stays as it was.
@@ -274,7 +274,7 @@ class Samples(Conversions):
         """Read what :meth:`save` wrote. Nothing in the file is ever executed.
 
         Args:
-            path: the file.
+            path: File.
 
         Returns:
             What was saved.
@@ -293,9 +293,10 @@ class Samples(Conversions):
         running; what it writes later is seen by opening again.
 
         Args:
-            path: the folder.
-            verify: read everything once, and compare it with the checksums that were kept as it
-                was written. ``None`` does so up to a gigabyte, which takes about a second.
+            path: Folder.
+            verify: Whether to read everything once and compare it with the checksums that were
+                stored when it was written. ``None`` does so up to a gigabyte, which takes about a
+                second.
 
         Returns:
             The draws, as from the call that made the store.

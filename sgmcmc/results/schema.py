@@ -32,15 +32,15 @@ class Schema:
     """What the arrays of a run are.
 
     Attributes:
-        settings: the settings of the sampler.
-        chains: whether arrays have a leading chain axis for the user.
-        params: shapes of the parameters, as the user sees them.
-        coordinates: their shapes in the unconstrained space.
-        stored: names of the parameters whose draws are kept.
-        with_gradients: names of the parameters whose gradients are kept.
-        test_functions: names of the test functions.
-        unnormalised: names of the parameters whose unnormalised θ is kept.
-        blocks: numbers of iterations after each of which every run takes an estimate of the log
+        settings: Settings of the sampler.
+        chains: Whether arrays have a leading chain axis for the user.
+        params: Shapes of the parameters, as the user sees them.
+        coordinates: Shapes of the parameters in the unconstrained space.
+        stored: Names of the parameters whose draws are stored.
+        with_gradients: Names of the parameters whose gradients are stored.
+        test_functions: Names of the test functions.
+        unnormalised: Names of the parameters whose unnormalized θ is stored.
+        blocks: Numbers of iterations after each of which every run makes an estimate of the log
             posterior, however long it is; that of a block is first.
     """
 
@@ -79,11 +79,11 @@ class Schema:
         """Return what these arrays hold, by the names of the arguments of ``Samples``.
 
         Args:
-            arrays: what was recorded, by record, chains first.
-            draws: how many draws every chain has kept.
-            blocks: how many log posterior estimates every chain has kept.
-            modes: the modes, in the user's space, flat, and the gradients there, chains first.
-            reductions: results of the reductions, for each chain.
+            arrays: Recorded arrays, by record, chains first.
+            draws: Number of draws that every chain has kept.
+            blocks: Number of log posterior estimates that every chain has kept.
+            modes: Modes, in the user's space, flat, and the gradients there, chains first.
+            reductions: Results of the reductions, for each chain.
         """
         kept = {name: self._chains_or_one(array[:, :draws]) for name, array in arrays.items()}
         log_post = arrays[LOG_POST][:, :blocks]
@@ -148,8 +148,8 @@ def estimates_apart(total: int, block: int) -> int:
         (8, 16)
 
     Args:
-        total: iterations of the run.
-        block: iterations of a block, after each of which there is an estimate anyway.
+        total: Number of iterations of the run.
+        block: Number of iterations of a block, after each of which there is an estimate anyway.
     """
     wanted = max(_APART if block <= _FEW else 1, total // ESTIMATES)
     return block if block <= wanted else 2 ** (wanted.bit_length() - 1)

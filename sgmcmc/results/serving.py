@@ -22,9 +22,9 @@ class _Predictor(tf.Module):
     """The draws, and a function of them and of rows.
 
     Args:
-        function: Of the parameters of one draw and of rows.
-        draws: By parameter, (chains, draws, *shape).
-        quantiles: Those that the signature ``quantiles`` gives.
+        function: Function of the parameters of one draw and of rows.
+        draws: Draws by parameter, (chains, draws, *shape).
+        quantiles: Probabilities that the signature ``quantiles`` gives.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ def write_saved_model(
     """Write a SavedModel to a folder that appears only once it is whole.
 
     Args:
-        folder: Where; it must not be there, or be empty.
-        function: Of the parameters of one draw and of rows.
-        draws: By parameter, (chains, draws, *shape).
+        folder: Path of the folder; it must not exist, or be empty.
+        function: Function of the parameters of one draw and of rows.
+        draws: Draws by parameter, (chains, draws, *shape).
         columns: Some rows, for names, shapes and dtypes.
-        quantiles: Those that the signature ``quantiles`` gives.
+        quantiles: Probabilities that the signature ``quantiles`` gives.
     """
     path = Path(folder)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):

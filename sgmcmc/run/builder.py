@@ -40,9 +40,9 @@ class Crew(Protocol):
         """Run each runner until it has done so many iterations in all.
 
         Args:
-            goals: for each runner.
-            runners: that are not there yet.
-            progress: is told of each step on the way.
+            goals: Iterations to reach, for each runner.
+            runners: Runners that have not reached their goals yet.
+            progress: Progress bar, updated at each step on the way.
         """
 
 
@@ -64,15 +64,15 @@ def make_runners(
     """Return the runners of a phase, one for each chain, compiled and ready.
 
     Args:
-        sampler: the sampler.
-        phase: the phase.
-        starts: where the chains start, flat.
-        whole: the target with the whole dataset at hand, for each chain.
-        total: iterations to run in all.
-        rows: where each chain writes its records to.
-        resume: takes the runners to where they were when a run before was stopped.
-        save: called after each block of a chain.
-        crew: who is to run them.
+        sampler: Sampler.
+        phase: Phase.
+        starts: Starting positions of the chains, flat.
+        whole: Target with the whole dataset, for each chain.
+        total: Total number of iterations.
+        rows: Arrays to which each chain writes its records.
+        resume: Function that restores the runners to their state when an earlier run was stopped.
+        save: Function called after each block of a chain.
+        crew: Crew that runs them.
     """
     while True:
         kernel = make_kernel(sampler, phase)
@@ -115,9 +115,9 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """Return the kernel of a phase.
 
     Args:
-        sampler: the sampler.
-        phase: the phase.
-        ahead: as for :func:`chosen_stream`.
+        sampler: Sampler.
+        phase: Phase.
+        ahead: Same as in :func:`chosen_stream`.
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
@@ -143,9 +143,9 @@ def chosen_stream(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> 
     """Return the data stream of a phase.
 
     Args:
-        sampler: the sampler.
-        phase: the phase.
-        ahead: whether blocks are prepared ahead in full; ``None`` for what suits this process.
+        sampler: Sampler.
+        phase: Phase.
+        ahead: Whether blocks are prepared ahead in full; ``None`` for the best in this process.
     """
     kept = sampler.latents is not None and bool(sampler.latents.starts)
     return make_stream(

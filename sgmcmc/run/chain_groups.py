@@ -108,10 +108,10 @@ def begun_in_groups(
     A log-likelihood may do what ``tf.vectorized_map`` cannot do to many chains at a time.
 
     Args:
-        sampler: the sampler.
-        kernel: of a single chain.
-        stream: the minibatches of a group.
-        starts: where the chains start.
+        sampler: Sampler.
+        kernel: Kernel of a single chain.
+        stream: Stream of the minibatches of a group.
+        starts: Starting positions of the chains.
     """
     if stream is None or not sampler.compiler.uses_xla:
         return None
@@ -126,10 +126,10 @@ class Groups:
     """Runs the chains of a phase in groups, or by themselves if that turns out to be impossible.
 
     Args:
-        alone: runs chains by themselves.
-        sampler: the sampler.
-        phase: the phase.
-        size: chains of a group.
+        alone: Crew that runs chains by themselves.
+        sampler: Sampler.
+        phase: Phase.
+        size: Number of chains in a group.
     """
 
     def __init__(self, alone: Crew, sampler: Sampler, phase: Phase, size: int) -> None:

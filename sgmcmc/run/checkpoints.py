@@ -46,8 +46,8 @@ class Checkpoints:
     instant a process is killed, the one that it names is whole.
 
     Args:
-        store: where to; ``None`` writes nothing down.
-        kind: of the phase.
+        store: Store; ``None`` writes nothing.
+        kind: Kind of the phase.
     """
 
     def __init__(self, store: Store | None, kind: RunPhase) -> None:
@@ -119,11 +119,11 @@ class Ending:
     """Where the chains of a run in memory ended.
 
     Attributes:
-        starts: where the chain started after the phases before it, flat, for each chain.
-        modes: the positions that gradient estimates stay centred at, and the gradients there, for
+        starts: Position of each chain after the phases before it, flat.
+        modes: Positions at which gradient estimates stay centered, and the gradients there, for
             each chain that has one.
-        states: where the chains are.
-        arrays: what they have kept, by record, chains first.
+        states: States of the chains.
+        arrays: Draws kept so far, by record, chains first.
     """
 
     starts: list[np.ndarray]
@@ -221,10 +221,10 @@ def record_specs(
     """Return shape, chains first, and dtype of each array that the chains write to.
 
     Args:
-        sampler: the sampler.
-        draws: that each chain keeps.
-        total: iterations of each chain.
-        stops: how often the chains may be stopped on the way, and then be made longer.
+        sampler: Sampler.
+        draws: Number of draws that each chain keeps.
+        total: Number of iterations of each chain.
+        stops: Number of times that the chains may be stopped on the way, and then be made longer.
     """
     kernel, chains = make_kernel(sampler, sampler.chain), len(sampler.starts)
     every = sampler.chain.gradient.refresh_every(sampler.whole()) or total
@@ -242,7 +242,7 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
     """Return the arrays that draws are written to.
 
     Args:
-        records: shape and dtype of each.
+        records: Shape and dtype of each record.
 
     Raises:
         MemoryError: they take more than the machine has.

@@ -61,7 +61,7 @@ class Chosen:
     """A request with what was chosen for it.
 
     Attributes:
-        request: Request with all arguments, though starts and centre may be open.
+        request: Request with all arguments; starting values and center may be open.
         plan: Constants that were chosen.
     """
 
@@ -87,9 +87,9 @@ class Chosen:
         """Return the request with every constant of the plan.
 
         Args:
-            plan: another plan for it.
-            params: where the chains start; by default at the mode, where that is the centre of
-                control variates, else where the user says.
+            plan: Another plan for the request.
+            params: Starting values of the chains; by default the mode if it is the center of
+                control variates, else the user's.
         """
         plan, request = plan or self.plan, self.request
         gradient = request.gradient
@@ -162,9 +162,9 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
     """Choose what a request leaves open.
 
     Args:
-        reading: what the user handed over.
-        tolerance: the largest relative error of a posterior sd.
-        verbose: show progress.
+        reading: Request, read.
+        tolerance: Largest relative error of a posterior SD.
+        verbose: Whether to show progress.
     """
     request, model = reading.request, reading.request.read
     target = model.target

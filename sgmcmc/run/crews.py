@@ -45,9 +45,9 @@ class Stretch(NamedTuple):
     """Some iterations that a worker has run.
 
     Attributes:
-        snapshots: where each chain is after them.
-        kept: what each has kept meanwhile, by record: the first row, and the rows.
-        diverged: iterations, parameter and advice, if one did.
+        snapshots: State of each chain after its iterations.
+        kept: Draws that each has kept meanwhile, by record: the first row, and the rows.
+        diverged: Iterations, parameter and advice, if one diverged.
     """
 
     snapshots: list[Snapshot]
@@ -59,9 +59,9 @@ class Place(NamedTuple):
     """Where a chain is, and is to get to.
 
     Attributes:
-        number: of the chain.
-        state: where it is.
-        goal: iteration to reach.
+        number: Number of the chain.
+        state: State of the chain.
+        goal: Iteration to reach.
     """
 
     number: int
@@ -73,12 +73,12 @@ class Chains:
     """The chains of a phase, as a worker runs them.
 
     Args:
-        sampler: the sampler.
-        phase: the phase.
-        total: iterations that there may be.
-        names: of the records that are kept.
-        structure: of what an iteration leaves.
-        size: chains of a group; 1 where each runs by itself.
+        sampler: Sampler.
+        phase: Phase.
+        total: Largest possible number of iterations.
+        names: Names of the stored records.
+        structure: Structure of the state after an iteration.
+        size: Number of chains in a group; 1 if each runs by itself.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class Chains:
         """Run a chain, or the chains of a group.
 
         Args:
-            places: where each is.
-            total: iteration that is a chain's last.
-            seconds: after which to stop before.
+            places: State of each.
+            total: Last iteration of a chain.
+            seconds: Time limit in seconds, after which to stop before the goal.
         """
         found = [self._runner(place, total) for place in places]
         runners, rows = [runner for runner, _ in found], [record for _, record in found]
@@ -248,9 +248,9 @@ def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
     """Return who runs the chains of a phase.
 
     Args:
-        sampler: the sampler.
-        phase: the phase.
-        total: iterations that there may be.
+        sampler: Sampler.
+        phase: Phase.
+        total: Largest possible number of iterations.
     """
     machines, size = sampler.options.executor, group_size(sampler, phase)
     if isinstance(machines, Spread):
@@ -263,7 +263,7 @@ class Threads:
     """Threads of this process.
 
     Args:
-        compiler: compiles what they run.
+        compiler: Compiler of the functions that they run.
     """
 
     def __init__(self, compiler: Compiler) -> None:
@@ -293,11 +293,11 @@ class Workers:
     """The workers of an executor.
 
     Args:
-        machines: the executor.
-        sampler: the sampler.
-        phase: the phase.
-        total: iterations that there may be.
-        size: chains of a group; 1 where each runs by itself.
+        machines: Executor.
+        sampler: Sampler.
+        phase: Phase.
+        total: Largest possible number of iterations.
+        size: Number of chains in a group; 1 if each runs by itself.
     """
 
     def __init__(

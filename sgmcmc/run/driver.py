@@ -40,9 +40,9 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
     """Make the sampler that a user asks for, run it, and return its draws.
 
     Args:
-        request: what the user asks for.
-        n_iters: iterations after burn-in.
-        verbose: show progress.
+        request: Request of the user.
+        n_iters: Number of iterations after burn-in.
+        verbose: Whether to show progress.
 
     Raises:
         ValueError, TypeError: an argument is wrong; the message names it.
@@ -219,9 +219,9 @@ def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None)
     """Return the target with the whole dataset at hand, for each chain.
 
     Args:
-        sampler: the sampler.
-        found: what the phases before the chain found in an earlier run; gradients over the
-            whole dataset that were taken then are not taken again.
+        sampler: Sampler.
+        found: Results of the phases before the chain in an earlier run; gradients over the whole
+            dataset that were computed then are not computed again.
     """
     shared = sampler.whole()
     whole = [shared.of_chain(number) for number in range(len(sampler.starts))]
@@ -237,9 +237,9 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
     """Run the phases before the chain and return where they end, flat.
 
     Args:
-        sampler: the sampler.
-        verbose: show progress.
-        store: where progress is saved; ``None`` saves none.
+        sampler: Sampler.
+        verbose: Whether to show progress.
+        store: Store in which progress is saved; ``None`` saves none.
     """
     positions = sampler.starts
     for phase in sampler.phases[:-1]:

@@ -39,12 +39,12 @@ class Lengths(ABC):
     """How long a chain is to run, decided on the way.
 
     Args:
-        wishes: what the user wants of the draws.
-        began: when the clock of ``max_seconds`` was started.
+        wishes: User's wishes for the draws.
+        began: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
-        burn_in: iterations that are dropped first.
-        cap: iterations after burn-in that there are at most.
+        burn_in: Number of iterations dropped first.
+        cap: Largest number of iterations after burn-in.
     """
 
     burn_in: int | None
@@ -73,12 +73,12 @@ class Wishes:
     """What a user wants of the draws.
 
     Attributes:
-        tolerance: the largest relative error of a posterior sd.
-        ess: effective sample size, bulk and tail, that every coordinate is to have.
-        n_chains: how many chains.
-        n_iters: iterations after burn-in; ``None`` for as many as it takes.
-        burn_in: iterations dropped first; ``None`` for as many as it takes.
-        max_seconds: after which no more iterations are added, or ``None``.
+        tolerance: Largest relative error of a posterior SD.
+        ess: Effective sample size, bulk and tail, that every coordinate should reach.
+        n_chains: Number of chains.
+        n_iters: Number of iterations after burn-in; ``None`` for as many as necessary.
+        burn_in: Number of iterations dropped first; ``None`` for as many as necessary.
+        max_seconds: Time limit in seconds, after which no more iterations are added, or ``None``.
     """
 
     tolerance: float
@@ -109,7 +109,7 @@ class Timed(Protocol):
     """What tells how fast a chain forgets.
 
     Attributes:
-        autocorrelation: iterations for an independent draw.
+        autocorrelation: Autocorrelation time, in iterations.
     """
 
     @property
@@ -121,12 +121,12 @@ class UntilEffective(Lengths):
     """Runs until every coordinate has its effective sample size, or time is up.
 
     Args:
-        wishes: what the user wants of the draws.
-        plan: what was chosen.
-        d: the number of coordinates.
-        thin: of how many iterations one is kept.
-        began: when the clock of ``max_seconds`` was started.
-        trial: iterations after which a chain that has only so many seconds is looked at first.
+        wishes: User's wishes for the draws.
+        plan: Plan that was chosen.
+        d: Number of coordinates.
+        thin: Number of iterations between kept draws.
+        began: Time at which the clock of ``max_seconds`` was started.
+        trial: Number of iterations after which a chain with a time limit is first examined.
 
     Raises:
         ValueError: too few draws would be kept to judge them.
@@ -189,10 +189,10 @@ def with_smaller_steps(
     """Return the first plan by which an attempt does not diverge, and what came of it.
 
     Args:
-        plan: a dataclass with a ``stepsize``, to begin with.
-        attempt: is handed a plan.
-        tries: how many there are.
-        factor: by which the stepsize is divided after each.
+        plan: First plan, a dataclass with a ``stepsize``.
+        attempt: Function of a plan.
+        tries: Largest number of tries.
+        factor: Divisor of the stepsize after each try.
 
     Raises:
         DivergenceError: the last attempt diverged too.

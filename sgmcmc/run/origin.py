@@ -40,10 +40,10 @@ class SamplerOrigin:
     """The sampler that made some draws.
 
     Args:
-        sampler: the sampler.
-        facts: what the dynamics of each chain have to tell of their moves, by name.
-        go_on: runs the chains on from where they ended; ``None`` where they diverged.
-        again: runs other chains of the same model.
+        sampler: Sampler.
+        facts: Facts about the moves of each chain, by name.
+        go_on: Function that continues the chains from where they ended; ``None`` if they diverged.
+        again: Function that runs other chains of the same model.
     """
 
     sampler: Sampler

@@ -37,7 +37,7 @@ class Model:
     Attributes:
         target: Log posterior, without a preconditioner.
         data: Dataset.
-        params: Starting values, one dict or one for each chain.
+        params: Starting values, one dict, or one for each chain.
         options: Keyword arguments.
         seed: Seed, or the entropy drawn in its place.
         values: Values of the user's functions at the start; ``None`` before they were tried.

@@ -40,15 +40,15 @@ class Phase:
     """A run of the engine with its own dynamics, gradient, stepsizes and length.
 
     Attributes:
-        kind: names its random numbers and its checkpoints.
-        label: what is shown beside its progress.
-        argument: the user's argument that its stepsizes came from.
-        dynamics: how the state moves.
-        gradient: how the gradient is estimated.
-        stepsizes: its stepsizes.
-        n_iters: its iterations; of the chain the driver knows them.
-        recorder: what is written down.
-        turns: the order in which parameters move; ``None`` where they move together.
+        kind: Kind of the phase, which names its random numbers and its checkpoints.
+        label: Label beside its progress.
+        argument: User's argument that its stepsizes came from.
+        dynamics: Dynamics of the phase.
+        gradient: Gradient estimator.
+        stepsizes: Stepsizes of the phase.
+        n_iters: Number of its iterations; that of the chain is known to the driver.
+        recorder: Recorder of the draws.
+        turns: Order in which parameters move; ``None`` if they move together.
     """
 
     kind: RunPhase
@@ -65,8 +65,8 @@ class Phase:
         """Return the phase with its parts bound to target and data.
 
         Args:
-            whole: the target with the whole dataset at hand.
-            recorder: what is written down of the chain; of other phases nothing is.
+            whole: Target with the whole dataset.
+            recorder: Recorder of the chain; other phases record nothing.
         """
         is_chain = self.kind is RunPhase.CHAIN
         return replace(
@@ -88,13 +88,13 @@ def make_phases(
     """Return the phases of a sampler: a search, if the gradient wants one, and the chain.
 
     Args:
-        method: what the sampler is called beside the progress bar.
-        stepsize: the user's, of the chain.
-        dynamics: of the chain.
-        gradient: of the chain.
-        target: what is sampled.
-        updates: whether parameters of the chain move together; in a search they do.
-        burn_in: iterations of the chain whose draws are dropped.
+        method: Name of the sampler beside the progress bar.
+        stepsize: User's stepsize of the chain.
+        dynamics: Dynamics of the chain.
+        gradient: Gradient estimator of the chain.
+        target: Target distribution.
+        updates: Order in which parameters of the chain move; in a search they move together.
+        burn_in: Number of iterations of the chain whose draws are dropped.
     """
     space, phases = target.space, []
     dynamics, stepsize = read_scaled("stepsize", stepsize, dynamics, burn_in)
@@ -126,19 +126,19 @@ class Sampler:
     """A sampler that is ready to run.
 
     Attributes:
-        request: what the user asked for.
-        target: what is sampled.
-        data: the dataset.
-        draws: how the rows of a minibatch are drawn.
-        latents: draws latent variables, or ``None``.
-        phases: the runs of the engine, the chain last.
-        starts: starting positions, flat, one for each chain.
-        seed: the seed, or the entropy drawn in its place.
-        dry_run: what the user's functions returned at the starting values.
-        tuning: the constants of dynamics and gradient, as the user gave them.
-        options: the keyword arguments.
-        compiler: compiles the chain's functions.
-        settings: everything above that a person would want to see with the draws.
+        request: Request of the user.
+        target: Target distribution.
+        data: Dataset.
+        draws: Way of drawing the rows of a minibatch.
+        latents: Function that draws latent variables, or ``None``.
+        phases: Runs of the engine, the chain last.
+        starts: Starting positions, flat, one for each chain.
+        seed: Seed, or the entropy drawn in its place.
+        dry_run: Values of the user's functions at the starting values.
+        tuning: Constants of dynamics and gradient, as the user gave them.
+        options: Keyword arguments.
+        compiler: Compiler of the chain's functions.
+        settings: Settings stored with the draws.
     """
 
     request: Request

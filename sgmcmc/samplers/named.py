@@ -133,7 +133,8 @@ class Method:
         equation: Update equation, and what to know of it.
         source: Reference, with equation numbers.
         stepsize: Stepsize that suits the example.
-        arguments: Descriptions of arguments that only these functions have, or have otherwise.
+        arguments: Descriptions of arguments that only these functions have, or describe
+            differently.
         model: Model of the example, as doctest lines; by default the mean of a normal.
         call: Arguments of the example's call.
         one_call: Example of the function that runs the whole chain.
@@ -272,8 +273,8 @@ def complete_signature(function: Callable[..., Any], without: tuple[str, ...] = 
     """Show the keyword-only arguments that every sampler has one by one in a signature.
 
     Args:
-        function: a function that ends in ``**keywords``.
-        without: keywords that it does not have.
+        function: Function whose signature ends in ``**keywords``.
+        without: Keywords that it does not have.
     """
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -313,7 +314,7 @@ def with_arguments(
 
     Args:
         without: Keywords of other samplers that the function does not have.
-        texts: Descriptions of arguments that the function has otherwise.
+        texts: Descriptions of arguments that the function describes differently.
         stepwise: Whether the function sets up a sampler to run step by step.
     """
 

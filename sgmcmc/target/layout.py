@@ -23,7 +23,7 @@ class Layout:
     """Names, shapes and places of arrays that are laid one after the other in a vector.
 
     Args:
-        shapes: shape of each array, by name; the order is kept.
+        shapes: Shape of each array, by name; the order is kept.
 
     Example:
         >>> layout = Layout({"bias": (), "beta": (2, 1)})
@@ -80,7 +80,7 @@ class Layout:
         """Return the vector in which every coordinate of an array has that array's value.
 
         Args:
-            values: one value for each array; or one for each coordinate; or a single one, which
+            values: Values: one for each array; or one for each coordinate; or a single one, which
                 serves all and is returned as a scalar.
         """
         if values.shape[0] == 1:
@@ -108,9 +108,9 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
     each part alone, over one of the same length that is there already.
 
     Args:
-        parts: what is joined, of any shapes.
-        onto: a vector of the same length and dtype; ``None`` if there is none at hand, or if
-            ``tf.vectorized_map`` is at work, which cannot write in this way.
+        parts: Parts to join, of any shapes.
+        onto: Vector of the same length and dtype; ``None`` if there is none available, or inside of
+            ``tf.vectorized_map``, which cannot write in this way.
     """
     vectors = [tf.reshape(part, [-1]) for part in parts]
     sizes = [vector.shape[0] for vector in vectors]
@@ -150,10 +150,10 @@ def per_parameter(
     """Return one entry for all parameters, or one for each where ``value`` is a dict.
 
     Args:
-        argument: the argument's name.
-        value: what the user gave.
-        names: the parameters, in order.
-        read: checks and converts one entry, given its label.
+        argument: Name of the argument.
+        value: User's value.
+        names: Parameters, in order.
+        read: Function that checks and converts one entry, given its label.
     """
     if not isinstance(value, Mapping):
         return (read(argument, value),)
@@ -174,10 +174,10 @@ def positive_constant(
     """Return a positive constant as one number, or as a vector over the flat position.
 
     Args:
-        argument: the argument's name.
-        value: a number, or a dict with one for each parameter.
-        layout: the places of the parameters.
-        most: the largest value that makes sense.
+        argument: Name of the argument.
+        value: Number, or a dict with one for each parameter.
+        layout: Places of the parameters.
+        most: Largest value that makes sense.
     """
 
     def read(label: str, entry: Any) -> float:
@@ -193,9 +193,9 @@ def constant_not_negative(argument: str, value: Any, layout: Layout) -> float | 
     """Return a constant that may be zero as one number, or as a vector over the flat position.
 
     Args:
-        argument: the argument's name.
-        value: a number, or a dict with one for each parameter.
-        layout: the places of the parameters.
+        argument: Name of the argument.
+        value: Number, or a dict with one for each parameter.
+        layout: Places of the parameters.
     """
 
     def read(label: str, entry: Any) -> float:
@@ -221,14 +221,14 @@ class Division:
     """Divides flat vectors into the coordinates of some parameters and those of the others.
 
     Args:
-        layout: the places of all parameters in the flat vector.
-        names: the parameters that are meant.
+        layout: Places of all parameters in the flat vector.
+        names: Names of the parameters in the part.
 
     Attributes:
-        part: the layout of these parameters alone.
-        rest: the layout of the others.
-        alone: whether there are no others.
-        none: whether there are none of these.
+        part: Layout of these parameters alone.
+        rest: Layout of the others.
+        alone: Whether there are no others.
+        none: Whether there are none of these.
     """
 
     def __init__(self, layout: Layout, names: Iterable[str]) -> None:

@@ -23,9 +23,9 @@ class WholePosterior:
     decide whether a move is accepted.
 
     Args:
-        target: the log posterior.
-        columns: the whole dataset.
-        rows: observations in a piece; ``None`` to choose.
+        target: Log posterior.
+        columns: Whole dataset.
+        rows: Number of observations in a piece; ``None`` to choose.
     """
 
     def __init__(self, target: Target, columns: Tensors, rows: int | None = None) -> None:

@@ -26,11 +26,11 @@ class Target:
     uniformly.
 
     Args:
-        log_lik: the user's log-likelihood, summed over the observations it is handed, or its
-            terms, one for each of them.
-        log_prior: the user's log-prior, or ``None`` for a flat one.
-        space: where the parameters live.
-        dtype: the floating point type of everything.
+        log_lik: User's log-likelihood, summed over the observations that it receives, or its terms,
+            one for each of them.
+        log_prior: User's log-prior, or ``None`` for a flat one.
+        space: Space of the parameters.
+        dtype: Floating point type of everything.
     """
 
     _written = True
@@ -96,9 +96,9 @@ class Target:
         It is what each parameter's geometry passes to the dynamics, ``Geometry.slope``.
 
         Args:
-            position: where, flat.
-            minibatch: the observations and their weights.
-            with_prior: ``False`` leaves out the prior and the Jacobian.
+            position: Position, flat.
+            minibatch: Observations and their weights.
+            with_prior: Whether to include the prior and the Jacobian.
         """
         return self._gradient(position, minibatch, with_prior)
 
@@ -161,9 +161,9 @@ class Target:
         columns that number them in order.
 
         Args:
-            position: where, flat.
-            columns: the observations.
-            lookups: for each parameter the column that numbers its row.
+            position: Position, flat.
+            columns: Observations.
+            lookups: Column that numbers the row, for each parameter.
         """
         params = self.space.constrain(position)
         rows = {
@@ -251,7 +251,7 @@ class _TracedOnce(Target):
     Graphs call it as a function; XLA puts it in its place. So the same numbers come out as without.
 
     Args:
-        plain: the target.
+        plain: Target that is tempered.
     """
 
     def __init__(self, plain: Target) -> None:

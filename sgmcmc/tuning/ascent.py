@@ -20,9 +20,9 @@ class AscentState(NamedTuple):
 
     Attributes:
         position: ζ.
-        first: running mean of the gradient.
-        second: running mean of its squares.
-        count: iterations so far.
+        first: Running mean of the gradient.
+        second: Running mean of its squares.
+        count: Number of iterations so far.
     """
 
     position: tf.Tensor
@@ -40,7 +40,7 @@ class Ascent(Dynamics):
     stay where they are.
 
     Args:
-        first: β₁, the rate of forgetting of m.
+        first: β₁, the decay rate of the running mean m.
         second: β₂, that of v.
 
     Source:
@@ -76,7 +76,7 @@ class ShareState(NamedTuple):
     """What the estimate carries along.
 
     Attributes:
-        share: of the prior's gradient that counts, by coordinate.
+        share: Fraction of the prior's gradient that counts, by coordinate.
     """
 
     share: tf.Tensor
@@ -91,7 +91,7 @@ class InformedGradient(Gradient):
     prior, and the scales of priors stay where they are.
 
     Args:
-        share: that part, (d,).
+        share: Fraction of the prior's gradient, (d,).
     """
 
     def __init__(self, share: np.ndarray) -> None:
@@ -121,8 +121,8 @@ class DualAveraging:
     the average of log ε_t with weights t^(−0.75) counts.
 
     Args:
-        stepsize: ε₁.
-        wanted: the acceptance rate.
+        stepsize: ε₁, the first stepsize.
+        wanted: Target acceptance rate.
 
     Source:
         Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, section 3.2.

@@ -22,9 +22,9 @@ class Information:
     Attributes:
         matrix: J, the negative Hessian, prior curvature included, positive definite.
         covariance: M = J⁻¹.
-        held_up: how much of each coordinate's curvature is that of a prior with a kink, taken
-            over one sd to each side.
-        scale: that sd.
+        held_up: Part of each coordinate's curvature that comes from a prior with a kink, measured
+            over one SD to each side.
+        scale: Scale over which it is measured: one SD, by coordinate.
     """
 
     matrix: np.ndarray
@@ -47,8 +47,8 @@ def observed_information(objective: Objective, u: np.ndarray) -> Information:
     which in turn depends on the sd: s² = 1/(J(s))ⱼⱼ is solved by iteration.
 
     Args:
-        objective: the log posterior.
-        u: where.
+        objective: Log posterior.
+        u: Position.
     """
     prior = objective.prior_hessian(u)
     smooth = -objective.likelihood_hessian(u) - prior
@@ -119,8 +119,8 @@ def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
     """Return the covariance of draws, drawn towards the identity as far as they are few.
 
     Args:
-        draws: in coordinates where it may be the identity, (k, d).
-        effective: how many independent draws they are worth.
+        draws: Draws in coordinates in which the covariance may be the identity, (k, d).
+        effective: Effective number of independent draws.
     """
     d = draws.shape[1]
     covariance = np.atleast_2d(np.cov(draws.T))

@@ -29,7 +29,7 @@ class LinearLaw:
     """The law of a dynamics in directions of given curvature.
 
     Args:
-        dynamics: one whose state moves linearly, such as SGLD, SGHMC or underdamped Langevin.
+        dynamics: Dynamics whose state moves linearly, such as SGLD, SGHMC or underdamped Langevin.
         stepsize: ε.
         curvatures: λ of each direction, (m,); whitened ones have 1.
 
@@ -115,10 +115,10 @@ class LinearLaw:
         """Return the stationary covariance of positions, and the sum of its autocovariances.
 
         Args:
-            noise: covariance of the gradient noise between the directions, (m, m).
+            noise: Covariance of the gradient noise between the directions, (m, m).
             epoch: R = N/n, if minibatches come in order: two of one epoch then have covariance
-                −V/(R − 1), and what is returned is the mean over the places in an epoch. ``None``
-                if they are independent.
+                −V/(R − 1), and the result is the mean over the places in an epoch. ``None`` if they
+                are independent.
 
         Returns:
             Two arrays of shape (m, m); the second is Σ Cov(θ₀, θ_k) over k ≥ 0. Of very many
@@ -144,8 +144,8 @@ class LinearLaw:
         """Return the stationary variance of a leaf of the state, averaged over the directions.
 
         Args:
-            leaf: its number.
-            noise: variance of the gradient noise in each direction, (m,).
+            leaf: Number of the leaf.
+            noise: Variance of the gradient noise in each direction, (m,).
         """
         every = np.arange(len(noise))
         return float(self._stationary(noise, every, every)[:, leaf, leaf].mean())
@@ -228,7 +228,7 @@ class Resting(Dynamics):
     """SGNHT with all thermostats held at ξ.
 
     Args:
-        dynamics: the thermostat's dynamics.
+        dynamics: Dynamics of the thermostat.
         friction: ξ.
     """
 
@@ -267,10 +267,10 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
     which is exact in the limit of many of them.
 
     Args:
-        dynamics: the thermostat's dynamics, bound.
+        dynamics: Dynamics of the thermostat, bound.
         stepsize: ε.
-        curvatures: of each direction, (m,).
-        noise: variance of the gradient noise in each, (m,).
+        curvatures: Curvature of each direction, (m,).
+        noise: Variance of the gradient noise in each, (m,).
     """
 
     def excess(friction: float) -> float:

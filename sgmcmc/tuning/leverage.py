@@ -35,10 +35,10 @@ def leverage(target: Target, data: Data, whitening: Preconditioner, seed: int) -
     random directions z of −[ℓ_i(θ̂ + sCz) − 2ℓ_i(θ̂) + ℓ_i(θ̂ − sCz)]/s². In one pass over the data.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
         whitening: θ̂ and C.
-        seed: for the directions.
+        seed: Seed of the directions.
     """
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (PROBES, target.size))
@@ -58,9 +58,9 @@ class _Bends:
     """The curvature of terms along some directions.
 
     Attributes:
-        target: the log posterior.
-        data: the dataset.
-        points: the mode, and points on one side and on the other.
+        target: Log posterior.
+        data: Dataset.
+        points: Mode, and points on one side and on the other.
     """
 
     target: Target

@@ -41,10 +41,10 @@ class Neighbourhood:
 
     Attributes:
         whitening: √M, with M the reciprocal of each coordinate's information, and its origin.
-        share: the likelihood's part of that information, (d,).
-        curvature: the largest curvature in the scaled coordinates.
-        noise: variance of the gradient noise of one minibatch in each scaled coordinate, (d,).
-        stiff_noise: the same in the direction of the largest curvature.
+        share: Likelihood's part of that information, (d,).
+        curvature: Largest curvature in the scaled coordinates.
+        noise: Variance of the gradient noise of one minibatch in each scaled coordinate, (d,).
+        stiff_noise: Variance of the gradient noise in the direction of the largest curvature.
         rows: n of those minibatches.
         size: N.
     """
@@ -74,10 +74,10 @@ def look_around(
     variance that the coordinate would have with all others held.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        positions: where chains are, flat and unconstrained; the first becomes the origin.
-        seed: for rows and directions.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        positions: Positions of chains, flat and unconstrained; the first becomes the origin.
+        seed: Seed of the rows and directions.
     """
     probe = Probe(target, data, seed)
     draws = [probe.noise(u) for u in positions for _ in range(-(-PAIRS // len(positions)))]
@@ -155,14 +155,14 @@ class LocalPlan:
     """What was chosen for a large model, and what holds around the positions it was chosen at.
 
     Attributes:
-        around: scales, curvature and noise there.
-        minibatch_size: n; N where every gradient takes all rows.
-        dynamics: how the state moves.
+        around: Scales, curvature and noise there.
+        minibatch_size: n; N if every gradient uses all rows.
+        dynamics: Dynamics of the phase.
         stepsize: ε, in scaled coordinates.
-        noise: variance of the gradient noise in each scaled coordinate, (d,).
-        error: predicted relative error of the sd of each coordinate with all others held, (d,).
-        stiff_error: the same in the direction of the largest curvature.
-        autocorrelation: iterations for an independent draw of a single coordinate.
+        noise: Variance of the gradient noise in each scaled coordinate, (d,).
+        error: Predicted relative error of the SD of each coordinate given all others, (d,).
+        stiff_error: Predicted relative error of the SD in the direction of the largest curvature.
+        autocorrelation: Autocorrelation time of a single coordinate, in iterations.
     """
 
     around: Neighbourhood
@@ -184,9 +184,9 @@ def choose_locally(around: Neighbourhood, dynamics: Dynamics, tolerance: float) 
     direction of the largest curvature.
 
     Args:
-        around: scales, curvature and noise.
-        dynamics: how the state is to move, linearly.
-        tolerance: the largest relative error of a sd.
+        around: Scales, curvature and noise.
+        dynamics: Dynamics, which must be linear.
+        tolerance: Largest relative error of an SD.
     """
     most = LARGEST / max(1.0, around.curvature)
     whole = around.size <= WHOLE_UP_TO

@@ -35,11 +35,10 @@ class Mode:
 
     Attributes:
         position: θ̂, flat and unconstrained, in float64.
-        gradient: of the log posterior there, flat.
-        information: curvature there, and the covariance that it implies.
-        distance: how far a Newton step would still go: √(gᵀMg/d), in posterior sds of a
-            coordinate.
-        evaluations: passes over the whole dataset that it took.
+        gradient: Gradient of the log posterior there, flat.
+        information: Curvature there, and the covariance that it implies.
+        distance: Length of the remaining Newton step: √(gᵀMg/d), in posterior SDs of a coordinate.
+        evaluations: Number of passes over the whole dataset.
     """
 
     position: np.ndarray
@@ -62,9 +61,9 @@ def find_mode(objective: Objective, start: np.ndarray, part: Objective | None = 
     are quick. Where the prior has a kink, its gradient is the mean from one sd below to one above.
 
     Args:
-        objective: the log posterior over the whole dataset.
-        start: where to begin, flat and unconstrained.
-        part: the same over some of the rows; ``None`` to begin with all of them.
+        objective: Log posterior over the whole dataset.
+        start: Starting position, flat and unconstrained.
+        part: Log posterior over some of the rows; ``None`` to begin with all of them.
     """
     u = _trust_region(part or objective, np.asarray(start, np.float64))
     here = _look(objective, u, observed_information(objective, u))

@@ -138,13 +138,13 @@ class Survey:
     """The modes that were found.
 
     Attributes:
-        modes: the heaviest first; at least one.
-        heights: the log posterior at each, (k,).
-        weights: of each, by Laplace's approximation: the height of the log posterior and ½ log |M|,
-            as parts of their sum, (k,).
-        rising: the parameters that the log posterior keeps rising with, away from where it
-            started; empty where there is a mode.
-        evaluations: passes over the part of the data that the search took.
+        modes: Modes, the heaviest first; at least one.
+        heights: Log posterior at each, (k,).
+        weights: Weight of each, by Laplace's approximation: the height of the log posterior and ½
+            log |M|, as parts of their sum, (k,).
+        rising: Parameters with which the log posterior keeps rising, away from the start; empty if
+            there is a mode.
+        evaluations: Number of passes over the part of the data that the search used.
     """
 
     modes: tuple[Mode, ...]
@@ -169,11 +169,11 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
     What they find is told from the mode by distance and by a dip between the two, on all the data.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        mode: the one that was found.
-        start: where the search for it began, flat and unconstrained.
-        seed: for rows and starts.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        mode: Mode that was found.
+        start: Start of the search for it, flat and unconstrained.
+        seed: Seed of the rows and starts.
     """
     rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
     rows = None

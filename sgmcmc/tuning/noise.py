@@ -33,12 +33,12 @@ class NoiseMeter:
     """Measures the noise of a gradient estimator by pairs of independent minibatches.
 
     Args:
-        target: the log posterior, in the coordinates of the chain.
-        data: the dataset.
-        draws: how rows are drawn.
-        gradient: the estimator; ``None`` for control variates. One of the package's whose centre
-            follows the chain is measured with its centre at another of the positions, where it is
-            in the long run; one of the user's with a state as it starts at the centre.
+        target: Log posterior, in the coordinates of the chain.
+        data: Dataset.
+        draws: Way of drawing rows.
+        gradient: Estimator; ``None`` for control variates. One of the package's whose center
+            follows the chain is measured with its center at another of the positions, as it is in
+            the long run; a user's with its initial state at the center.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class NoiseMeter:
         """Return the noise at each position: half the difference of two estimates, ×√2.
 
         Args:
-            positions: where, (k, d).
+            positions: Positions, (k, d).
             centre: θ̂ of the control variates, (d,).
-            seed: for the rows.
+            seed: Seed of the rows.
 
         Returns:
             (k, d), with the covariance of the noise.

@@ -28,12 +28,12 @@ class Objective:
     constants, in the dtype of the chain, and added up in float64.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        rows: row numbers of the part of it that stands for all; ``None`` for the whole.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        rows: Row numbers of the part of it that represents all; ``None`` for the whole.
 
     Attributes:
-        evaluations: passes over the data so far, Hessians counted like gradients.
+        evaluations: Number of passes over the data so far, Hessians counted like gradients.
     """
 
     def __init__(self, target: Target, data: Data, rows: np.ndarray | None = None) -> None:
@@ -78,9 +78,9 @@ class Objective:
         """Return what a function of position and columns returns.
 
         Args:
-            kind: of the functions below, by name.
-            u: the position.
-            columns: some rows.
+            kind: Name of one of the functions below.
+            u: Position.
+            columns: Some rows.
         """
         point = tf.constant(u, self.target.dtype)
         key = (kind, next(iter(columns.values())).shape[0])

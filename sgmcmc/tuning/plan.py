@@ -55,16 +55,15 @@ class Given:
     """What a user has fixed of a chain; ``None`` leaves it to be chosen.
 
     Attributes:
-        dynamics: how the state moves, bound.
-        gradient: how the gradient is estimated; ``None`` for control variates centred at the mode,
-            or the whole dataset where that is small.
-        minibatches: how rows are drawn; ``None`` for leverage.
-        minibatch_size: n.
+        dynamics: Dynamics, bound.
+        gradient: Gradient estimator; ``None`` for control variates centered at the mode, or the
+            whole dataset if that is small.
+        minibatches: Way of drawing rows; ``None`` for leverage.
+        minibatch_size: Number of observations in a minibatch, n.
         preconditioner: "dense", "diagonal", "none", or the user's own.
-        stepsize: ε: a number, or an array with one for each coordinate.
-        tolerance: the largest relative error of a posterior sd.
-        in_turn: the places of parameters that move one after the other; ``None`` if they move
-            together.
+        stepsize: Stepsize ε: a number, or an array with one for each coordinate.
+        tolerance: Largest relative error of a posterior SD.
+        in_turn: Places of parameters that move one after the other; ``None`` if they move together.
     """
 
     dynamics: Dynamics
@@ -89,17 +88,18 @@ class Plan:
     """What was chosen, and what it was chosen from.
 
     Attributes:
-        given: what the user has fixed.
+        given: User's choices.
         mode: θ̂ and the information there.
         preconditioner: û and C, or ``None`` for none.
-        minibatches: how rows are drawn.
-        minibatch_size: n.
-        stepsize: ε, in the coordinates of the chain.
-        around: curvature there, and the gradient noise with n rows.
-        prediction: what the law of the dynamics makes of them.
-        meter: of the gradient noise in the coordinates of the chain; ``None`` if there is none.
-        seconds: by what was done.
-        surveyed: what else there is beside the mode.
+        minibatches: Way of drawing the rows.
+        minibatch_size: Number of observations in a minibatch, n.
+        stepsize: ε in the coordinates of the chain.
+        around: Curvature there, and the gradient noise with n rows.
+        prediction: Prediction by the distribution of the linearized dynamics.
+        meter: Meter of the gradient noise in the coordinates of the chain; ``None`` if there is
+            none.
+        seconds: Seconds, by task.
+        surveyed: Further modes that were found.
     """
 
     given: Given
@@ -149,12 +149,12 @@ def make_plan(
     """Return the plan of a chain.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        start: where to look for the mode, flat and unconstrained.
-        given: what the user has fixed.
-        seed: for rows, probes and positions.
-        stage: is told what is done next.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        start: Start of the search for the mode, flat and unconstrained.
+        given: User's choices.
+        seed: Seed of the rows, probes and positions.
+        stage: Function that is called with the name of the next stage.
     """
     seconds: dict[str, float] = {}
     began = time.perf_counter()

@@ -34,9 +34,9 @@ class Prediction:
     """What the closed law says of a chain.
 
     Attributes:
-        ratio: sd of the chain over that of the posterior, of each coordinate, (d,).
-        times: iterations for an independent draw of each coordinate, (d,).
-        stable: whether the chain has a stationary law; without, the others are infinite.
+        ratio: SD of the chain over that of the posterior, of each coordinate, (d,).
+        times: Autocorrelation time of each coordinate, in iterations, (d,).
+        stable: Whether the chain has a stationary distribution; otherwise the others are infinite.
     """
 
     ratio: np.ndarray
@@ -71,9 +71,9 @@ class Surroundings:
     Args:
         information: J, the negative Hessian in the chain's coordinates, (d, d).
         noise: V, the covariance of the gradient noise in them, (d, d).
-        root: C, that leads from them to the unconstrained coordinates: (d, d), or (d,) if diagonal.
+        root: C, which maps them to the unconstrained coordinates: (d, d), or (d,) if diagonal.
         epoch: R = N/n, if minibatches come in order; ``None`` if they are independent.
-        known_axes: the eigenvalues and eigenvectors of J, if they are known.
+        known_axes: Eigenvalues and eigenvectors of J, if they are known.
     """
 
     information: np.ndarray
@@ -138,9 +138,9 @@ class Surroundings:
         """Return what the law of a dynamics says.
 
         Args:
-            dynamics: bound to its constants.
+            dynamics: Dynamics, bound to its constants.
             stepsize: ε; an array has one for each coordinate of the chain.
-            in_turn: the places of parameters that move one after the other.
+            in_turn: Places of parameters that move one after the other.
 
         Raises:
             ValueError: there is no closed law for it.
@@ -179,9 +179,9 @@ class Surroundings:
         """Return what follows for each unconstrained coordinate.
 
         Args:
-            shares: the rows that make them of those of the covariance.
-            covariance: stationary, of the chain.
-            sums: of its autocovariances.
+            shares: Rows that compute them from those of the covariance.
+            covariance: Stationary covariance of the chain.
+            sums: Sums of its autocovariances.
         """
         right = (self._shares() ** 2 / self.axes[0]).sum(1)
         variance = np.einsum("ij,jk,ik->i", shares, covariance, shares)
@@ -214,11 +214,11 @@ def largest_stepsize(
     """Return the largest ε at which every sd is off by at most ``tolerance``.
 
     Args:
-        dynamics: bound to its constants.
-        surroundings: curvature and noise.
-        tolerance: relative error of an sd.
-        most: the largest ε times the largest curvature.
-        in_turn: the places of parameters that move one after the other.
+        dynamics: Dynamics, bound to its constants.
+        surroundings: Curvature and noise.
+        tolerance: Largest relative error of an SD.
+        most: Largest ε times the largest curvature.
+        in_turn: Places of parameters that move one after the other.
     """
     unit = 1.0 / surroundings.axes[0][-1]
 
@@ -232,9 +232,9 @@ def largest_good(good: Callable[[float], bool], low: float, high: float) -> floa
     """Return the largest number between two that is good, where all below it are.
 
     Args:
-        good: tells whether a number is.
-        low: returned if nothing is good.
-        high: the largest that may be returned.
+        good: Function that returns whether a number is good.
+        low: Value returned if nothing is good.
+        high: Largest value that may be returned.
     """
     below = high
     while not good(below):

@@ -22,9 +22,9 @@ class Probe:
     """Gradients of minibatches, and products with their Hessians, at any position.
 
     Args:
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        seed: for rows and directions.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        seed: Seed of the rows and directions.
     """
 
     def __init__(self, target: Target, data: Data, seed: int) -> None:

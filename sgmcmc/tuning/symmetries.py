@@ -28,9 +28,9 @@ def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]
     all, and of single components of all. Values that a parameter cannot have are left out.
 
     Args:
-        space: where the parameters live.
-        u: the position, flat and unconstrained.
-        dtype: of the chain.
+        space: Space of the parameters.
+        u: Position, flat and unconstrained.
+        dtype: Dtype of the chain.
     """
     found = space.constrain(tf.constant(u, dtype))
     params = {name: value.numpy() for name, value in found.items()}

@@ -24,7 +24,7 @@ class LawInTurn:
     Args:
         information: H, in the chain's coordinates, (d, d).
         stepsizes: ε of each coordinate, (d,).
-        slices: the places of the parameters, in the order in which they move.
+        slices: Places of the parameters, in the order in which they move.
     """
 
     def __init__(

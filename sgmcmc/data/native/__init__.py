@@ -138,12 +138,12 @@ def gather_rows(
     """Return the rows of one minibatch, from where the array lies.
 
     Args:
-        address: of the array, an int64 scalar; the array must outlive the graph's runs.
-        rows: the row numbers of a block, a minibatch in a row; known to be in range.
-        step: which minibatch.
-        row_shape: the shape of one row of the array.
-        dtype: of the array.
-        threads: that copy them, 1 or 2.
+        address: Address of the array, an int64 scalar; the array must outlive the graph's runs.
+        rows: Row numbers of a block, one minibatch per row; known to be in range.
+        step: Number of the minibatch.
+        row_shape: Shape of one row of the array.
+        dtype: Dtype of the array.
+        threads: Number of threads that copy the rows, 1 or 2.
     """
     size, row_bytes = rows.shape[1], dtype.itemsize * int(np.prod(row_shape))
     sizes = [size, row_bytes, rows.dtype.size, threads]

@@ -31,9 +31,9 @@ def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Reco
     """Write what is said of a store, with its own checksum.
 
     Args:
-        path: the folder.
-        about: what is said.
-        records: shape and dtype of each array.
+        path: Folder.
+        about: Description of the store.
+        records: Shape and dtype of each array.
     """
     shapes = {name: [list(shape), dtype.str] for name, (shape, dtype) in records.items()}
     said = {**about, _RECORDS: shapes}
@@ -100,10 +100,10 @@ def verify(
     """Read all rows that count, and see that they are those that were written.
 
     Args:
-        arrays: of the store, mapped.
-        path: the folder.
-        about: what is said of it.
-        states: what the checkpoints of the chains say.
+        arrays: Arrays of the store, mapped.
+        path: Folder.
+        about: Description of the store.
+        states: Contents of the checkpoints of the chains.
 
     Raises:
         ValueError: some are not.
@@ -127,8 +127,8 @@ def checksums(
     """Return the checksums of the rows that count, for a checkpoint.
 
     Args:
-        rows: those of a chain, by record.
-        state: what the checkpoint says.
+        rows: Rows of a chain, by record.
+        state: Contents of the checkpoint.
     """
     return {
         CHECKSUM + name: np.array(record.checksum(counted(state, name)))

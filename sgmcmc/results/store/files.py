@@ -38,8 +38,8 @@ class FileRows:
     """The rows of one chain in an array on disk of shape ``(chains, rows, ...)``.
 
     Args:
-        path: the npy file.
-        chain: number of the chain.
+        path: Path of the npy file.
+        chain: Number of the chain.
     """
 
     def __init__(self, path: Path, chain: int) -> None:

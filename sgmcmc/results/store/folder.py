@@ -50,7 +50,7 @@ class Store:
     """A store that this process alone writes to, while the ``with`` block lasts.
 
     Args:
-        path: the folder; it is made if it is not there.
+        path: Path of the folder; it is created if it does not exist.
 
     Raises:
         ValueError: the folder holds something else, or another process writes to it.
@@ -105,9 +105,10 @@ class Store:
         """Make the files, or see that those there belong to the same chain, and are large enough.
 
         Args:
-            fingerprint: what made the chain, ``n_iters`` included, which may have grown.
-            schema: what its arrays are.
-            records: shape, chains first, and dtype of each array.
+            fingerprint: Fingerprint of the call that made the chain, including ``n_iters``, which
+                may have grown.
+            schema: Description of its arrays.
+            records: Shape, chains first, and dtype of each array.
 
         Raises:
             ValueError: the chain there was made otherwise, or is damaged; nothing was changed.
@@ -187,9 +188,9 @@ class Store:
         """Write down what the phases before the chain have found.
 
         Args:
-            found: ``positions`` of the chains, flat; and where they are modes, ``gradients`` there
-                and the ``modes`` as the user sees them.
-            kinds: of the phases, whose own checkpoints are of no use any more.
+            found: ``positions`` of the chains, flat; and if they are modes, ``gradients`` there and
+                the ``modes`` as the user sees them.
+            kinds: Kinds of the phases whose own checkpoints are no longer needed.
         """
         with explained(self.path):
             write_arrays(self.path / _HANDOVER, found)
@@ -211,9 +212,9 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
     """Return what a store holds so far, by memory mapping, as the arguments of ``Samples``.
 
     Args:
-        path: the folder.
-        verified: read everything once and compare it with its checksums; ``None`` does so where
-            that takes no longer than about a second.
+        path: Folder.
+        verified: Whether to read everything once and compare it with its checksums; ``None`` does
+            so if that takes no longer than about a second.
 
     Raises:
         ValueError: it is not a store, or damaged, or holds no draw yet.

@@ -29,11 +29,11 @@ def grow(
     """Make room for more iterations, and return what is now said of the store.
 
     Args:
-        path: the folder.
-        about: what was said of the store.
-        n_iters: iterations after burn-in that there is to be room for.
-        records: shape, chains first, and dtype of each array.
-        states: what the checkpoints of the chains say.
+        path: Folder.
+        about: Former description of the store.
+        n_iters: Number of iterations after burn-in to make room for.
+        records: Shape, chains first, and dtype of each array.
+        states: Contents of the checkpoints of the chains.
     """
     generation = about.get("generation", 0) + 1
     files = {name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)}

@@ -39,9 +39,9 @@ def may_be_exact(request: Request, plan: Plan, size: int) -> bool:
     """Tell whether the sampler is open, and gradients of the whole dataset can be afforded.
 
     Args:
-        request: what the user asks for.
-        plan: what was chosen.
-        size: the number of observations.
+        request: Request of the user.
+        plan: Plan that was chosen.
+        size: Number of observations.
     """
     needed = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
     small = size * len(plan.mode.position) <= _AFFORDABLE
@@ -52,17 +52,19 @@ class UntilFar(UntilEffective):
     """Runs until every coordinate has its effective sample size, or draws speak against the law.
 
     Args:
-        wishes: what the user wants of the draws.
-        plan: what was chosen.
-        target: what is sampled, without a preconditioner.
-        thin: of how many iterations one is kept.
-        began: when the clock of ``max_seconds`` was started.
-        may_stop: whether there is another way, so that chains stop as soon as that is so.
+        wishes: User's wishes for the draws.
+        plan: Plan that was chosen.
+        target: Target, without a preconditioner.
+        thin: Number of iterations between kept draws.
+        began: Time at which the clock of ``max_seconds`` was started.
+        may_stop: Whether there is another way, so that chains stop as soon as the posterior is
+            found far from normal.
 
     Attributes:
-        spread: the covariance of the draws in whitened coordinates, at the last look.
-        variances: its eigenvalues, ascending.
-        against: in what draws show that their posterior is far from normal; empty if in nothing.
+        spread: Covariance of the draws in whitened coordinates, at the last look.
+        variances: Eigenvalues of the spread, ascending.
+        against: Evidence in the draws that their posterior is far from normal; empty if there is
+            none.
     """
 
     def __init__(
@@ -125,12 +127,12 @@ def run_by_nuts(
     """Return draws by the No-U-Turn Sampler, with their report.
 
     Args:
-        request: what the user asks for; what is chosen was left open.
-        plan: what was chosen before, whose doubts on the posterior stay.
-        wishes: what the user wants of the draws.
-        verbose: show progress.
-        began: when the clock of ``max_seconds`` was started.
-        reason: why, for the report.
+        request: Request of the user, in which the constants to choose are open.
+        plan: Earlier plan, whose doubts about the posterior remain.
+        wishes: User's wishes for the draws.
+        verbose: Whether to show progress.
+        began: Time at which the clock of ``max_seconds`` was started.
+        reason: Reason, for the report.
     """
     options = without(request.read.options, _OF_OTHERS)
     exact = replace(

@@ -56,9 +56,9 @@ def run_large(
     Args:
         request: Request, read.
         dynamics: Dynamics, bound.
-        wishes: what the user wants of the draws.
-        verbose: show progress.
-        began: when the clock of ``max_seconds`` was started.
+        wishes: User's wishes for the draws.
+        verbose: Whether to show progress.
+        began: Time at which the clock of ``max_seconds`` was started.
 
     Raises:
         ValueError: the dynamics have no closed law, or too few draws would be kept.

@@ -41,8 +41,8 @@ class UntilEffectiveInEach(UntilEffective):
     """Runs until the chains of each mode have their part of the effective sample size.
 
     Args:
-        modes: the mode that each chain starts in, by number.
-        given: what :class:`UntilEffective` is told.
+        modes: Number of the mode that each chain starts in.
+        given: Arguments of :class:`UntilEffective`.
     """
 
     def __init__(self, modes: list[int], *given: Any) -> None:
@@ -85,12 +85,12 @@ def run_in_modes(
     than the chains expect; control variates are centred at each chain's own mode.
 
     Args:
-        chosen: the request, with what was chosen at the heaviest mode.
-        surveyed: the modes.
-        wishes: what the user wants of the draws.
-        thin: of how many iterations one is kept.
-        verbose: show progress.
-        began: when the clock of ``max_seconds`` was started.
+        chosen: Request with the constants chosen at the heaviest mode.
+        surveyed: Modes that were found.
+        wishes: User's wishes for the draws.
+        thin: Number of iterations between kept draws.
+        verbose: Whether to show progress.
+        began: Time at which the clock of ``max_seconds`` was started.
     """
     numbers = _modes_of_chains(surveyed, wishes.n_chains)
     plan = _pooled(chosen, surveyed)

@@ -42,9 +42,9 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
     Args:
-        request: what the user asks for; "auto" for what is open.
-        wishes: what the user wants of the draws.
-        verbose: show progress.
+        request: Request of the user; "auto" for open constants.
+        wishes: User's wishes for the draws.
+        verbose: Whether to show progress.
     """
     began = time.monotonic()
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()

@@ -41,18 +41,19 @@ class Watched(Lengths):
     on them. What it predicts is watched by the log-likelihood of some rows.
 
     Args:
-        wishes: what the user wants of the draws.
-        plan: what was chosen.
-        target: the log posterior, without a preconditioner.
-        data: the dataset.
-        seed: for the rows and coordinates.
-        thin: of how many iterations the user wants one kept; more are dropped if memory is short.
-        began: when the clock of ``max_seconds`` was started.
+        wishes: User's wishes for the draws.
+        plan: Plan that was chosen.
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        seed: Seed of the choice of rows and coordinates.
+        thin: Number of iterations between the draws that the user wants to keep; fewer are kept if
+            memory is short.
+        began: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
-        thin: of how many iterations one is kept.
-        predictions: diagnostics of the log-likelihood of the rows, at the last look.
-        coordinates: of the coordinates.
+        thin: Number of iterations between kept draws.
+        predictions: Diagnostics of the log-likelihood of the rows, at the last look.
+        coordinates: Diagnostics of the coordinates.
     """
 
     def __init__(

@@ -45,14 +45,15 @@ class WarmedUp:
     """What the warm-up has found.
 
     Attributes:
-        preconditioner: û and C, what the chain started with included; ``None`` for none.
-        stepsize: ε in those coordinates; ``None`` if it was not to be chosen.
-        positions: where the chains are, as the user sees it, by parameter.
-        iterations: that it took.
-        changed: how often the coordinates were changed.
-        gradients: full gradients that it took, over all chains.
-        seconds: that its iterations took.
-        lost: whether the chains did not get to where draws are as wide as they should be.
+        preconditioner: û and C, including those that the chain started with; ``None`` for none.
+        stepsize: ε in those coordinates; ``None`` if it should not be chosen.
+        positions: Positions of the chains, as the user sees them, by parameter.
+        iterations: Number of iterations.
+        changed: Number of changes of the coordinates.
+        gradients: Number of full gradients, over all chains.
+        seconds: Seconds spent in its iterations.
+        lost: Whether the chains failed to reach the region in which draws are as wide as they
+            should be.
     """
 
     preconditioner: Preconditioner | None
@@ -86,10 +87,10 @@ class WarmUp:
     """The warm-up of one sampler.
 
     Args:
-        sampler: whose chain is to be warmed up; its stepsize is what is begun with, and its
-            dynamics hold coordinates in their state if those are to be changed.
-        wanted: the acceptance rate that the stepsize is chosen for; ``None`` to leave it.
-        deadline: when to stop, by the monotonic clock.
+        sampler: Sampler whose chain should be warmed up; its stepsize is the first one tried, and
+            its dynamics hold coordinates in their state if those may change.
+        wanted: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
+        deadline: Time at which to stop, by the monotonic clock.
     """
 
     def __init__(self, sampler: Sampler, wanted: float | None, deadline: float) -> None:
@@ -238,8 +239,8 @@ def spread_of(draws: np.ndarray, dense: bool) -> tuple[np.ndarray, float, float]
     """Return the covariance of draws, drawn towards the identity, and its extreme eigenvalues.
 
     Args:
-        draws: in coordinates where it may be the identity, (k, d).
-        dense: whether all of it is wanted, or variances alone, (d,).
+        draws: Draws in coordinates in which the covariance may be the identity, (k, d).
+        dense: Whether to return the whole covariance, or only the variances, (d,).
     """
     effective = len(draws) / 2
     if not dense:

@@ -74,12 +74,12 @@ def run_exactly(
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
     Args:
-        request: what the user asks for, with a :class:`Hamiltonian` for its dynamics, ``None`` or
-            "auto" where a constant is open, and the whole dataset for its gradient.
-        wishes: what the user wants of the draws.
-        verbose: show progress.
-        reason: why the dynamics were chosen, if not by the user.
-        doubts: what else the report is to warn of.
+        request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
+            "auto" for each open constant, and the whole dataset for its gradient.
+        wishes: User's wishes for the draws.
+        verbose: Whether to show progress.
+        reason: Reason for the dynamics, if the user did not choose them.
+        doubts: Further warnings for the report.
     """
     told = Told(time.monotonic(), reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()

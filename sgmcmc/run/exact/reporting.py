@@ -26,12 +26,12 @@ class Told:
     """What there is to tell of how the constants were chosen.
 
     Attributes:
-        began: when the clock was started.
-        reason: why the dynamics were chosen; empty where the user did.
-        mode: ``None`` where none was looked for, or none was of use.
-        warmed_up: ``None`` where there was no warm-up.
-        warnings: sentences on what went wrong.
-        seconds: by what was done.
+        began: Time at which the clock was started.
+        reason: Reason for the dynamics; empty if the user chose them.
+        mode: Mode; ``None`` if none was searched for, or none was useful.
+        warmed_up: Result of the warm-up; ``None`` if there was none.
+        warnings: Sentences on problems.
+        seconds: Seconds, by task.
     """
 
     began: float
@@ -61,11 +61,11 @@ def report_on(
     """Return the report on draws.
 
     Args:
-        samples: the draws.
-        told: how the constants were chosen.
-        diagnostics: of the draws.
-        ess: the effective sample size that was wanted.
-        facts: of the moves, for each chain.
+        samples: Draws.
+        told: Log of how the constants were chosen.
+        diagnostics: Diagnostics of the draws.
+        ess: Requested effective sample size.
+        facts: Facts about the moves, for each chain.
     """
     settings = samples.settings
     rates = [chain["acceptance rate"] for chain in facts]

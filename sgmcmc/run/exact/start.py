@@ -65,11 +65,11 @@ class Start:
     """Where chains start.
 
     Attributes:
-        preconditioner: û and C; ``None`` for what the user gave.
-        params: the user's parameters there, for each chain or for all.
-        mode: ``None`` if none was of use.
-        metric: what of the coordinates the warm-up may change: "dense", "diagonal", or "none".
-        warnings: sentences on what went wrong.
+        preconditioner: û and C; ``None`` for the user's.
+        params: User's parameters there, for each chain or for all.
+        mode: Mode; ``None`` if none was useful.
+        metric: Form of the coordinates that the warm-up may change: "dense", "diagonal", or "none".
+        warnings: Sentences on problems.
     """
 
     preconditioner: Preconditioner | None
@@ -84,9 +84,9 @@ def find_start(model: Model, wanted: str | None, n_chains: int, verbose: bool) -
 
     Args:
         model: Model, read.
-        wanted: "dense", "diagonal", or either.
-        n_chains: how many chains.
-        verbose: show progress.
+        wanted: Requested form: "dense", "diagonal", or either.
+        n_chains: Number of chains.
+        verbose: Whether to show progress.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -120,7 +120,7 @@ def start_at_params(model: Model, wanted: str | None) -> Start:
 
     Args:
         model: Model, read.
-        wanted: "dense", "diagonal", or either.
+        wanted: Requested form: "dense", "diagonal", or either.
     """
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
     own = [target.space.params(start, target.dtype) for start in model.starts]

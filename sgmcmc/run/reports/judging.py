@@ -34,17 +34,18 @@ class Judgement:
     """What is found when draws are held against the posterior's own curvature.
 
     Attributes:
-        mode: the mode nearest to the draws, and the information there.
-        around: curvature there and gradient noise at the draws, in the chain's coordinates.
-        prediction: what the law of the dynamics makes of them.
-        without_noise: the same without gradient noise.
-        ratio: sd of the draws over that which the information implies, of each coordinate, (d,).
-        shift: mean of the draws less the mode, in those sds, (d,).
-        off_centre: the same of the control variates' centre, in the root mean square, of the
-            worst of the chains; ``None`` if there is none.
-        noise_along: noise, averaged over the coordinates, in parts of the chains one after another.
-        largest: the largest stepsize that keeps to the tolerance, 0 where none was found; ``None``
-            where each coordinate has its own, or there is no law.
+        mode: Mode nearest to the draws, and the information there.
+        around: Curvature there and gradient noise at the draws, in the chain's coordinates.
+        prediction: Prediction by the distribution of the linearized dynamics.
+        without_noise: Prediction without gradient noise.
+        ratio: SD of the draws over the Laplace SD, per coordinate, (d,).
+        shift: (mean − mode) / Laplace SD, per coordinate, (d,).
+        off_centre: (control-variate center − mode) / Laplace SD, root mean square over coordinates,
+            of the worst chain; ``None`` if there is no center.
+        noise_along: Gradient noise, averaged over the coordinates, in consecutive parts of the
+            chains.
+        largest: Largest stepsize that keeps to the tolerance, 0 if none was found; ``None`` if each
+            coordinate has its own, or there is no prediction.
     """
 
     mode: Mode
@@ -84,11 +85,11 @@ def judge(
     """Return what is found of draws.
 
     Args:
-        sampler: that made them.
-        samples: the draws.
-        tolerance: the relative error of an sd that is accepted.
-        mode: the mode, if it is known.
-        meter: of the gradient's noise in the chain's coordinates, if there is one.
+        sampler: Sampler that made the draws.
+        samples: Draws.
+        tolerance: Largest accepted relative error of an SD.
+        mode: Mode, if it is known.
+        meter: Meter of the gradient noise in the chain's coordinates, if there is one.
     """
     space = sampler.target.space
     whitening = space.preconditioner or unchanged(space.layout.size)

@@ -132,10 +132,11 @@ def of_draws(
     """Return what the draws themselves say against them.
 
     Args:
-        diagnostics: of the draws.
-        settings: of the chain.
-        ess: the effective sample size that is wanted.
-        swings: whether the law says that the chain swings to and fro, and is right all the same.
+        diagnostics: Diagnostics of the draws.
+        settings: Settings of the chain.
+        ess: Requested effective sample size.
+        swings: Whether the theory predicts negatively correlated draws, which are valid all the
+            same.
     """
     found = diagnostics.warnings(ess)
     total = diagnostics.draws * (settings["n_chains"] or 1)

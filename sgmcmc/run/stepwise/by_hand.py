@@ -37,11 +37,11 @@ def step_on(
     """Take a session one iteration further on a minibatch.
 
     Args:
-        sampler: what a ``*_setup`` function returned.
-        sess: the session.
-        minibatch: dict of arrays or tensors that share their first axis.
-        parameter: the one that moves, while the others stay; ``None`` moves all, together or in
-            turn as the sampler does.
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        sess: Session.
+        minibatch: Dict of arrays or tensors that share their first axis.
+        parameter: Name of the parameter that moves, while the others stay; ``None`` moves all,
+            together or in turn as the sampler does.
 
     Raises:
         ValueError: the sampler needs more of a minibatch than its columns.
@@ -76,12 +76,12 @@ def _iterated(
     """Return the carry of a chain after one iteration on a minibatch.
 
     Args:
-        sess: the session, which keeps the graphs that are made here.
-        carry: of the chain.
-        columns: of the minibatch.
-        stepsizes: of the iteration, a row.
-        rng: random numbers.
-        parameter: the one that moves; ``None`` moves all.
+        sess: Session, which keeps the graphs that are made here.
+        carry: State of the chain.
+        columns: Columns of the minibatch.
+        stepsizes: Stepsizes of the iteration, a row.
+        rng: Random numbers.
+        parameter: Name of the parameter that moves; ``None`` moves all.
     """
     sampler = sess._sampler
     chain, target = sampler.chain, sampler.target
@@ -151,10 +151,10 @@ def ascended(
     """Return a flat position one step of stochastic gradient ascent further.
 
     Args:
-        sampler: what a ``*_setup`` function of a control variate method returned.
-        position: flat, in the coordinates of the chain.
-        minibatch: dict of arrays or tensors that share their first axis.
-        iteration: number of the step, from 1, for a stepsize that is a schedule.
+        sampler: Sampler of a control variate method, as a ``*_setup`` function returns it.
+        position: Flat position, in the coordinates of the chain.
+        minibatch: Dict of arrays or tensors that share their first axis.
+        iteration: Number of the step, from 1, for a stepsize that is a schedule.
     """
     inner, columns = sampler._sampler, sampler.columns_of(minibatch)
     search = inner.phases[0]

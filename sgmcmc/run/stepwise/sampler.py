@@ -22,17 +22,17 @@ class StepwiseSampler:
     ``alpha``, ``L``, ``a``, ``opt_stepsize``).
 
     Args:
-        sampler: the sampler, checked and put together.
-        verbose: show the progress of what ``init_sess`` runs first.
+        sampler: Sampler, checked and assembled.
+        verbose: Whether to show the progress of the phases that ``init_sess`` runs first.
 
     Attributes:
-        params: the present state of the session stepped last, in the user's space: a dict of
-            ``tf.Variable``, with a leading chain axis where ``n_chains`` was given. Read it,
-            or pass it to ``log_lik``; assigning to it changes no chain.
-        params_opt: for the control variate methods, the mode θ̂: a dict of NumPy arrays, or
-            ``None`` before ``init_sess`` has found it.
-        log_post_opt_grad: the gradient of the log posterior there over the whole dataset, in the
-            space the chain moves in, or ``None`` before.
+        params: Present state of the session that was stepped last, in the user's space: a dict of
+            ``tf.Variable``, with a leading chain axis if ``n_chains`` was given. Read it, or pass
+            it to ``log_lik``; assigning to it changes no chain.
+        params_opt: Mode θ̂, for the control variate methods: a dict of NumPy arrays, or ``None``
+            before ``init_sess`` has found it.
+        log_post_opt_grad: Gradient of the log posterior there over the whole dataset, in the space
+            in which the chain moves, or ``None`` before.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -90,9 +90,9 @@ class StepwiseSampler:
         with a parameter's space, such as Σ alpha log ω of a Dirichlet, are added.
 
         Args:
-            minibatch: dict of arrays or tensors that share their first axis; with the latent
-                variables, if ``log_lik`` looks at such.
-            params: where in place of the present state; a dict of arrays or tensors.
+            minibatch: Dict of arrays or tensors that share their first axis; with the latent
+                variables, if ``log_lik`` uses any.
+            params: Parameters, instead of the present state; a dict of arrays or tensors.
 
         Returns:
             A scalar tensor.

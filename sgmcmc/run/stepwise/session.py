@@ -31,14 +31,14 @@ class Session:
     """A run of a :class:`StepwiseSampler`, made by :func:`init_sess`.
 
     Args:
-        sampler: what the session runs.
-        starts: where its chains start, flat.
-        found: full gradients that an earlier session took, with their ``positions``.
+        sampler: Sampler that the session runs.
+        starts: Starting positions of its chains, flat.
+        found: Full gradients that an earlier session computed, with their ``positions``.
 
     Attributes:
-        iteration: iterations run so far.
-        by_hand: iterations on minibatches that were handed over, counted apart.
-        graphs: those of such iterations.
+        iteration: Number of iterations run so far.
+        by_hand: Number of iterations on minibatches that were handed over, counted apart.
+        graphs: Graphs of such iterations.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -80,7 +80,7 @@ class Session:
         The file appears under its name only once it is whole; one that was there is replaced.
 
         Args:
-            path: the file to write.
+            path: File to write.
 
         Raises:
             OSError: the file cannot be written; what was there stays as it was.

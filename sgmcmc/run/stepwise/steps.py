@@ -25,8 +25,8 @@ def set_up(request: Request, verbose: Any) -> StepwiseSampler:
     """Return the sampler that a user asks for, to be run step by step.
 
     Args:
-        request: what the user asks for.
-        verbose: show the progress of what ``init_sess`` runs first.
+        request: Request of the user.
+        verbose: Whether to show the progress of the phases that ``init_sess`` runs first.
     """
     verbose = flag("verbose", verbose)
     with passed_on():
@@ -44,10 +44,10 @@ def init_sess(
     For the control variate methods the mode is found and the full gradient taken there.
 
     Args:
-        sampler: what a ``*_setup`` function returned.
-        verbose: show the progress of mode-finding.
-        restore: a file that :meth:`Session.save` wrote, to resume it bit for bit. A sampler
-            that was set up without a seed takes over the seed of that session.
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        verbose: Whether to show the progress of mode-finding.
+        restore: File that :meth:`Session.save` wrote, to resume it bit for bit. A sampler that was
+            set up without a seed takes over the seed of that session.
 
     Returns:
         The session.
@@ -87,9 +87,9 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
     Afterwards ``sampler.params`` is the new state.
 
     Args:
-        sampler: what a ``*_setup`` function returned.
-        sess: the session.
-        n_steps: iterations to run.
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        sess: Session.
+        n_steps: Number of iterations to run.
 
     Returns:
         Nothing: the session and ``sampler.params`` have moved on.
@@ -127,8 +127,8 @@ def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]
     """Return the present state of a session, in the user's space.
 
     Args:
-        sampler: what a ``*_setup`` function returned.
-        sess: the session.
+        sampler: Sampler, as a ``*_setup`` function returns it.
+        sess: Session.
 
     Returns:
         Dict of NumPy arrays, of the parameters' shapes, with a leading chain axis where

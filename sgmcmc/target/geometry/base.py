@@ -17,17 +17,17 @@ class Geometry:
     This class is the whole of ℝᵈ, where u = θ. A geometry of its own overrides what differs.
 
     Attributes:
-        in_place: whether u is θ itself, so that nothing needs converting.
-        prior_included: whether the geometry brings a prior of the parameter along, which the
-            user's log-prior must leave alone, or may add to.
-        takes_limit: whether its slope wants the gradient at a second point, ``limit``, too.
-        keeps_scale: whether a draw has a scale beside θ that may be kept (``unnormalised``).
-        coordinates: what u is, in words.
-        advice: what to tell the user of a chain that became NaN in this parameter, where a
-            smaller stepsize is not the first thing to try.
-        curved: whether it is a manifold in the space of u, on which u has to stay. Dynamics that
-            know of that move by ``flow`` and ``tangent``.
-        affine: whether u may be scaled and mixed with other coordinates by a preconditioner.
+        in_place: Whether u is θ itself, so that nothing needs converting.
+        prior_included: Whether the geometry includes a prior of the parameter, which the user's
+            log-prior must omit, or may add to.
+        takes_limit: Whether its slope needs the gradient at a second point, ``limit``, too.
+        keeps_scale: Whether a draw has a scale beside θ that may be stored (``unnormalised``).
+        coordinates: Description of u.
+        advice: Advice for a chain that became NaN in this parameter, if a smaller stepsize is not
+            the first thing to try.
+        curved: Whether it is a manifold in the space of u, on which u has to stay. Dynamics with
+            ``on_manifolds`` move by ``flow`` and ``tangent``.
+        affine: Whether u may be scaled and mixed with other coordinates by a preconditioner.
     """
 
     curved: bool = False
@@ -167,7 +167,7 @@ class Preconditioner:
 
     Args:
         root: C, a vector (M diagonal) or a lower triangular matrix, in float64.
-        origin: û, where ζ = 0.
+        origin: û, the origin, at which ζ = 0.
     """
 
     def __init__(self, root: np.ndarray, origin: np.ndarray) -> None:

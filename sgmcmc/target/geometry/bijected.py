@@ -15,7 +15,7 @@ class Bijected(Geometry):
 
     Args:
         bijector: f, a TFP bijector.
-        shape: of θ.
+        shape: Shape of θ.
     """
 
     in_place = False

@@ -33,10 +33,10 @@ class OnHalfLine(Geometry):
     ``log_lik`` is, c − eλ is λ ∂log_lik(λ).
 
     Args:
-        shape: of the prior, of the parameter's shape.
-        rate: of the prior, of the parameter's shape; zeros for what ``log_prior`` completes.
-        power: what λ is raised to; −1 for a variance.
-        shrink: s in place of zero, as a part of the rounding of ``dtype``.
+        shape: Shape of the prior, of the parameter's shape.
+        rate: Rate of the prior, of the parameter's shape; zeros for what ``log_prior`` completes.
+        power: Power of λ; −1 for a variance.
+        shrink: s used instead of zero, as a part of the rounding of ``dtype``.
     """
 
     in_place = False
@@ -155,11 +155,11 @@ class HalfLines(Division):
     """All gamma parameters, among some coordinates of a flat position.
 
     Args:
-        layout: the places of all parameters in the flat coordinates.
-        geometries: of those which are gamma parameters.
+        layout: Places of all parameters in the flat coordinates.
+        geometries: Geometries of the gamma parameters.
 
     Attributes:
-        shape, rate: of their priors, flat.
+        shape, rate: Shapes and rates of their priors, flat.
     """
 
     def __init__(self, layout: Layout, geometries: Mapping[str, OnHalfLine]) -> None:

@@ -32,9 +32,9 @@ class OnSimplex(Geometry):
     gradient with respect to u: the gradient, â − ωΣâ with â = alpha + ĉ, does not tell their sum.
 
     Args:
-        alpha: the concentrations, of the parameter's shape.
-        theta0: where θ starts; without it θ starts at the ω that the user gives, for the dynamics
-            to scale.
+        alpha: Concentrations, of the parameter's shape.
+        theta0: Starting value of θ; without it θ starts at the ω that the user gives, for the
+            dynamics to scale.
     """
 
     affine = False
@@ -139,12 +139,12 @@ class Simplices(Division):
     """All parameters that are points of the simplex, among the coordinates of a flat position.
 
     Args:
-        layout: the places of all parameters in the flat position.
-        alpha: the concentrations of each such parameter, of its shape.
+        layout: Places of all parameters in the flat position.
+        alpha: Concentrations of each such parameter, of its shape.
 
     Attributes:
-        alpha: their concentrations, flat.
-        last: which coordinates are the last of a point, flat.
+        alpha: Their concentrations, flat.
+        last: Whether each coordinate is the last of a point, flat.
     """
 
     def __init__(self, layout: Layout, alpha: Mapping[str, np.ndarray]) -> None:
@@ -191,9 +191,9 @@ class Simplices(Division):
         """Return the position with θ = ω Σâ, where ``position`` fixes only ω.
 
         Args:
-            position: flat.
-            counts: flat, with the expected counts ĉ in the coordinates on simplices.
-            given: whether the position of a parameter fixes its θ already.
+            position: Flat position.
+            counts: Flat vector with the expected counts ĉ in the coordinates on simplices.
+            given: Whether the position of a parameter fixes its θ already.
         """
         if self.none:
             return position

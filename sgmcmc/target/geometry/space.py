@@ -19,14 +19,14 @@ class Space:
     coordinates u of the parameters.
 
     Args:
-        shapes: shape of each parameter, as the user sees it.
-        geometries: of the parameters that do not live in the whole of ℝᵈ.
-        preconditioner: ``None`` for none.
+        shapes: Shape of each parameter, as the user sees it.
+        geometries: Geometries of the parameters with constraints.
+        preconditioner: Preconditioner; ``None`` for none.
 
     Attributes:
-        user_layout: places of the parameters as the user sees them.
-        layout: places of their coordinates in the position.
-        score_layout: places of the gradients with respect to them, in what ``score`` returns.
+        user_layout: Places of the parameters as the user sees them.
+        layout: Places of their coordinates in the position.
+        score_layout: Places of the gradients with respect to them, in the result of ``score``.
     """
 
     def __init__(
