@@ -1,7 +1,7 @@
-"""Files that appear under their name, or are replaced, only once they are whole.
+"""Files that appear under their name, or are replaced, only once they are complete.
 
-What is read back is what was written, or an error: an npz file keeps a checksum of each array, and
-takes no more memory than the bytes that it has.
+Reading gives what was written, or an error: an npz file keeps a checksum of each array, and uses no
+more memory than its bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 KEPT = "what was there before stays as it was"
-"""What is true of a file that could not be replaced."""
+"""Statement on a file that could not be replaced."""
 
 _PIECE = 2**20
 """Bytes that are read at a time."""
 
 _ENDS = 22, 22 + 20 + 56
-"""Bytes after the list of members of a zip file, without and with what large files need."""
+"""Bytes after the list of members of a zip file, without and with the records of large files."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -35,11 +35,11 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what ``write_arrays`` wrote; nothing in it is ever executed.
+    """Read a file of ``write_arrays``; nothing in it is ever executed.
 
     Raises:
-        ValueError: the file is damaged.
-        OSError: it cannot be read.
+        ValueError: The file is damaged.
+        OSError: It cannot be read.
     """
     with open(path, "rb") as file:
         try:
@@ -54,7 +54,7 @@ def arrays_in(file: BinaryIO) -> dict[str, np.ndarray]:
     """Return the arrays of an open npz file, as ``write_arrays`` writes them: not compressed.
 
     Raises:
-        ValueError, zipfile.BadZipFile: it is not such a file, or not whole.
+        ValueError, zipfile.BadZipFile: It is not such a file, or not whole.
     """
     if not zipfile.is_zipfile(file):
         raise ValueError("it is not in NumPy's npz format")
@@ -113,7 +113,7 @@ def replacement(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
-    """Have errors of the operating system say what could not be written, and what is kept.
+    """Explain errors of the operating system: what could not be written, and what is kept.
 
     Args:
         argument: Name of the file or folder.
@@ -130,5 +130,5 @@ def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
 
 
 def part_of(path: Path) -> Path:
-    """Return a name next to ``path``, of no other process, for a file that is not whole yet."""
+    """Return a name next to ``path``, unique to this process, for an incomplete file."""
     return path.with_name(f"{path.name}.{secrets.token_hex(16)}.part")

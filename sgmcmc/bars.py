@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _makers: list[Callable[..., Any]] = []
-"""What makes a bar in place of tqdm; the last one counts."""
+"""Functions that make a bar instead of tqdm; the last one is used."""
 
 
 def make_bar(**options: Any) -> Any:
@@ -27,7 +27,7 @@ def _tqdm() -> Callable[..., Any]:
         from tqdm.auto import tqdm
 
     class SteadyBar(tqdm):
-        """Stands still at no jump of the system's clock, which tqdm goes by."""
+        """A bar of tqdm that is not affected by jumps of the system's clock."""
 
         @property
         def _time(self) -> Callable[[], float]:
@@ -35,14 +35,14 @@ def _tqdm() -> Callable[..., Any]:
 
         @_time.setter
         def _time(self, clock: Callable[[], float]) -> None:
-            """Keep to the other clock."""
+            """Return the time by the monotonic clock."""
 
     return SteadyBar
 
 
 @contextlib.contextmanager
 def made_by(maker: Callable[..., Any]) -> Iterator[None]:
-    """Have all bars made by this inside the ``with`` block, in place of tqdm.
+    """Have all bars inside the ``with`` block made by this instead of tqdm.
 
     ``maker`` takes the arguments of ``tqdm.tqdm`` and returns what has its methods.
     """
@@ -54,5 +54,5 @@ def made_by(maker: Callable[..., Any]) -> Iterator[None]:
 
 
 def are_replaced() -> bool:
-    """Return whether bars are others than tqdm's."""
+    """Return whether bars are made by something other than tqdm."""
     return bool(_makers)

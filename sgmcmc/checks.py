@@ -29,7 +29,7 @@ def or_list(options: Iterable[str]) -> str:
 
 
 def describe(value: Any) -> str:
-    """Return a few words on a value of the wrong kind."""
+    """Describe a value of the wrong kind in a few words."""
     shape = getattr(value, "shape", None)
     if shape is not None and shape != ():
         return f"an array of shape {tuple(shape)}"
@@ -41,7 +41,7 @@ def describe(value: Any) -> str:
 
 
 def from_outside(part: Any) -> bool:
-    """Return whether an object's class is a user's own, not one of this package."""
+    """Return whether an object's class is user-defined, not one of this package."""
     return type(part).__module__.partition(".")[0] != "sgmcmc"
 
 
@@ -67,7 +67,7 @@ def positive_number(argument: str, value: Any) -> float:
 
 
 def flag(argument: str, value: Any, or_else: str = "") -> bool:
-    """Return ``value`` if it is true or false; ``or_else`` names what else it might have been."""
+    """Return ``value`` if it is true or false; ``or_else`` names another allowed value."""
     if not isinstance(value, bool | np.bool_):
         wanted = f"True, False {or_else}" if or_else else "True or False"
         raise TypeError(f"`{argument}` must be {wanted}; it is {describe(value)}.")
@@ -83,7 +83,7 @@ def choice(argument: str, value: Any, options: Iterable[str]) -> str:
 
 
 def seed_number(argument: str, value: Any) -> int:
-    """Return the seed, or fresh entropy where there is none."""
+    """Return the seed, or fresh entropy if there is none."""
     if value is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     return whole_number(argument, value, 0)
@@ -103,7 +103,7 @@ def floating_dtype(argument: str, value: Any) -> tf.DType:
 
 
 def minibatch_rows(argument: str, value: Any, size: int) -> int:
-    """Return n: a proportion of N if between 0 and 1, else a whole number from 1 to N."""
+    """Return n: a proportion of N if between 0 and 1, else an integer from 1 to N."""
     message = (
         f"`{argument}` must be a proportion between 0 and 1 or a whole number from 1 to {size}, "
         f"the observations in `dataset`; it is {describe(value)}."
@@ -149,7 +149,7 @@ def is_number(value: Any) -> bool:
 def by_name(argument: str, value: Any, what: str) -> dict[str, Any]:
     """Return a dict whose keys are strings; ``None`` is an empty one.
 
-    ``what`` says what it is a dict of.
+    ``what`` describes its values.
     """
     if value is None:
         return {}

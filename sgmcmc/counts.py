@@ -16,7 +16,7 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """A table of non-negative whole numbers of which only those above 0 are stored.
+    """A table of nonnegative integers of which only those above 0 are stored.
 
     Row i holds the counts ``data[indptr[i]:indptr[i + 1]]`` in the columns
     ``indices[indptr[i]:indptr[i + 1]]``: the compressed sparse rows of SciPy, whose attributes
@@ -104,15 +104,15 @@ class Counts:
 
     @classmethod
     def read(cls, counts: Any, label: str = "counts") -> Counts:
-        """Return counts that came in any form as a table of this kind.
+        """Return counts of any form as such a table.
 
         Args:
             counts: A :class:`Counts`, a sparse matrix of SciPy, or an array (rows, columns).
             label: Name of the argument, for messages.
 
         Raises:
-            TypeError: it is none of these, or holds no real numbers.
-            ValueError: a count is negative or not whole, or there are no rows or columns.
+            TypeError: It is none of these, or holds no real numbers.
+            ValueError: a count is negative or not an integer, or there are no rows or columns.
         """
         if isinstance(counts, cls):
             return counts

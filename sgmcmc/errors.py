@@ -12,7 +12,7 @@ class DivergenceError(ArithmeticError):
     """A chain became NaN or infinite, so it was stopped.
 
     The message says in which iterations it happened, which parameter was the first to diverge, and
-    what to do about it: nearly always, to take a smaller stepsize.
+    what to do about it: nearly always, to use a smaller stepsize.
 
     Args:
         message: Message for a person.

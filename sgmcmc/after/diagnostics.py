@@ -26,11 +26,11 @@ def summary(
 ) -> Any:
     """Return means, standard deviations, quantiles and convergence diagnostics.
 
-    ESS is the number of independent draws that would be worth as much, for the mean (bulk) and for
-    the 5 % and 95 % quantiles (tail). MCSE is the standard error of mean and standard deviation
-    that is due to the length of the chain. R-hat compares chains, and is NaN for a single one.
-    They say how well the *chain's* stationary distribution is known, and nothing about how far that
-    is from the posterior: for that see ``samples.report``, whose warnings are given with the table
+    ESS is the number of independent draws that would give the same precision, for the mean (bulk)
+    and for the 5 % and 95 % quantiles (tail). MCSE is the standard error of mean and standard
+    deviation due to the finite length of the chain. R-hat compares chains, and is NaN for a single
+    one. These measure how well the *chain's* stationary distribution is known, not how far it is
+    from the posterior: for that see ``samples.report``, whose warnings are shown with the table
     (and are in its ``attrs["warnings"]``), and :func:`ksd`.
 
     Args:
@@ -42,10 +42,10 @@ def summary(
         A pandas ``DataFrame``, a row for each component.
 
     Raises:
-        ValueError: there are no draws, or no parameter of a name.
+        ValueError: There are no draws, or no parameter of a name.
 
     Warns:
-        UserWarning: something speaks against trusting the draws.
+        UserWarning: The draws may not be reliable.
 
     Example:
         >>> import numpy as np
@@ -84,7 +84,7 @@ def summary(
 
 
 def _table(samples: Samples, names: Sequence[str], quantiles: Sequence[float]) -> Any:
-    """Return the table with ArviZ 1, with the columns that it has with ArviZ 0."""
+    """Return the table from ArviZ 1, with the columns of ArviZ 0."""
     az = libraries.arviz()
     data = to_inference_data(samples)
     shown = az.summary(data, var_names=names, kind="stats", round_to="none")[["mean", "sd"]]
@@ -105,7 +105,7 @@ def _table(samples: Samples, names: Sequence[str], quantiles: Sequence[float]) -
 
 
 def _with_warnings(table: Any, samples: Samples) -> Any:
-    """Return the table with what speaks against the draws, of which the user is warned."""
+    """Return the table with the report's warnings, which are also raised as a warning."""
     doubts = samples.quick_warnings()
     table.attrs["warnings"] = doubts
     if doubts:

@@ -23,7 +23,7 @@ def need_samples(samples: Any) -> None:
 
 
 def need_draws(samples: Any, var_names: Sequence[str] | None = None) -> list[str]:
-    """Return the names of the parameters that are meant, once they are known to be there."""
+    """Return the requested names of parameters, checked."""
     need_samples(samples)
     if not len(samples):
         raise ValueError("`samples` holds no draws of parameters.")
@@ -95,13 +95,13 @@ class Source:
 
     @property
     def gradient_dtype(self) -> np.dtype:
-        """The precision in which the gradients were kept."""
+        """Dtype in which the gradients were stored."""
         return next(iter(self._gradients.values())).dtype
 
     def batch_means(
         self, parts: list[Part], length: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield means over ``length`` draws, of what is corrected and of the control variates."""
+        """Yield means over ``length`` draws, of the quantities and of their control variates."""
         for _, _, *rows in self.pieces(parts, length):
             batches = len(rows[0]) // length
             if batches:
@@ -113,7 +113,7 @@ class Source:
     def pieces(
         self, parts: list[Part], multiple: int = 1
     ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """Yield chain, first draw, what is corrected and the control variates, in float64.
+        """Yield chain, first draw, quantities and control variates, in float64.
 
         All pieces but the last of a part hold a multiple of ``multiple`` draws.
         """
@@ -186,7 +186,7 @@ class Source:
 
 
 def _need_flat(samples: Samples) -> None:
-    """Raise an error where gradients are tangent to a manifold: their mean is not zero."""
+    """Raise an error if gradients are tangent to a manifold: their mean is not zero."""
     manifolds = samples.settings.get("manifolds") or {}
     for name in samples.gradients or {}:
         if name in manifolds:
@@ -199,7 +199,7 @@ def _need_flat(samples: Samples) -> None:
 def _functions(
     samples: Samples, test_functions: TestFunctions | None
 ) -> dict[str, Callable[..., Any]]:
-    """Return the functions to evaluate; none where stored values or parameters are meant."""
+    """Return the functions to evaluate; none for stored values or parameters."""
     if test_functions is None:
         if not len(samples):
             raise ValueError("`samples` holds no draws of parameters; name its `test_functions`.")

@@ -24,7 +24,7 @@ def plot_log_post(samples: Samples, ax: Any = None) -> Any:
         The axes.
 
     Raises:
-        ValueError: there are no estimates.
+        ValueError: There are no estimates.
 
     Example:
         >>> import numpy as np
@@ -67,7 +67,7 @@ def plot_zero_variance(
         The axes.
 
     Raises:
-        ValueError: there is no quantity of that name.
+        ValueError: There is no quantity of that name.
 
     Example:
         >>> import numpy as np

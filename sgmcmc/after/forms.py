@@ -1,7 +1,7 @@
-"""The forms of a zero-variance correction, judged by what they do to draws they were not fitted to.
+"""The forms of a zero-variance correction, judged on draws that they were not fitted to.
 
-What counts is the variance of a mean. It is measured by the means of long batches of draws, of
-each chain around the chain's own mean.
+The criterion is the variance of a mean, measured by the means of long batches of draws, of each
+chain around the chain's own mean.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sgmcmc.after.regression import Regression
 from sgmcmc.results.samples import Samples
 
 _BATCHES = 40
-"""How many batches there are in all, at least, that variances of means are measured by."""
+"""Least number of batches, over all chains, from which variances of means are estimated."""
 
 _COARSER = 4
-"""How many times larger the batches of one form are than those of the form before."""
+"""Ratio of the batch lengths of successive forms."""
 
 _LARGEST = 2000
-"""The most control variates that a form is tried with."""
+"""Largest number of control variates of a form that is tried."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def best(
 
 
 class Judge:
-    """Measures how much less the means of batches vary for coefficients.
+    """Measures the variance reduction of batch means by coefficients.
 
     Args:
         source: Draws to correct.
@@ -147,7 +147,7 @@ class Judge:
             self._means[part] = [np.concatenate(each) for each in zip(*rows, strict=True)]
 
     def gain(self, coefficients: Mapping[Part, np.ndarray]) -> np.ndarray:
-        """Return the variance of the means of batches before, over that after, by quantity."""
+        """Return the variance of batch means before over after, by quantity."""
         before = after = np.zeros(())
         for part, a in coefficients.items():
             h, f = self._means[part]
@@ -174,18 +174,18 @@ def _parts(source: Source, fit: str) -> list[Part]:
 
 
 def _fewest(parts: list[Part], length: int) -> int:
-    """Return how many batches of this length all parts but one hold at least."""
+    """Return the least number of batches of this length in all parts but one."""
     sizes = sorted((part.stop - part.start) // length for part in parts)
     return sum(sizes[:-1])
 
 
 def _suffice(source: Source, parts: list[Part]) -> bool:
-    """Tell whether there are enough draws for so many control variates."""
+    """Return whether there are enough draws for so many control variates."""
     return source.features <= _LARGEST and 10 * source.features <= _fewest(parts, 1)
 
 
 def _batches(source: Source, parts: list[Part]) -> list[int | None]:
-    """Return how many batches of each chain to try: all draws, then fewer and fewer."""
+    """Return the numbers of batches of each chain to try: all draws, then fewer and fewer."""
     found: list[int | None] = [None]
     batches = source.draws // _COARSER
     while batches > 1 and _fewest(parts, source.draws // batches) >= max(20, 2 * source.features):
@@ -195,7 +195,7 @@ def _batches(source: Source, parts: list[Part]) -> list[int | None]:
 
 
 def _has_positions(samples: Samples, bijectors: Mapping[str, Any]) -> bool:
-    """Tell whether the draws are there in the space that the chain moved in."""
+    """Return whether the draws are available in the space in which the chain moved."""
     gradients: Mapping[str, Any] = samples.gradients or {}
     moved = samples.settings.get("bijectors") or {}
     return not samples.settings.get("own_coordinates") and all(

@@ -9,7 +9,7 @@ import numpy as np
 
 _GRID = 200
 _CURVE = 1000
-"""Draws that a density is made of, at the most."""
+"""Largest number of draws used for a density."""
 
 
 def plot_trace(columns: Mapping[str, np.ndarray], **keywords: Any) -> Any:
@@ -111,7 +111,7 @@ def plot_rank(name: str, column: np.ndarray, ax: Any, bins: int = 20) -> None:
 def _grid(
     function: str, rows: int, columns: int, keywords: dict[str, Any], size: tuple[float, float]
 ) -> Any:
-    """Return figure and axes; of the keywords that ArviZ 0 takes, there is the size alone."""
+    """Return figure and axes; of ArviZ 0's keywords only the size is supported."""
     import matplotlib.pyplot as plt
 
     figsize = keywords.pop("figsize", None)

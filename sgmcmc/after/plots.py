@@ -17,7 +17,7 @@ from sgmcmc.results.conversions import coordinate_names
 from sgmcmc.results.samples import Samples
 
 MOST_SHOWN = 20
-"""How many coordinates have a panel of their own, unless a plot is asked for more."""
+"""Largest number of coordinates with a panel of their own, by default."""
 
 
 def plot_trace(
@@ -29,8 +29,8 @@ def plot_trace(
 ) -> Any:
     """Plot the density and the trace of each coordinate, on its own scale, a line for each chain.
 
-    Of more than ``most`` coordinates those with the smallest effective sample sizes are shown.
-    Where the report warns of the draws, a line above the panels says so.
+    If there are more than ``most`` coordinates, those with the smallest effective sample sizes are
+    shown. If the report has warnings, a line above the panels says so.
 
     Args:
         samples: Draws.
@@ -42,7 +42,7 @@ def plot_trace(
         Array of Matplotlib axes, of shape (coordinates, 2).
 
     Raises:
-        ValueError: there are no draws, or no parameter of a name.
+        ValueError: There are no draws, or no parameter of a name.
 
     Example:
         >>> import numpy as np
@@ -78,8 +78,8 @@ def plot_posterior(
 ) -> Any:
     """Plot the density of each coordinate, with its mean and its highest density interval.
 
-    Numbers have as many digits as the smallest sd needs. Of more than ``most`` coordinates those
-    with the smallest effective sample sizes are shown.
+    Numbers have as many digits as the smallest SD needs. If there are more than ``most``
+    coordinates, those with the smallest effective sample sizes are shown.
 
     Args:
         samples: Draws.
@@ -91,7 +91,7 @@ def plot_posterior(
         A Matplotlib axes, or an array of them.
 
     Raises:
-        ValueError: there are no draws, or no parameter of a name.
+        ValueError: There are no draws, or no parameter of a name.
 
     Example:
         >>> import numpy as np
@@ -120,7 +120,7 @@ def plot_forest(samples: Samples, var_names: Sequence[str] | None = None, **keyw
         Array of Matplotlib axes.
 
     Raises:
-        ValueError: there are no draws, or no parameter of a name.
+        ValueError: There are no draws, or no parameter of a name.
 
     Example:
         >>> import numpy as np
@@ -146,7 +146,8 @@ def plot_pairs(
 ) -> Any:
     """Plot the draws of each pair of coordinates against each other, with their densities.
 
-    Of more than ``most`` coordinates those with the smallest effective sample sizes are shown.
+    If there are more than ``most`` coordinates, those with the smallest effective sample sizes are
+    shown.
 
     Args:
         samples: Draws.
@@ -158,7 +159,7 @@ def plot_pairs(
         A Matplotlib axes, or an array of them.
 
     Raises:
-        ValueError: there are no draws, no parameter of a name, or only one coordinate.
+        ValueError: There are no draws, no parameter of a name, or only one coordinate.
 
     Example:
         >>> import numpy as np
@@ -182,12 +183,12 @@ def plot_pairs(
 
 
 def _plots() -> Any:
-    """Return where the plots come from: ArviZ, or our own panels from ArviZ 1 on."""
+    """Return the module that plots: ArviZ, or our own panels from ArviZ 1 on."""
     return panels if libraries.arviz_is_new() else libraries.arviz()
 
 
 def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """Return the draws of each coordinate, (chain, draw), by what a person calls it."""
+    """Return the draws of each coordinate, (chain, draw), by its label."""
     wanted = need_draws(samples, var_names)
     found = {}
     for name, array in by_chain(samples.settings, samples).items():
@@ -201,7 +202,7 @@ def _columns(samples: Samples, var_names: Sequence[str] | None) -> dict[str, np.
 def _worst(
     samples: Samples, var_names: Sequence[str] | None, most: int
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Return the coordinates to show, in their order, and what is to be said of the others."""
+    """Return the coordinates to show, in their order, and a sentence on the others."""
     columns = _columns(samples, var_names)
     if len(columns) <= most:
         return columns, ""
@@ -215,7 +216,7 @@ def _worst(
 
 
 def _digits(columns: dict[str, np.ndarray]) -> int:
-    """Return how many significant digits tell the ends of every interval apart."""
+    """Return the number of significant digits that distinguishes the ends of every interval."""
     needed = [2]
     for column in columns.values():
         size, sd = np.abs(column).max(), column.std()

@@ -1,4 +1,4 @@
-"""The regression of what is corrected on its control variates, from draws that come in pieces."""
+"""Regression of quantities on their control variates, from draws in pieces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Moments:
-    """Mean and variance of rows that come in pieces."""
+    """Mean and variance of rows, in pieces."""
 
     def __init__(self, size: int) -> None:
         self._count = 0
@@ -21,7 +21,7 @@ class Moments:
         return self._squares / max(1, self._count - 1)
 
     def add(self, rows: np.ndarray) -> None:
-        """Take in more rows."""
+        """Add more rows."""
         count, mean = len(rows), rows.mean(axis=0)
         step, total = mean - self.mean, self._count + count
         self._squares += ((rows - mean) ** 2).sum(axis=0) + step**2 * self._count * count / total
@@ -30,7 +30,7 @@ class Moments:
 
 
 class Regression:
-    """Means and products of control variates f and of what is corrected, h, in double precision.
+    """Means and products of control variates f and quantities h, in double precision.
 
     Args:
         features: Number of control variates.
@@ -44,7 +44,7 @@ class Regression:
         self._products = np.zeros((features, features + values))
 
     def add(self, h: np.ndarray, f: np.ndarray) -> None:
-        """Take in more rows."""
+        """Add more rows."""
         rows = np.concatenate([f, h], axis=1)
         mean = rows.mean(axis=0)
         centred = rows - mean
@@ -61,7 +61,7 @@ class Regression:
 
     @classmethod
     def of_all(cls, parts: Iterable[Regression]) -> Regression:
-        """Return what has taken in the rows of all of these."""
+        """Return the union of several regressions."""
         parts = list(parts)
         features, size = parts[0]._products.shape
         found = cls(features, size - features)
@@ -70,7 +70,7 @@ class Regression:
         return found
 
     def coefficients(self, dtype: np.dtype) -> tuple[np.ndarray, str]:
-        """Return a = −Var(f)⁻¹ Cov(f, h), and what to warn of, if anything.
+        """Return a = −Var(f)⁻¹ Cov(f, h), and a warning, if there is one.
 
         Args:
             dtype: Dtype in which the gradients were stored.

@@ -1,4 +1,4 @@
-"""The figure of a report: sds, ranks of the worst coordinates, noise along the chain."""
+"""The figure of a report: SDs, ranks of the worst coordinates, noise along the chain."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sgmcmc.results.conversions import coordinate_names
 from sgmcmc.results.samples import Samples
 
 _NAMED = 25
-"""Coordinates up to which each has its name on the axis."""
+"""Largest number of coordinates with names on the axis."""
 
 _RANKED = 2
-"""How many coordinates are shown by ranks."""
+"""Number of coordinates with a panel of ranks."""
 
 
 @dataclass(frozen=True)
 class ReportLists:
-    """What the figure shows of a report, each ``None`` where the report does not have it.
+    """Contents of a report that the figure shows; each is ``None`` if the report lacks it.
 
     Attributes:
         predicted: Predicted relative error of the SD of each coordinate.
@@ -40,7 +40,7 @@ class ReportLists:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> ReportLists:
-        """Return what a report has."""
+        """Return these contents of a report."""
         return cls(
             _numbers(report, "Predicted", "relative error of the posterior sds"),
             _numbers(report, "Draws", "sd over that which the information implies"),
@@ -50,7 +50,7 @@ class ReportLists:
 
 
 def _numbers(report: Mapping[str, Any], section: str, name: str) -> np.ndarray | None:
-    """Return a list of numbers of a report, if it is there and is one."""
+    """Return a list of numbers of a report, if there is one."""
     facts = report.get(section, {})
     value = facts.get(name) if isinstance(facts, Mapping) else None
     if not isinstance(value, list | tuple) or not value:
@@ -59,24 +59,23 @@ def _numbers(report: Mapping[str, Any], section: str, name: str) -> np.ndarray |
 
 
 def plot_report(samples: Samples) -> Any:
-    """Plot what the report says of the draws: sds predicted and measured, ranks, and noise.
+    """Plot the report on the draws: predicted and measured SDs, ranks, and noise.
 
-    The first panel has the sd of each coordinate over that which the information at the mode
-    implies, with two standard errors, and what the law of the dynamics predicts for it: where the
-    posterior is normal the two agree. The next ones have the ranks of the draws of each chain among
-    those of all, for the two coordinates with the smallest effective sample sizes; bars of equal
-    height are chains that agree. The last has the gradient noise along the chain, whitened,
-    which the prediction takes to be the same everywhere.
+    The first panel shows the SD of the draws over the Laplace SD for each coordinate, with two
+    standard errors, and its prediction: if the posterior is normal the two agree. The next two show
+    the ranks of the draws of each chain among those of all, for the two coordinates with the
+    smallest effective sample sizes; bars of equal height mean that the chains agree. The last shows
+    the gradient noise along the chain, whitened, which the prediction assumes to be constant.
 
     Args:
         samples: Draws, with a report.
 
     Returns:
-        Array of four Matplotlib axes: sds, ranks, ranks, noise. What the report lacks is said in
-        its panel.
+        Array of four Matplotlib axes: SDs, ranks, ranks, noise. A panel for which the report has no
+        data says so.
 
     Raises:
-        ValueError: there are no draws, or there is no report.
+        ValueError: There are no draws, or there is no report.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf

@@ -111,7 +111,7 @@ def ksd(
         ``expected``, ``ratio`` and ``draws``.
 
     Raises:
-        ValueError: there are no gradients, they are not those of the draws, or the space that the
+        ValueError: There are no gradients, they are not those of the draws, or the space that the
             chain moved in is not known.
 
     Example:

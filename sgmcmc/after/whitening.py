@@ -42,7 +42,7 @@ def unconstrained(
         bijectors: Bijectors by parameter; ``None`` uses those of the sampler that made the draws.
 
     Raises:
-        ValueError: draws in that space are not known.
+        ValueError: Draws in that space are not known.
     """
     for where in (samples.settings.get("own_coordinates") or {}).values():
         raise ValueError(

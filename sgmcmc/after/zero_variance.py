@@ -110,9 +110,9 @@ def zero_variance(
     With neither ``degree`` nor ``fit`` nor ``batches`` the form is chosen: coefficients are fitted
     to draws, and to means of batches of several sizes, with degree 2 where the draws suffice for
     it; each chain is corrected with the coefficients of the others (each half of a single chain
-    with those of the other half), and the form is taken by which the means of long batches vary
-    least, in the median over the quantities. A quantity that it does not help stays as it was.
-    ``.form``, ``.gain`` and ``.sentence`` say what was taken and what it gained.
+    with those of the other half), and the form is chosen under which the means of long batches vary
+    least, in the median over the quantities. A quantity that no form improves is left unchanged.
+    ``.form``, ``.gain`` and ``.sentence`` report the choice and its gain.
 
     Args:
         samples: Draws with their gradients (``store_gradients=True``), in memory, loaded, or opened
@@ -141,10 +141,10 @@ def zero_variance(
         ``.variance_ratio``, ``.form``, ``.gain`` and ``.sentence``.
 
     Raises:
-        ValueError: there are no gradients, or fewer than two draws.
+        ValueError: There are no gradients, or fewer than two draws.
 
     Warns:
-        UserWarning: the control variates are collinear, so that some directions are left out, or
+        UserWarning: The control variates are collinear, so that some directions are left out, or
             too many for the draws, so that the coefficients are shrunk.
 
     Example:
@@ -189,7 +189,7 @@ def _as_given(
     test_functions: TestFunctions | None,
     bijectors: Mapping[str, Any],
 ) -> Fitted:
-    """Return the correction in the form that the user asks for."""
+    """Return the correction in the user's form."""
     if form.degree > 2:
         raise ValueError(f"`degree` must be 1 or 2; it is {form.degree}.")
     choice("fit", form.fit, ("pooled", "own", "others"))

@@ -1,1 +1,1 @@
-"""The user's dataset as the chain reads it, and the values that are made of it."""
+"""The user's dataset as the chain reads it, and random numbers."""

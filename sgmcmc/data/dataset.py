@@ -18,11 +18,11 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.machines import HERE, Machines
 
 PIECE_BYTES = 32 * 2**20
-"""How much of a dataset is looked at in one go where all of it has to be passed over."""
+"""Bytes of a dataset that are read at a time in a pass over all of it."""
 
 
 def digest(array: np.ndarray) -> str:
-    """Return what distinguishes an array from others: shape, dtype and SHA-256 of its bytes."""
+    """Return a digest of an array: shape, dtype and SHA-256 of its bytes."""
     contiguous = np.ascontiguousarray(array)
     summed = hashlib.sha256(contiguous.reshape(-1).view(np.uint8).data).hexdigest()
     return f"{array.shape} {array.dtype} {summed[:32]}"
@@ -51,7 +51,7 @@ class Column(ABC):
         """Return the rows from ``start`` to ``stop``."""
 
     def unpack(self) -> None:  # noqa: B027 - most columns have nothing to do
-        """Make rows ready to be taken in any order, where they are not yet."""
+        """Prepare random access to rows, if necessary."""
 
     @abstractmethod
     def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
@@ -59,7 +59,7 @@ class Column(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """Return what distinguishes these values from others."""
+        """Return a digest of the values."""
 
 
 class DenseColumn(Column):
@@ -186,7 +186,7 @@ class Data:
         self.key: str | None = None
 
     def on(self, machines: Machines) -> Data:
-        """Return the same dataset, to be passed over elsewhere."""
+        """Return the same dataset, with other executors for passes over it."""
         found = copy.copy(self)
         found.machines = machines
         return found

@@ -1,4 +1,4 @@
-"""Checks of the numbers that a user hands over."""
+"""Checks of the numbers in the user's data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def need_numbers(label: str, dtype: Any) -> None:
 
 
 def need_first_axis(label: str, shape: tuple[int, ...]) -> None:
-    """Refuse what is no array."""
+    """Refuse a value that is not an array."""
     if len(shape) == 0:
         raise ValueError(
             f"`{label}` is a single number; its first axis must count the observations."
@@ -96,7 +96,7 @@ def check_values(
 
 
 def _need_whole(label: str, array: np.ndarray, dtype: tf.DType) -> None:
-    """Refuse fractions, and whole numbers out of range."""
+    """Refuse fractions, and integers out of range."""
     if array.dtype.kind == "f":
         wrong = array[array != np.rint(array)]
         if wrong.size:
@@ -134,7 +134,7 @@ def refuse_nan(
     start: int = 0,
     place: Callable[[int], tuple[int, ...]] | None = None,
 ) -> None:
-    """Refuse NaN, and say where it is."""
+    """Refuse NaN, and name its place."""
     # The minimum of an array that holds NaN is NaN, and needs no second array to find.
     if array.dtype.kind == "f" and array.size and np.isnan(array.min()):
         row, *rest = (int(k) for k in np.argwhere(np.isnan(array))[0])

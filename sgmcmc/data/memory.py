@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Available and physical memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int:
-    """Return how much memory is still available; if the system does not say, a lot."""
+    """Return the available memory in bytes; a large number if the system does not say."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -19,7 +19,7 @@ def available_bytes() -> int:
 
 
 def physical_bytes() -> int | None:
-    """Return how much memory the machine has, if the system says."""
+    """Return the memory of the machine in bytes, if the system says."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

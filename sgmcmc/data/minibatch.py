@@ -1,4 +1,4 @@
-"""The minibatch: the observations that a gradient sees, and how much each of them counts."""
+"""The minibatch: the observations of a gradient, and their weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Tensors = dict[str, tf.Tensor]
 
 
 class Minibatch(NamedTuple):
-    """Observations, and what their terms count for in a sum over the whole dataset.
+    """Observations, and the weights of their terms in a sum over the whole dataset.
 
     Attributes:
         columns: Arrays of the dataset, n rows of each.

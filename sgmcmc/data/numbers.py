@@ -19,14 +19,14 @@ from sgmcmc.data import native
 
 
 class RunPhase(IntEnum):
-    """What the iterations are run for."""
+    """Purpose of a run of iterations."""
 
     MODE = 0
     CHAIN = 1
 
 
 class Purpose(IntEnum):
-    """What the numbers are used for."""
+    """Purpose of random numbers."""
 
     MINIBATCH = 0
     NOISE = 1
@@ -69,8 +69,7 @@ def generator(
 
 
 PAIRS = 256
-"""Normals are made in chunks of so many pairs, so the first ones do not depend on how many there
-are."""
+"""Pairs of normals in a chunk: the first ones then do not depend on how many there are."""
 
 _CHUNKS = 64
 """Chunks that NumPy makes at a time: their arrays stay in the cache."""
@@ -131,8 +130,8 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
 def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.ndarray:
     """Return independent uniform int32 below a bound, and -1 where one has to be drawn again.
 
-    A product of 32 random bits with the bound has the number in its upper half. That some numbers
-    would come more often than others, by one in 2³² of the bits, is what a few are thrown away for.
+    A product of 32 random bits with the bound has the number in its upper half. A few are rejected
+    because some numbers would otherwise be more frequent, by one in 2³² of the bits.
 
     Args:
         rng: Source of the randomness.

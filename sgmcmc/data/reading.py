@@ -1,4 +1,4 @@
-"""The dataset as a user hands it over, checked and converted once."""
+"""Reading of the user's dataset, checked and converted once."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _read_table(
     dtype_of: Callable[[str], tf.DType],
     wanted: Mapping[str, tuple[str, ...]],
 ) -> Iterator[tuple[str, Column, int]]:
-    """Yield name, column and length of what is wanted of a table, which is read once.
+    """Yield name, column and length of the requested columns of a table, which is read once.
 
     ``wanted`` has the columns of the table that each column of the dataset is made of, ``dtype_of``
     what its numbers become.
@@ -195,7 +195,7 @@ def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
 
 
 def _refuse_streams(label: str, values: Any) -> None:
-    """Refuse what gives its rows only in an order of its own."""
+    """Refuse datasets that give their rows only in an order of their own."""
     if isinstance(values, tf.data.Dataset) or (
         hasattr(values, "__iter__")
         and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))

@@ -1,8 +1,8 @@
 """The whole dataset in parts, for sums over all of it: they depend on nothing but the data.
 
 A piece is what fits in memory with what is computed of it; a shard is a run of pieces, which one
-process passes over. Sums are added up in the order of the pieces within a shard, and of the
-shards: where they were made has no bearing on them.
+process passes over. Sums are added in the order of the pieces within a shard, and of the shards,
+wherever they were computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.machines import HERE
 
 _MOST = 4096
-"""How many shards there may be, so that what comes back of them stays small."""
+"""Largest number of shards, so that their results stay small."""
 
 
 class Shard(NamedTuple):
@@ -39,7 +39,7 @@ def shards(data: Data, most_rows: int | None = None) -> list[Shard]:
 def map_over(
     data: Data, thing: Any, method: str, calls: Sequence[tuple[Any, ...]]
 ) -> Iterator[Any]:
-    """Yield what a method returns for each part of the data, in the order of the calls.
+    """Yield a method's result for each part of the data, in the order of the calls.
 
     The machines of the dataset call it; a single call is made here.
     """

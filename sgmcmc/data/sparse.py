@@ -175,7 +175,7 @@ def _splits(column: tf.SparseTensor) -> tf.Tensor:
 
 
 def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) -> Any:
-    """Return what a function makes of each row, handed to it as a minibatch of one.
+    """Return a function's value for each row, passed to it as a minibatch of one.
 
     Vectorised, unless there is a sparse column: TensorFlow vectorises none of the operations on it.
     ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
@@ -192,7 +192,7 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
 
 
 def over(function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors) -> tf.Tensor:
-    """Return what a function of a point and of columns makes of each of several points."""
+    """Return the value of a function of a point and of columns at each of several points."""
     if not has_sparse(columns):
         return tf.vectorized_map(lambda point: function(point, columns), points)
     one = tf.nest.map_structure(lambda values: values[0], points)

@@ -20,11 +20,10 @@ import numpy as np
 from sgmcmc.data.dataset import PIECE_BYTES, DenseColumn, MappedColumn, digest_of_pieces
 
 SLAB_BYTES = PIECE_BYTES // 4
-"""How much is read in one go, at least one chunk."""
+"""Bytes read at a time, at least one chunk."""
 
 Check = Callable[[np.ndarray, int, int], None]
-"""Raises an error where a piece of a column is not what it must be; takes the number of its first
-row and how many rows it should have."""
+"""Check of a piece of a column, given the number of its first row and its number of rows."""
 
 
 class Spool:
@@ -137,7 +136,7 @@ class LateColumn(StoredColumn):
         self._unpacked: MappedColumn | None = None
 
     def unpack(self) -> None:
-        """Make rows ready to be taken in any order, if the temporary folder has the room."""
+        """Prepare random access to rows, if the temporary folder has room."""
         if self._unpacked is None and _has_room(self._source, self.dtype):
             spool = Spool(self.dtype)
             _pass_over(self._source, lambda *_: None, spool.add)
@@ -167,7 +166,7 @@ def open_stored(source: Any, dtype: np.dtype) -> DenseColumn:
 def read_stored(source: Any, dtype: np.dtype, check: Check) -> DenseColumn:
     """Return a column of an object that has ``shape`` and gives rows when it is sliced.
 
-    ``check`` raises an error if a piece holds what it must not.
+    ``check`` raises an error if a piece holds forbidden values.
     """
     mapped = source if isinstance(source, np.memmap) else _mapped_in_place(source)
     if mapped is not None:
@@ -193,7 +192,7 @@ def _pass_over(source: Any, check: Check, use: Callable[[np.ndarray], None] | No
 
 
 def _slab_rows(source: Any) -> int:
-    """Return how many rows to read in one go: whole chunks if there are some."""
+    """Return the number of rows to read at a time: whole chunks if there are any."""
     itemsize = getattr(getattr(source, "dtype", None), "itemsize", 8)
     row = math.prod(int(length) for length in source.shape[1:]) * itemsize
     wanted = max(1, SLAB_BYTES // max(1, row))

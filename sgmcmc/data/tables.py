@@ -21,7 +21,7 @@ Batch = dict[str, np.ndarray]
 """Some rows of each column of a table."""
 
 _ROWS = 2**16
-"""Rows that are asked of a table in one go."""
+"""Rows that are read from a table at a time."""
 
 
 class Table(NamedTuple):
@@ -68,7 +68,7 @@ def as_table(label: str, values: Any) -> Table | None:
 
 
 def of_column(label: str, name: Any) -> str:
-    """Return what a column is called in messages; without a name it is all there is."""
+    """Return the label of a column in messages; without a name it is the only one."""
     return label if name == "" else f"{label}[{name!r}]"
 
 
@@ -232,7 +232,7 @@ def _parquet(label: str, path: str | os.PathLike[str]) -> Any:
 
 
 def refusal(label: str, values: Any) -> str:
-    """Return why what can only be read in its own order is refused, and what to use."""
+    """Return why a dataset that can only be read in its own order is refused, and what to use."""
     return (
         f"`{label}` is a {type(values).__name__}, which gives its rows in an order of its own. "
         "Minibatches are drawn here, at random and afresh at each iteration: hand in the arrays "

@@ -20,24 +20,24 @@ from sgmcmc.libraries import library_of
 from sgmcmc.machines import HERE, Machines, Spread
 
 _ROWS = 16
-"""Rows at the beginning, in the middle and at the end that a file is recognised by."""
+"""Rows at the beginning, in the middle and at the end by which a file is recognized."""
 
 _TABLE = ""
 """Stands for a dataset that is one table."""
 
 Opener = Callable[[], Any]
-"""Opens in a worker what a user has handed over here."""
+"""Opens the user's object in a worker."""
 
 
 def read_machines(executor: Any) -> Machines:
-    """Return where chains and passes over the data run, from the user's ``executor``."""
+    """Return the executors of chains and passes over the data, from the user's ``executor``."""
     if executor is None:
         return HERE
     return executor if isinstance(executor, Machines) else Spread(executor, {Data: courier})
 
 
 def courier(data: Data) -> tuple[str, Callable[[], Any]]:
-    """Return the key of a dataset, and what makes how it is opened in a worker."""
+    """Return the key of a dataset, and the function that makes its parcel."""
     if data.key is None:
         columns = data.columns.items()
         facts: list[Any] = [(name, column.digest()) for name, column in columns]
@@ -117,7 +117,7 @@ def _is_array(source: Any) -> bool:
 
 
 def _known_by(column: Column, size: int) -> str:
-    """Return what a few rows of a column are known by; all would have to be read for more."""
+    """Return a digest of a few rows of a column; a digest of all would have to read them."""
     starts = sorted({0, size // 2, max(0, size - _ROWS)})
     parts = [np.asarray(column.tensor(start, min(start + _ROWS, size))) for start in starts]
     return f"{size} rows, " + digest(np.concatenate(parts))

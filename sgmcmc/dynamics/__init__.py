@@ -1,7 +1,7 @@
-"""The dynamics: each says how the state moves, given a gradient and noise.
+"""The dynamics: how the state of a chain moves, given a gradient and noise.
 
 Every one derives from :class:`Dynamics` and has the same parts, described in its docstring.
-None of them knows about data, likelihoods, loops or storage.
+A dynamics does not touch data, likelihoods, loops or storage.
 """
 
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics

@@ -22,7 +22,7 @@ class Dynamics(ABC):
 
     1. ``refresh``, once;
     2. ``step``, to the next position, with the gradient estimate at the present one;
-    3. a new gradient estimate, at that next position, from a fresh minibatch;
+    3. a new gradient estimate, at that next position, from a new minibatch;
     4. ``finish_step``, with that gradient; 2 to 4 are repeated ``steps`` times.
 
     The constants of a dynamics are its attributes; as a dataclass it is compared, shown and
@@ -72,13 +72,13 @@ class Dynamics(ABC):
 
     @property
     def normals(self) -> int:
-        """Vectors of standard normals that one iteration takes."""
+        """Number of vectors of standard normals that one iteration uses."""
         return self.refresh_normals + self.steps * self.step_normals
 
     def bind(self, space: Space) -> Dynamics:
-        """Return this dynamics, knowing where the parameters lie in the position.
+        """Return this dynamics bound to the places of the parameters in the position.
 
-        Here constants are checked, and those that are given by parameter become vectors.
+        Constants are checked here, and those that are given by parameter become vectors.
 
         Raises:
             ValueError, TypeError: a constant is wrong; the message names it.
@@ -99,7 +99,7 @@ class Dynamics(ABC):
         """
 
     def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
-        """Return the state at the start of an iteration; by default nothing is drawn afresh."""
+        """Return the state at the start of an iteration; by default nothing is drawn."""
         return state
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Dynamics(ABC):
         return state
 
     def learn(self, state: Any, parts: tf.Tensor) -> Any:
-        """Return the state with what a new gradient tells of its own noise; by default nothing.
+        """Return the state updated by the noise of a new gradient; unchanged by default.
 
         It is called between ``step`` and ``finish_step`` if ``learns_noise`` asks for it. The
         gradient estimate is, up to a constant, the sum of ``parts``, (n, d), one for each row of
@@ -127,7 +127,7 @@ class Dynamics(ABC):
         return state
 
     def facts(self, state: Any) -> dict[str, float]:
-        """Return what there is to tell of the moves so far, by name; by default nothing."""
+        """Return diagnostics of the moves so far, by name; empty by default."""
         return {}
 
 

@@ -16,13 +16,13 @@ from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import constant_not_negative, positive_constant
 
 FISHER = "fisher"
-"""What a user writes for a variance that is to be estimated."""
+"""The user's value for a variance that should be estimated."""
 
 _SMALL = 1e-8
 """Below this rate of decay its series is used."""
 
 _LARGEST = 256
-"""Coordinates at most whose gradients' covariance is estimated, a matrix for each chain."""
+"""Largest number of coordinates whose gradients' covariance is estimated, a matrix per chain."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class GeodesicDynamics(Dynamics):
 
     @property
     def known_space(self) -> Space:
-        """Where the parameters live."""
+        """Space of the parameters."""
         assert self.space is not None, "not bound"
         return self.space
 
@@ -92,9 +92,9 @@ class SGGMC(GeodesicDynamics):
     O: ν ← cν + √(ε(1 − c²)) Λ(θ) ζ with c = e^(−α); A; B.
 
     Λ(θ) projects onto the tangent space. The gradient noise, of variance V, warms ν; r cools it:
-    the friction of both factors r of a step is β̂ = arsinh(εV/2), with which N(0, ε) is what kicks
-    leave as it is. There is no upper bound on V, as there is if the noise of O is lessened
-    instead. In ℝᵈ, and with V = 0, this is BAOAB.
+    the friction of both factors r of a step is β̂ = arsinh(εV/2), under which the kicks leave N(0,
+    ε) invariant. There is no upper bound on V, as there is if the noise of O is lessened instead.
+    In ℝᵈ, and with V = 0, this is BAOAB.
 
     ``noise_variance="fisher"`` takes for V the mean, over the steps so far, of the covariance of
     the single rows' gradients in a minibatch, times N²/n (1 − n/N): the empirical Fisher
@@ -239,7 +239,7 @@ class GSGNHT(GeodesicDynamics):
     There is one thermostat ξ for each named parameter, and m is the dimension of its manifold; the
     speed ‖ν‖ does not change along a geodesic. O is the exact solution of dν = −ξν dt + √(2aε) dW,
     whatever the sign of ξ. At the start ν ~ N(0, ε) in the tangent space and ξ = a. The thermostat
-    takes up the noise of the gradient, whose size need not be known.
+    absorbs the noise of the gradient, whose size need not be known.
 
     Args:
         a: Diffusion, positive: a number, or a dict with one for each parameter.

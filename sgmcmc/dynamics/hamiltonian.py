@@ -22,20 +22,20 @@ _DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
 
 _ROUNDING = 1e-4
-"""By how much a length may exceed a whole number of steps, which float32 rounds."""
+"""Tolerated excess of a length over an integer number of steps, for the rounding of float32."""
 
 STEPS = 10
 """Steps of a trajectory by default."""
 
 _MOST = 1024
-"""Steps that a trajectory of a given length takes at most."""
+"""Largest number of steps of a trajectory of a given length."""
 
 _LEVELS, _MARGIN = (2, 3, 4, 5), 0.06
 """Tree depths at which circles go unseen, and by what a stepsize stays away from these bands."""
 
 
 class Moves(NamedTuple):
-    """What happened in the moves so far, each number in float64.
+    """Counts of the moves so far, in float64.
 
     Attributes:
         number: Number of moves.
@@ -99,7 +99,7 @@ class Hamiltonian(ExactDynamics):
         self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
         origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
-        """Return the end of one move, log posterior and gradient there, and what happened.
+        """Return the end of one move, log posterior and gradient there, and counts.
 
         Args:
             log_prob: Function that returns the log posterior, with its gradient.
@@ -202,8 +202,7 @@ class HMC(Hamiltonian):
 
     A leapfrog step is ν += (ε/2) ∇log p(θ | x); θ += εν; ν += (ε/2) ∇log p(θ | x). In each
     iteration ε is multiplied by a number drawn uniformly from 1 − jitter to 1 + jitter, so that no
-    direction comes back to where it started for ever. The posterior is the stationary
-    distribution, whatever ε is.
+    direction is periodic. The posterior is the stationary distribution, whatever ε is.
 
     Args:
         n_leapfrog: Number of leapfrog steps per trajectory; ``None`` for 10, or for as many as
@@ -242,7 +241,7 @@ class HMC(Hamiltonian):
         )
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
-        """Return a stepsize of which a whole number makes the length of a trajectory."""
+        """Return a stepsize of which an integer multiple is the length of a trajectory."""
         if self.length is None:
             return stepsize
         return self.length / max(1, math.ceil(self.length / stepsize))

@@ -12,7 +12,7 @@ from sgmcmc.target.geometry import Space
 
 
 class PositionState(NamedTuple):
-    """The state of dynamics that move nothing but the position.
+    """The state of dynamics that move only the position.
 
     Attributes:
         position: θ, flat and unconstrained, or on all manifolds.
@@ -54,8 +54,8 @@ class SGLD(Dynamics):
 class SGD(Dynamics):
     """θ' = θ + ε ĝ(θ).
 
-    It draws no noise and samples nothing. On manifolds it takes the tangent part of ĝ, and the
-    nearest point, or one about as near, to where that leads.
+    It draws no noise and samples nothing. On manifolds it uses the tangent part of ĝ, and retracts
+    the result to a nearby point of the manifold.
 
     Example:
         >>> import sgmcmc

@@ -45,8 +45,8 @@ class ThermostatState(NamedTuple):
 class Underdamped(Dynamics):
     """ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ; θ += ν/2; ν += (ε/2) ĝ(θ).
 
-    c = e^(−friction). The momentum is drawn once, at the start, as ν ~ N(0, ε), and never afresh:
-    only the friction makes it forget. Without minibatch noise the stationary variance of a
+    c = e^(−friction). The momentum is drawn once, at the start, as ν ~ N(0, ε), and never again:
+    only the friction decorrelates it. Without minibatch noise the stationary variance of a
     Gaussian's positions is exact, whatever the stepsize.
 
     Args:
@@ -150,7 +150,7 @@ class SGHMC(Dynamics):
     def refresh(
         self, state: MomentumState, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> MomentumState:
-        """Return the state with ν ~ N(0, ε) drawn afresh."""
+        """Return the state with a new ν ~ N(0, ε)."""
         return MomentumState(state.position, tf.sqrt(stepsize) * normals[0])
 
     def step(
@@ -178,8 +178,8 @@ class SGNHT(Dynamics):
     """ν ← (1 − ξ) ν + ε ĝ(θ) + √(2aε) ζ; θ ← θ + ν; ξ ← ξ + (ν·ν)/p − ε.
 
     There is one thermostat ξ for each named parameter, and p is that parameter's size. At the
-    start ν ~ N(0, ε) and ξ = a. The thermostat takes up the noise of the gradient, whose size
-    need not be known.
+    start ν ~ N(0, ε) and ξ = a. The thermostat absorbs the noise of the gradient, whose size need
+    not be known.
 
     Args:
         a: Diffusion, positive: a number, or a dict with one for each parameter.

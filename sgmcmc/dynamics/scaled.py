@@ -22,7 +22,7 @@ _LABEL = "root mean square gradient of "
 
 @dataclass(frozen=True)
 class GradientScaled:
-    """What :func:`gradient_scaled` returns.
+    """The result of :func:`gradient_scaled`.
 
     Attributes:
         h: Stepsize before it is scaled, in the form of any other.
@@ -60,13 +60,12 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
             variate methods, ``"burn_in"`` is all of it.
 
     Returns:
-        What goes wherever a stepsize goes, ``opt_stepsize`` included; not with SCIR, SGRLD, HMC and
-        NUTS. A parameter whose gradients have all been zero so far does not move.
+        A stepsize, for ``stepsize`` and ``opt_stepsize``; not with SCIR, SGRLD, HMC and NUTS. A
+        parameter whose gradients have all been zero so far does not move.
 
     Raises:
-        ValueError, TypeError: ``until`` is not a whole number of at least 1, ``"burn_in"`` or
-            ``None``; by the sampler, if ``h`` is no stepsize, and for ``"burn_in"`` if the
-            chain has none.
+        ValueError, TypeError: ``until`` is not an integer ≥ 1, ``"burn_in"`` or ``None``; by the
+            sampler, if ``h`` is not a stepsize, and for ``"burn_in"`` if the chain has none.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -168,7 +167,7 @@ class Scaled(Dynamics):
     def step(
         self, state: ScaledState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> ScaledState:
-        """Return the state at the next position, S having learned of the gradient at this one."""
+        """Return the state at the next position, with S updated by the gradient at this one."""
         moves, mean = state.moves + 1.0, state.mean_square
         learned = mean + (self._squares(gradient) - mean) / moves
         if self.until is not None:
@@ -186,18 +185,18 @@ class Scaled(Dynamics):
         return state._replace(inner=self.inner.finish_step(state.inner, gradient, scaled))
 
     def learn(self, state: ScaledState, parts: tf.Tensor) -> ScaledState:
-        """Return the state with what a new gradient tells of its own noise."""
+        """Return the state updated by the noise of a new gradient."""
         return state._replace(inner=self.inner.learn(state.inner, parts))
 
     def facts(self, state: ScaledState) -> dict[str, float]:
-        """Return what there is to tell of the moves so far, the scales √S by parameter with it."""
+        """Return diagnostics of the moves so far, including the scales √S by parameter."""
         assert self.layout is not None, "not bound"
         roots = tf.sqrt(state.mean_square).numpy().tolist()
         names = [_LABEL + name for name in self.layout.names]
         return {**self.inner.facts(state.inner), **dict(zip(names, roots, strict=True))}
 
     def factors(self, facts: Sequence[Mapping[str, float]]) -> np.ndarray:
-        """Return 1 / √S for each coordinate, √S the mean over chains of what they told."""
+        """Return 1 / √S for each coordinate, √S the mean over chains."""
         assert self.layout is not None, "not bound"
         roots = {n: np.mean([chain[_LABEL + n] for chain in facts]) for n in self.layout.names}
         sizes = self.layout.sizes

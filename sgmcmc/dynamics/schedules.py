@@ -36,10 +36,10 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
         kappa: κ, the rate of decay, not negative.
 
     Returns:
-        A function of the iteration that goes wherever a stepsize goes.
+        A function of the iteration, valid wherever a stepsize is.
 
     Raises:
-        ValueError, TypeError: an argument is out of its range, or no number.
+        ValueError, TypeError: An argument is out of its range, or no number.
 
     Example:
         >>> stepsize = polynomial_decay(0.5, tau=10, kappa=0.33)

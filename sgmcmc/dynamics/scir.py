@@ -18,7 +18,7 @@ from sgmcmc.target.geometry.half_line import HalfLines, OnHalfLine
 from sgmcmc.target.layout import Layout
 
 _LEAST = 1e-6
-"""How small a rate may be, as a part of that by which time is measured."""
+"""Smallest rate, as a fraction of that by which time is measured."""
 
 
 class CIR(NamedTuple):
@@ -82,15 +82,14 @@ class SCIR(SimplexDynamics):
 
     The non-central chi-squared distribution is a chi-squared distribution whose degrees of freedom
     are raised by twice a Poisson number: θ' = (1 − e^(−h)) Γ with Γ ~ Gamma(â + N) and
-    N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To have log θ' however small it is, Γ is drawn as
-    G V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
+    N ~ Poisson(θ e^(−h)/(1 − e^(−h))). To compute log θ' however small it is, Γ is drawn as G
+    V^(1/(â + N)) with G ~ Gamma(â + N + 1) and V uniform.
 
-    Σθ of the last step depends on the counts of the last step. Where latent variables are drawn
-    and the totals Σĉ of several points differ from draw to draw, it is not independent of ω, and
-    the distribution of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step;
-    then ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each
-    step: ω moves towards â/Σâ, whose mean over minibatches is not that of all data if totals
-    differ.
+    Σθ of the last step depends on the counts of the last step. If latent variables are drawn and
+    the totals Σĉ of several points differ from draw to draw, it is not independent of ω, and the
+    distribution of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step; then
+    ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each step: ω
+    moves towards â/Σâ, whose mean over minibatches is not that of all data if totals differ.
 
     A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same transition over a time t:
     λ' = (1 − e^(−b̂t))/(2b̂) · W, W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), with â = shape + ĉ and

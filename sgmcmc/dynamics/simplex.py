@@ -72,7 +72,7 @@ class SimplexDynamics(Dynamics):
 
     @property
     def moves(self) -> str:
-        """What it moves, in words."""
+        """Description of the moved quantity."""
         return "gamma parameters" if self.alpha is None else "points of the simplex"
 
     def usable(self, counts: tf.Tensor) -> tf.Tensor:
@@ -91,10 +91,10 @@ class SimplexDynamics(Dynamics):
 class SGRLD(SimplexDynamics):
     """θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |.
 
-    That is the expanded-mean parameterisation. In the natural ones u = log θ moves by Langevin
+    That is the expanded-mean parameterization. In the natural ones u = log θ moves by Langevin
     dynamics without a metric: in the expanded one u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η;
-    in the reduced one, where the last component of u stays at zero,
-    u' = u + (h/2) [â − ω Σâ] + √h η, with â = alpha + ĉ.
+    in the reduced one, where the last component of u stays at zero, u' = u + (h/2) [â − ω Σâ] + √h
+    η, with â = alpha + ĉ.
 
     Args:
         alpha: Dirichlet concentrations: a number or an array for all parameters, or a dict that
@@ -165,7 +165,7 @@ class SGRLD(SimplexDynamics):
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         """Return alpha − θ + ĉ − ωΣĉ, flat, of u = log θ and ĉ; or â − ωΣâ if it is reduced.
 
-        It is the same for θ in the expanded-mean parameterisation, by the natural gradient, and for
+        It is the same for θ in the expanded-mean parameterization, by the natural gradient, and for
         u in the expanded-natural one.
         """
         points = tf.exp(self.simplices.log_points(u))

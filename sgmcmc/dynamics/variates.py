@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 FEW = 4096
-"""Below this many numbers the calls cost more than the arithmetic saves."""
+"""Number of values below which the calls cost more than the arithmetic saves."""
 
 _PROPOSALS = 16
 """Each is accepted with a probability of at least 0.95."""
@@ -27,7 +27,7 @@ _TERMS = 20
 def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Return draws of Gamma(shape, 1).
 
-    One round of rejection settles 95 % and more; what it rejects is drawn afresh, which is what a
+    One round of rejection settles 95 % and more; what it rejects is drawn again, which is what a
     second round would do.
 
     Args:
@@ -54,8 +54,8 @@ def gamma(shape: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
 def gamma_number(shape: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Return one draw of Gamma(shape, 1), by operations that XLA compiles.
 
-    The first of many proposals that is accepted; for lack of one NaN, which happens less than once
-    in 10^20 times.
+    It is the first accepted one of many proposals; NaN if none is, which happens less than once in
+    10^20 times.
 
     Args:
         shape: Shape parameter, at least 1.
@@ -114,7 +114,7 @@ def _propose_gamma(
 
 
 def _invert_poisson(rate: tf.Tensor, uniforms: tf.Tensor) -> tf.Tensor:
-    """Return how many of the first values of the distribution function a uniform exceeds."""
+    """Return the number of first values of the distribution function that a uniform exceeds."""
     probability = tf.exp(-rate)
     below, number = probability, tf.zeros_like(rate)
     for k in range(1, _TERMS + 1):

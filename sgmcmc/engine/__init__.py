@@ -1,1 +1,1 @@
-"""The engine: compiled blocks of iterations, what they consume, and the threads they run on."""
+"""The engine: compiled blocks of iterations, their inputs, and their threads."""

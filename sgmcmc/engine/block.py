@@ -1,4 +1,4 @@
-"""A block of iterations: what goes in, what comes out, how long it is, and the loop over it.
+"""A block of iterations: its inputs, its results, its length, and the loop over it.
 
 The block is the unit of everything that happens outside the compiled loop.
 """
@@ -21,11 +21,11 @@ from sgmcmc.target.target import Target
 BLOCK_BYTES = 64 * 2**20
 LONGEST_BLOCK = 4096
 LONGEST_EXACT = 128
-"""The same of dynamics whose every iteration takes many gradients over the whole dataset."""
+"""The same for dynamics whose every iteration computes many gradients over the whole dataset."""
 
 
 class Carry(NamedTuple):
-    """What goes from iteration to iteration.
+    """State passed from iteration to iteration.
 
     Attributes:
         state: State of the dynamics.
@@ -46,7 +46,7 @@ class Carry(NamedTuple):
 
 
 class BlockInputs(NamedTuple):
-    """What a block of iterations consumes.
+    """Inputs of a block of iterations.
 
     Attributes:
         minibatches: Arrays of the data stream.
@@ -64,7 +64,7 @@ class BlockInputs(NamedTuple):
 
 
 class BlockResult(NamedTuple):
-    """What a block of iterations gives.
+    """Result of a block of iterations.
 
     Attributes:
         carry: State from which the next block starts.
@@ -82,7 +82,7 @@ class BlockResult(NamedTuple):
 
 
 def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
-    """Return how many iterations make a block: as many as ``BLOCK_BYTES`` hold.
+    """Return the number of iterations in a block: as many as ``BLOCK_BYTES`` hold.
 
     The costs of a block outside the compiled loop are those of up to 30 iterations, which weigh
     little among hundreds. The length depends only on the shapes of the problem, so that the random
@@ -95,8 +95,7 @@ def block_length(stream: Stream, dynamics: Dynamics, target: Target) -> int:
 
 
 Iterate = Callable[[tf.Tensor, tf.Tensor, Carry], tuple[Carry, Tensors]]
-"""Takes an iteration's place in the block and its number in the chain, from 1, and what the one
-before left; returns what it leaves, and what is to be written down."""
+"""Function of an iteration's place, its number and the state; returns state and records."""
 
 
 def recorded(
@@ -107,7 +106,7 @@ def recorded(
     iterate: Iterate,
     chains: tuple[int, ...] = (),
 ) -> tuple[Carry, Tensors]:
-    """Run the iterations of a block from ``span``; return carry and what was written down.
+    """Run the iterations of a block from ``span``; return carry and recorded values.
 
     Args:
         recorder: Recorder of the draws.
@@ -146,7 +145,7 @@ def recorded(
 
 
 def folded(recorder: Recorder, carry: Carry, now: tf.Tensor) -> tuple[Carry, Tensors]:
-    """Return the carry with the reductions an iteration on, and what is to be written down."""
+    """Return the carry with the reductions one iteration on, and the values to record."""
     position = carry.state.position
     carry = carry._replace(reductions=recorder.fold(carry.reductions, position, now))
     return carry, recorder.values(position, carry.gradient, now)

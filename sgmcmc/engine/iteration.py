@@ -2,10 +2,9 @@
 
 The chain always carries the gradient estimate that belongs to its position. With joint updates a
 step moves every parameter with that estimate, and ends with a new one, from a fresh minibatch, at
-the new position; no gradient is taken twice. In turn, a step is a pass over the parameters: each
-moves in its turn, and after each the gradient is estimated anew where all of them are then. The
-minibatch is the same for all that move in a pass: that of the estimate with which the pass before
-ended.
+the new position; no gradient is computed twice. In turn, a step is a pass over the parameters: each
+moves in its turn, and after each the gradient is estimated again at the new position. The minibatch
+is the same for all that move in a pass: that of the estimate with which the pass before ended.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from sgmcmc.target.target import Target
 
 
 class Turns:
-    """The order in which the named parameters move, and what of a state belongs to each.
+    """The order in which the named parameters move, and the parts of a state that belong to each.
 
     ``movers`` are the numbers of those that move; by default all do.
 
@@ -63,7 +62,7 @@ class Turns:
         )
 
     def moved(self, number: int, before: Any, after: Any) -> Any:
-        """Return ``before`` with what belongs to parameter ``number`` taken from ``after``."""
+        """Return ``before`` with the parts of parameter ``number`` from ``after``."""
 
         def one(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
             place = self.slices[number]
@@ -198,7 +197,7 @@ class Iteration:
         return carry._replace(state=state)
 
     def _noise(self, carry: Carry, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
-        """Return what each row has in the gradient estimate, (n, d), scaled to its noise."""
+        """Return each row's contribution to the gradient estimate, (n, d), scaled to its noise."""
         terms = self.gradient.terms(self.target, carry.estimator, position, minibatch)
         weights = minibatch.weights
         if not isinstance(weights, float):
@@ -217,8 +216,8 @@ class Iteration:
     ) -> Carry:
         """Return the carry after each parameter has moved in its turn.
 
-        An estimator that learns from what it sees learns once from each minibatch, when the pass
-        is over: a minibatch that it had learned from already would no longer be a random one.
+        An estimator with a memory is updated once by each minibatch, when the pass is over: a
+        minibatch that it had learned from already would no longer be a random one.
         """
         dynamics, turns = self.dynamics, self._turns
         assert turns is not None
@@ -249,7 +248,7 @@ class Iteration:
     def _random(
         self, inputs: BlockInputs, noise: tf.Tensor, now: tf.Tensor, place: int
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return what the dynamics draw a move from, and the seeds of the gradient after it."""
+        """Return the random numbers of a move, and the seeds of the gradient after it."""
         dynamics, seeds = self.dynamics, None
         if dynamics.seeds:
             first = self.latent_seeds_of_step + place * dynamics.seeds

@@ -3,7 +3,7 @@
 Each iteration refreshes the state, then takes the dynamics' steps; each step moves with the
 gradient estimate of the present position and then estimates the gradient at the new one. So the
 chain always carries the estimate that belongs to its position.
-Exact dynamics make one transition instead, with the log posterior over the whole dataset at hand.
+Exact dynamics make one transition instead, given the log posterior over the whole dataset.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sgmcmc.target.posterior import WholePosterior
 
 
 class Start(NamedTuple):
-    """What a chain starts with.
+    """Inputs at the start of a chain.
 
     Attributes:
         position: Position, flat.
@@ -160,7 +160,7 @@ class Kernel:
     ) -> tf.Tensor:
         """Return the log posterior estimate from the minibatch of a step that was just taken.
 
-        Step by step nobody sees it, and it is not a number.
+        Step by step it is not needed, and NaN.
         """
         if self.recorder.stepwise:
             return tf.constant(float("nan"), self.target.dtype)

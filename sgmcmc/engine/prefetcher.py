@@ -1,4 +1,4 @@
-"""Prepares what blocks of iterations consume: minibatches, noise and stepsizes.
+"""Prepares the inputs of blocks of iterations: minibatches, noise and stepsizes.
 
 With a core to spare the next block is made on a second thread while the compiled chain works on the
 present one. The memory is used again and again: no page is touched for the first time twice, and
@@ -43,7 +43,7 @@ def core_to_spare(chains: int) -> bool:
 
 
 class Ahead:
-    """Does one thing after another on a thread of its own, which ends when nobody holds this.
+    """Calls functions in order on a thread of its own, which ends with the last reference to it.
 
     The thread is a daemon: if it waits for a file that never comes, the process can still end.
     """
@@ -54,7 +54,7 @@ class Ahead:
         weakref.finalize(self, self._tasks.put, None)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Have a function called, and return where its result will be."""
+        """Submit a function, and return its future."""
         future: Future[Any] = Future()
 
         def task() -> None:
@@ -84,7 +84,7 @@ _SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np
 
 
 def shares_memory() -> bool:
-    """Return whether TensorFlow reads prepared blocks from where they were written."""
+    """Return whether TensorFlow reads prepared blocks in place."""
     return not (libraries.copy_blocks() or tf.config.list_logical_devices("GPU"))
 
 
@@ -109,7 +109,7 @@ class Buffer:
 
 
 class Buffers(NamedTuple):
-    """What one block is written into.
+    """Memory of one block.
 
     Attributes:
         minibatches: Arrays of the data stream.
@@ -135,14 +135,14 @@ class Pool(Generic[Made]):
         self._free: deque[Made] = deque()
 
     def take(self) -> Made:
-        """Return buffers that nobody uses; they hold what was last in them."""
+        """Return free buffers, with their last contents."""
         try:
             return self._free.pop()
         except IndexError:
             return self._make()
 
     def give_back(self, buffers: Made) -> None:
-        """Let others have these buffers."""
+        """Release these buffers."""
         self._free.append(buffers)
 
 
@@ -174,7 +174,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 class Source(NamedTuple):
-    """What the random numbers and stepsizes of a chain come from.
+    """Source of the random numbers and stepsizes of a chain.
 
     Attributes:
         seed: Seed.
@@ -210,7 +210,7 @@ class _Prepared(NamedTuple):
 
 
 class Prefetcher:
-    """What the blocks of one chain consume; chains may share the ``pool`` of memory."""
+    """Inputs of the blocks of one chain; chains may share the ``pool`` of memory."""
 
     def __init__(self, kernel: Kernel, pool: Pool[Buffers], source: Source) -> None:
         self._kernel = kernel
@@ -232,7 +232,7 @@ class Prefetcher:
             out[...] = rng.integers(-(2**31), 2**31, out.shape, dtype=np.int32)
 
     def start(self, position: np.ndarray, estimator: Any) -> Start:
-        """Return what the chain starts with at a flat position."""
+        """Return the inputs at the start of the chain, at a flat position."""
         kernel, source = self._kernel, self._source
         normals = np.empty((kernel.dynamics.start_normals, kernel.target.size), self._dtype)
         standard_normals(source.rng(Purpose.START_NOISE), normals)
@@ -284,7 +284,7 @@ class Prefetcher:
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
     def draw(self, number: int, rows: np.ndarray, noise: np.ndarray) -> None:
-        """Write the numbers of the first iterations of a block to where a group of chains has them.
+        """Write the numbers of the first iterations of a block to the buffers of a group of chains.
 
         ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``noise`` is
         (iterations, vectors, d).
@@ -309,7 +309,7 @@ class Prefetcher:
         return self._source.place(of_block + 1 - kernel.iteration.lead)
 
     def _edges(self, number: int) -> Edges | None:
-        """Return where the minibatches come from that a block shares with its neighbours."""
+        """Return the sources of the minibatches that a block shares with its neighbors."""
         if not self._kernel.iteration.lead:
             return None
         before, after = (

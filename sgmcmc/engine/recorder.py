@@ -1,4 +1,4 @@
-"""What of each kept draw is written down, and where."""
+"""The recorder: the values stored of each kept draw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sgmcmc.target.target import Target
 
 @dataclass(frozen=True)
 class Recorder:
-    """What of each kept draw is written down.
+    """The values stored of each kept draw.
 
     Args:
         target: Target distribution.
@@ -56,7 +56,7 @@ class Recorder:
         return self.target.space.score_layout.subset(self.with_gradients)
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
-        """Return shape and dtype of each array that is written down at a kept draw."""
+        """Return shape and dtype of each array that is stored at a kept draw."""
         specs: dict[str, tuple[tuple[int, ...], tf.DType]] = {}
         if self.stored:
             specs[DRAWS] = ((self.draw_layout.size,), self.target.dtype)
@@ -70,17 +70,17 @@ class Recorder:
         return specs
 
     def completed(self, iteration: int | tf.Tensor) -> int | tf.Tensor:
-        """Return how many draws have been kept by the end of an iteration, counted from 1."""
+        """Return the number of draws kept by the end of an iteration, counted from 1."""
         if isinstance(iteration, int):
             return max(0, iteration - self.burn_in) // self.thin
         return tf.maximum(0, iteration - self.burn_in) // self.thin
 
     def slots(self, block_length: int) -> int:
-        """Return how many draws a block's arrays must hold: one more than it can complete."""
+        """Return the number of draws in a block's arrays: one more than it can complete."""
         return -(-block_length // self.thin) + 1
 
     def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Tensors:
-        """Return what is to be written down after an iteration, inside the compiled chain.
+        """Return the values to store after an iteration, inside the compiled chain.
 
         Test functions are evaluated at kept draws only; at others their values are zeros, which
         the next kept draw overwrites.
@@ -130,7 +130,7 @@ class Recorder:
         return tf.cond(self._keeps(iteration), updated, lambda: states)
 
     def results(self, states: dict[str, Any]) -> dict[str, Any]:
-        """Return what the user wants to see of the reductions, as NumPy arrays."""
+        """Return the results of the reductions, as NumPy arrays."""
         return {
             name: tf.nest.map_structure(np.asarray, reduction.result(states[name]))
             for name, reduction in self.reductions.items()

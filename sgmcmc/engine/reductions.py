@@ -1,9 +1,9 @@
-"""Running reductions: what is kept of a chain whose draws are not.
+"""Running reductions: summaries of a chain whose draws are not stored.
 
 A reduction folds a function of the parameters over the kept draws, inside the compiled chain:
 ``state = update(state, params)``. Running means and variances are ready made. They are added up in
-float64 whatever the chain is in: float32 takes no more from the seventeen millionth draw on, and a
-variance would become smaller and smaller.
+float64 whatever the chain is in: a sum in float32 stops growing at the seventeen millionth draw,
+and a variance would become smaller and smaller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reduction(NamedTuple):
         return _tensor(state, dtype)
 
     def result(self, state: State) -> State:
-        """Return what the user wants to see of a state."""
+        """Return the result of a state."""
         return state if self.finish is None else self.finish(state)
 
 
@@ -73,7 +73,7 @@ def running_mean(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
         A :class:`Reduction`; its result is the mean, float64.
 
     Raises:
-        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
+        TypeError: By the sampler, if ``function`` does not return a tensor.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -112,7 +112,7 @@ def running_moments(function: Callable[[Tensors], tf.Tensor]) -> Reduction:
         A :class:`Reduction`; its result is a dict of ``"mean"`` and ``"variance"``, float64.
 
     Raises:
-        TypeError: by the sampler that is handed it, if ``function`` returns no tensor.
+        TypeError: By the sampler, if ``function`` does not return a tensor.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -149,8 +149,8 @@ def running_batch_means(
     """Return the reduction that keeps the mean of a function and its standard error.
 
     The chain is cut into batches of b draws. With B whole batches whose means have the variance
-    s², the standard error of the mean is s/√B: it takes account of the dependence between draws,
-    as long as b is several times their autocorrelation time.
+    s², the standard error of the mean is s/√B: it accounts for the dependence between draws, as
+    long as b is several times their autocorrelation time.
 
     Args:
         function: Function of the dict of parameters that returns a tensor of any shape.
@@ -161,7 +161,7 @@ def running_batch_means(
         ``"standard_error"``, which is NaN while there are fewer than two.
 
     Raises:
-        ValueError: ``batch_size`` is not a whole number of at least 1.
+        ValueError: ``batch_size`` is not an integer ≥ 1.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf

@@ -1,4 +1,4 @@
-"""One running chain: where it is, what it has kept, how it goes on, where it diverged."""
+"""One running chain: its state, its draws, its continuation and its divergence."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def divergence(
 
 
 def finite_rows(draws: np.ndarray | None, completed: int) -> int:
-    """Return how many draws of a block there are before the first that is not finite."""
+    """Return the number of draws of a block before the first that is not finite."""
     if draws is None:
         return 0
     bad = np.flatnonzero(~np.isfinite(draws).all(axis=1))
@@ -78,7 +78,7 @@ Snapshot = dict[str, np.ndarray]
 
 
 class Rows(Protocol):
-    """A place that rows are written to, in memory or on disk."""
+    """Array to which rows are written, in memory or on disk."""
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
         """Write these rows."""
@@ -143,7 +143,7 @@ class Runner:
 
     @property
     def mode(self) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """The mode that the gradient estimate stays centred at and the gradient there, flat."""
+        """The mode at which the gradient estimate stays centered, and the gradient there, flat."""
         return self._kernel.gradient.mode(self.carry.estimator)
 
     def position(self) -> np.ndarray:
@@ -160,7 +160,7 @@ class Runner:
         self.carry = self.carry._replace(state=change(self.carry.state))
 
     def facts(self) -> dict[str, float]:
-        """Return what the dynamics have to tell of the moves so far, by name."""
+        """Return the dynamics' diagnostics of the moves so far, by name."""
         return self._kernel.dynamics.facts(self.carry.state)
 
     def reductions(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Runner:
         self.prefetcher.prepare_ahead(wanted)
 
     def snapshot(self) -> Snapshot:
-        """Return all that is needed to go on from here."""
+        """Return the state needed to continue from here."""
         counts = {"iteration": self.iteration, "draws": self.draws, "blocks": self.blocks}
         flat = tf.nest.flatten(self.carry)
         leaves = {f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(flat)}
@@ -183,7 +183,7 @@ class Runner:
         }
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Go on from where a snapshot was taken."""
+        """Restore a snapshot."""
         leaves = [snapshot[f"carry/{i}"] for i in range(len(tf.nest.flatten(self.carry)))]
         self.carry = tf.nest.pack_sequence_as(self.carry, [tf.constant(leaf) for leaf in leaves])
         self.iteration, self.draws, self.blocks = (
@@ -194,16 +194,16 @@ class Runner:
     def take_over(
         self, snapshot: Mapping[str, np.ndarray], kept: Mapping[str, tuple[int, np.ndarray]]
     ) -> None:
-        """Take over what was run elsewhere.
+        """Take over a run from elsewhere.
 
-        ``kept`` has the first row and the rows of what was kept meanwhile, by record.
+        ``kept`` has the first row and the rows kept meanwhile, by record.
         """
         for name, (first, rows) in kept.items():
             self.records[name][first : first + len(rows)] = rows
         self.restore(snapshot)
 
     def save(self) -> None:
-        """Write down where the chain is, if that is wanted."""
+        """Save the state of the chain, if there is a store."""
         if self._checkpoint is not None:
             self._checkpoint(self)
 
@@ -212,7 +212,7 @@ class Runner:
         return iteration == self.total or any(iteration % each == 0 for each in self._lengths)
 
     def go_on(self, estimates: np.ndarray) -> bool:
-        """Drop the last log posterior estimate if it was taken only because the chain was to end.
+        """Drop the last log posterior estimate if it was made only because the chain ended.
 
         Returns whether it was. The rows of ``estimates`` begin with the iteration of each.
         """
@@ -236,7 +236,7 @@ class Runner:
         return self._kernel.compile(compiler, self.carry, self._inputs(block, offset))
 
     def _inputs(self, block: int, offset: int) -> BlockInputs:
-        """Return what a block consumes, of which ``offset`` iterations have been run."""
+        """Return the inputs of a block of which ``offset`` iterations have been run."""
         left = self._kernel.length - offset
         return self.prefetcher.block(block, is_last=self.iteration + left >= self.total)
 
@@ -247,7 +247,7 @@ class Runner:
         or an estimate of the log posterior is due.
 
         Raises:
-            Diverged: the position is not finite at the end.
+            Diverged: The position is not finite at the end.
         """
         length = self._kernel.length
         block, offset = divmod(self.iteration, length)
@@ -269,10 +269,10 @@ class Runner:
         return stop - offset
 
     def take(self, result: BlockResult, end: int) -> None:
-        """Keep what the iterations up to ``end`` have given, and go on from there.
+        """Keep the results of the iterations up to ``end``, and continue from there.
 
         Raises:
-            Diverged: the position is not finite at the end.
+            Diverged: The position is not finite at the end.
         """
         self._keep(result, end)
         self.carry, self.params = result.carry, result.params
@@ -280,7 +280,7 @@ class Runner:
         self.save()
 
     def _refreshed(self, visit: int) -> Carry:
-        """Return the carry with what the gradient estimator renews between blocks."""
+        """Return the carry with the gradient estimator refreshed between blocks."""
         gradient, estimator = self._kernel.gradient.refresh(
             self._whole, self.carry.estimator, self.position(), visit
         )

@@ -1,8 +1,8 @@
-"""Runs chains side by side, on the cores that there are.
+"""Runs chains side by side, on the available cores.
 
 Chains take turns, a block at a time, on twice as many threads as there are cores; with a core to
 spare each prepares its next block ahead. The thread that called only shows progress and waits, so
-Ctrl-C reaches it at once, and a watchdog aborts the call when nothing comes any more.
+Ctrl-C reaches it at once, and a watchdog aborts a call that makes no progress.
 
 Why nothing here can wait for ever: a chain is in the queue of turns, or in the hands of one thread.
 A thread never waits for another: if the queue is empty, it ends. The caller waits for reports,
@@ -42,7 +42,7 @@ class Progress:
         self._bar = make_bar(total=total, initial=done, desc=label, unit="it", disable=silent)
 
     def describe(self, what: str) -> None:
-        """Say what is done now."""
+        """Show the present task."""
         self._bar.set_description_str(what)
 
     def advance(self, iterations: int, log_post: float | None = None) -> None:
@@ -64,21 +64,21 @@ class Progress:
 
 
 PATIENCE = 300.0
-"""Seconds of silence, unless the user sets others."""
+"""Seconds without progress, unless the user sets others."""
 
 _IDLE = 0.01
-"""A process that computes for less than this share of the time is waiting for something."""
+"""Share of the time below which a process counts as waiting, not computing."""
 
 
 class StandstillError(TimeoutError):
-    """No report for too long, and nothing was computed."""
+    """No progress for too long, and no computation."""
 
 
 class Watchdog:
     """Aborts a hung call, and dumps all thread stacks.
 
-    A long block is no standstill: its threads use the processor. Only the time counts in which
-    somebody waited here, so a process that was stopped for a day has not been silent for a day.
+    A long block does not count as hung: its threads use the processor. Only time spent waiting here
+    counts, so a process that was stopped for a day has not waited for a day.
     """
 
     def __init__(self) -> None:
@@ -89,11 +89,11 @@ class Watchdog:
         self.heard()
 
     def heard(self) -> None:
-        """Take note that something has come."""
+        """Note that a report has arrived."""
         self._silent, self._computed = 0.0, time.process_time()
 
     def waited(self, seconds: float) -> None:
-        """Count some seconds more of silence; raise StandstillError if they are too many."""
+        """Count some more seconds without progress; raise StandstillError if there are too many."""
         self._silent += seconds
         if not self._patience or self._silent < self._patience:
             return
@@ -154,11 +154,11 @@ def advance_all(
 def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progress) -> None:
     """Run each runner until it has done ``goals`` iterations in all.
 
-    At Ctrl-C, and if a chain fails, the others first end the blocks that they are at. A second
-    Ctrl-C does not wait for that.
+    At Ctrl-C, and if a chain fails, the others first finish their present blocks. A second Ctrl-C
+    does not wait for that.
 
     Raises:
-        StandstillError: nothing has come for too long; nobody waits for those that hang.
+        StandstillError: There was no progress for too long; hung threads are abandoned.
     """
     crew = _Crew(goals, runners)
     try:
@@ -179,10 +179,10 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
 
 
 class _Crew:
-    """Threads that advance chains, and what they have to report.
+    """Threads that advance chains, and their reports.
 
-    They are daemons: one that hangs does not keep the process from ending. ``halt`` tells them to
-    end after the blocks that they are at.
+    They are daemons: one that hangs does not keep the process from ending. ``halt`` ends them after
+    their present blocks.
     """
 
     def __init__(self, goals: Sequence[int], runners: Sequence[Runner]) -> None:

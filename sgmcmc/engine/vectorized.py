@@ -45,7 +45,7 @@ class GroupKernel:
         self._run: Compiled | None = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
-        """Compile what ``run`` runs; return whether that worked, which it need not."""
+        """Compile ``run``; return whether that worked."""
         arguments = (carry, self.stream.fixed, inputs, tf.constant([0, 1, 1]))
         self._run = compiler.try_to_compile(self._block, *arguments)
         return self._run is not None
@@ -146,7 +146,7 @@ def unstack(structure: Any, count: int) -> list[Any]:
 
 
 class GroupBuffers(NamedTuple):
-    """What a block of a group is written into: row numbers, normals and stepsizes."""
+    """Memory of a block of a group: row numbers, normals and stepsizes."""
 
     rows: Buffer
     noise: Buffer
@@ -174,8 +174,8 @@ def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
 class Group:
     """Chains that run together.
 
-    Each has its place in the kernel, whatever others do: what a chain draws does not depend on
-    whether they are at the same iteration, or through, or lost.
+    Each has its place in the kernel, whatever others do: a chain's draws do not depend on whether
+    the others are at the same iteration, finished, or diverged.
 
     Args:
         runners: Runners that still have to run, by place.
@@ -215,9 +215,9 @@ class Group:
         return works
 
     def advance(self, most: int | None = None) -> int:
-        """Run the rest of a block of those that are farthest behind; ``most`` is not looked at.
+        """Run the rest of a block of those that are farthest behind; ``most`` is ignored.
 
-        Returns how many iterations that were, of all chains.
+        Returns the number of iterations, over all chains.
 
         Raises:
             Diverged: a position is not finite at the end.
@@ -236,7 +236,7 @@ class Group:
         return len(here) * (stop - offset)
 
     def _stacked(self) -> Carry:
-        """Return what the iteration before left, of all chains."""
+        """Return the state after the last iteration, of all chains."""
         known = self._carry is not None and all(
             runner.carry is self._given.get(k) for k, runner in self._runners.items()
         )
@@ -248,7 +248,7 @@ class Group:
         return self._carry
 
     def _inputs(self, block: int) -> BlockInputs:
-        """Return what a block consumes, of the chains that are at it."""
+        """Return the inputs of a block, for the chains that run it."""
         length = self._kernel.length
         wanted = tuple(
             k for k, runner in self._runners.items() if runner.iteration // length == block
@@ -276,7 +276,7 @@ class Group:
         self._buffers = self._block = None
 
     def _hand_out(self, result: BlockResult, places: list[int], end: int) -> None:
-        """Give each chain what is its own."""
+        """Give each chain its results."""
         carries = unstack(result.carry, self._kernel.chains)
         records = {name: array.numpy() for name, array in result.records.items()}
         log_post, finite = result.log_post.numpy(), result.finite.numpy()

@@ -38,20 +38,20 @@ _TRAINED_WITH, _RATE, _PATIENCE = 64, 3e-3, 150
 training ends."""
 
 _TRIES = 4
-"""How often chains that diverge start again."""
+"""Largest number of restarts of chains that diverge."""
 
 _SMALLER = 10.0
 """Factor by which their stepsize is then smaller."""
 
 _NUMBERS = 2**23
-"""Numbers of predictions that are held at a time."""
+"""Largest number of predictions held at a time."""
 
 _WORSE = 2.0
 """Standard errors by which a log density is called worse."""
 
 
 class NetworkEnsemble(BaseEstimator):
-    """What networks for regression and for classes share.
+    """Base class of networks for regression and for classes.
 
     θ are all weights, W_ij ~ N(0, prior_scale² · 2 / inputs of the layer) and biases ~
     N(0, prior_scale²).
@@ -337,7 +337,7 @@ class NetworkEnsemble(BaseEstimator):
         return np.asarray(self._terms(tf.constant(y), tf.constant(outputs, tf.float32)), np.float64)
 
     def _judged(self, X: Array, y: Array) -> Report:
-        """Return the report: what the held-out rows say of members, ensemble and draws."""
+        """Return the report on members, ensemble and draws, from the held-out rows."""
         trained = self._log_densities(self._each(X, trained=True), y)
         outputs = self._each(X)
         sampled = self._log_densities(outputs, y)

@@ -15,7 +15,7 @@ from sgmcmc.estimators.regression import BayesianRegression
 Array = np.ndarray
 
 _EXACT = 1e-6
-"""Residuals that are rounding in float32, as a part of the largest response."""
+"""Residuals within the rounding of float32, as a fraction of the largest response."""
 
 
 class BayesianLinearRegression(RegressorMixin, BayesianRegression):
@@ -44,8 +44,8 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         sigma_: Posterior mean of σ.
 
     Raises:
-        ValueError: what is handed over is no such data, ``prior_scale`` is not positive, or y is a
-            linear function of X, which leaves σ without a posterior.
+        ValueError: The data are invalid, ``prior_scale`` is not positive, or y is a linear function
+            of X, which leaves σ without a posterior.
 
     Example:
         >>> import numpy as np
@@ -97,7 +97,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
 
 
 def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: bool) -> None:
-    """Raise an error where rows beyond the coefficients are fitted exactly.
+    """Raise an error if rows beyond the coefficients are fitted exactly.
 
     Then the likelihood grows as a power of 1/σ, and the integral over σ is infinite.
     """
@@ -112,7 +112,7 @@ def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: b
 
 
 def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:
-    """Tell whether a regression fits exactly, though there are more rows than coefficients."""
+    """Return whether a regression fits exactly although there are more rows than coefficients."""
     if with_intercept:
         X, y = X - X.mean(0), y - y.mean()
     coef, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)

@@ -41,7 +41,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         classes_: The K classes.
 
     Raises:
-        ValueError: what is handed over is no such data, or ``prior_scale`` is not positive.
+        ValueError: The data are invalid, or ``prior_scale`` is not positive.
 
     Example:
         >>> import numpy as np

@@ -53,7 +53,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             warnings.
 
     Raises:
-        ValueError: The data or a constant do not suit; the message names the argument.
+        ValueError: The data or a constant are invalid; the message names the argument.
 
     Example:
         >>> import numpy as np
@@ -245,7 +245,7 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
             members together and of the draws, calibration error, disagreement of members, warnings.
 
     Raises:
-        ValueError: The data or a constant do not suit; the message names the argument.
+        ValueError: The data or a constant are invalid; the message names the argument.
 
     Example:
         >>> import numpy as np

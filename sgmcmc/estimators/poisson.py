@@ -37,8 +37,8 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         intercept_: Posterior mean.
 
     Raises:
-        ValueError: what is handed over is no such data, a response is negative, or ``prior_scale``
-            is not positive.
+        ValueError: The data are invalid, a response is negative, or ``prior_scale`` is not
+            positive.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""What the regressions share: centred features, priors on their scale, draws, and predictions."""
+"""Base class of the regressions: centered features, scaled priors, draws, and predictions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sgmcmc.results.samples import Samples
 Array = np.ndarray
 
 _DRAWS, _NUMBERS = 1000, 2**22
-"""Draws that predictions are averaged over at most, and numbers that are held at a time."""
+"""Largest number of draws that predictions are averaged over, and of numbers held at a time."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """How features are handed to the sampler.
+    """Centering and scaling of the features.
 
     Attributes:
         centre: Mean of each feature, or zero without an intercept.
@@ -34,28 +34,28 @@ class Features:
 
     @classmethod
     def of(cls, X: Array, with_intercept: bool) -> Features:
-        """Take them from the data."""
+        """Compute them from the data."""
         centre = X.mean(0) if with_intercept else np.zeros(X.shape[1])
         scale = np.sqrt(((X - X.mean(0)) ** 2).mean(0))
         return cls(centre, np.where(scale > 0, scale, 1.0))
 
     def standardised(self, X: Array) -> Array:
-        """Return what the sampler sees: columns of mean zero and sd one, in float32."""
+        """Return the sampler's features: columns of mean zero and SD one, in float32."""
         return ((X - self.centre) / self.scale).astype(np.float32)
 
 
 class BayesianRegression(BaseEstimator):
-    """A regression on linear predictors η = a + Xβ, with draws in place of one estimate.
+    """A regression on linear predictors η = a + Xβ, with draws instead of one estimate.
 
     Coefficients have the prior β_j ~ N(0, (prior_scale · u / sd(x_j))²), u the unit of the
-    predictor; the intercept at the mean of the features has N(m, (prior_scale · u)²), m where the
-    data lie.
+    predictor; the intercept at the mean of the features has N(m, (prior_scale · u)²), m near the
+    data.
     """
 
     samples_: Samples
     n_features_in_: int
     _offset = 0.0
-    """What has been taken off the responses."""
+    """Constant subtracted from the responses."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BayesianRegression(BaseEstimator):
         self.verbose = verbose
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, ...]:
-        """Return X, y and the weights, checked; a prior scale that is none is refused."""
+        """Return X, y and the weights, checked; an invalid prior scale is refused."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **checks)
         if not self.prior_scale > 0:
             raise ValueError(f"`prior_scale` must be positive; it is {self.prior_scale!r}.")
@@ -163,7 +163,7 @@ class BayesianRegression(BaseEstimator):
     def _averaged(
         self, X: Any, moments: Callable[[Array], tuple[Array, Array]], return_std: bool
     ) -> Any:
-        """Return means of rows over the posterior, and their sds beside them if asked.
+        """Return means of rows over the posterior, and their SDs if requested.
 
         Args:
             X: Features, (n, p).

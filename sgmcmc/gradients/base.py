@@ -1,4 +1,4 @@
-"""What every gradient estimator has."""
+"""The interface of gradient estimators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sgmcmc.target.target import Target
 
 @dataclass(frozen=True)
 class Search:
-    """A run of stochastic gradient ascent that comes before the chain and finds where it starts.
+    """A run of stochastic gradient ascent before the chain, which finds its start.
 
     Attributes:
         stepsize: User's stepsize: a number, a dict, or a schedule.
@@ -36,7 +36,7 @@ class Gradient(ABC):
     """How the gradient of the log posterior is estimated from minibatches.
 
     The state is a ``NamedTuple`` of tensors; it is carried from step to step, and saved with the
-    chain. As a dataclass an estimator is compared, shown and recognised in a store by its fields.
+    chain. As a dataclass an estimator is compared, shown and recognized in a store by its fields.
 
     Attributes:
         name: Name that a user may write, for default constants; empty if the class has no name.
@@ -68,15 +68,15 @@ class Gradient(ABC):
     centred: bool = False
 
     def search(self) -> Search | None:
-        """Return the run that finds where chains start; by default there is none."""
+        """Return the search for the start of chains; by default there is none."""
         return None
 
     def bind(self, whole: WholeData) -> Gradient:
-        """Return this estimator, bound to target and data; here constants are checked.
+        """Return this estimator bound to target and data, with its constants checked.
 
         Raises:
             ValueError, TypeError: a constant is wrong; the message names it.
-            MemoryError: the state would not fit.
+            MemoryError: The state would not fit.
         """
         return self
 
@@ -113,9 +113,9 @@ class Gradient(ABC):
     def terms(
         self, target: Target, state: Any, position: tf.Tensor, minibatch: Minibatch
     ) -> tf.Tensor:
-        """Return what the rows of a minibatch have in ĝ before their weights, (n, d).
+        """Return the contributions of the rows of a minibatch to ĝ before their weights, (n, d).
 
-        Dynamics ask for it that learn how noisy the gradient is. By default there is no telling.
+        Dynamics that estimate the gradient noise need it. By default it is not available.
         """
         raise ValueError(
             f"`noise_variance`: {type(self).__name__} does not tell the noise of its estimates. "
@@ -123,17 +123,17 @@ class Gradient(ABC):
         )
 
     def centre(self, state: Any) -> tf.Tensor:
-        """Return where the second gradient is taken, (d,), for estimators that are ``centred``."""
+        """Return the position of the second gradient, (d,), for estimators that are ``centred``."""
         raise TypeError(f"{type(self).__name__} has no centre")
 
     def refresh_every(self, whole: WholeData) -> int | None:
-        """Return after how many iterations ``refresh`` is called; ``None`` for never."""
+        """Return the number of iterations between calls of ``refresh``; ``None`` for never."""
         return None
 
     def refresh(
         self, whole: WholeData, state: Any, position: np.ndarray, visit: int
     ) -> tuple[np.ndarray | None, Any]:
-        """Return what is renewed between two blocks of iterations, with the data at hand.
+        """Return the gradient and state after a refresh between two blocks, given the data.
 
         Args:
             whole: Target with the whole dataset.
@@ -147,5 +147,5 @@ class Gradient(ABC):
         return None, state
 
     def mode(self, state: Any) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Return the mode that the estimate stays centred at and the gradient there, if any."""
+        """Return the mode at which the estimate stays centered, and the gradient there, if any."""
         return None

@@ -1,4 +1,4 @@
-"""The control variate estimate of the gradient, centred at a mode."""
+"""The control variate estimate of the gradient, centered at a mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sgmcmc.target.target import Target
 
 
 class CentredState(NamedTuple):
-    """Where a control variate is centred.
+    """The center of a control variate.
 
     Attributes:
         centre: θ̂, flat.
@@ -37,7 +37,7 @@ class Centred(Gradient):
     centred = True
 
     def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
-        """Return the state centred at the chain's start."""
+        """Return the state centered at the chain's start."""
         return CentredState(tf.constant(position), tf.constant(whole.gradient(position)))
 
     def centre(self, state: CentredState) -> tf.Tensor:
@@ -70,7 +70,7 @@ class ControlVariate(Centred):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
 
     θ̂ is the mode that stochastic gradient ascent finds first, or ``centre_at`` if that is given.
-    It stays where it is; G = ∇log p(θ̂ | x) over the whole dataset.
+    It is fixed; G = ∇log p(θ̂ | x) over the whole dataset.
 
     Args:
         opt_stepsize: Stepsize of the ascent: a number, a dict, or a schedule; or ``"auto"`` for no
@@ -95,7 +95,7 @@ class ControlVariate(Centred):
     needs = ("opt_stepsize",)
 
     def search(self) -> Search | None:
-        """Return the ascent that finds the mode, unless the centre is given."""
+        """Return the ascent that finds the mode, unless the center is given."""
         if self.centre_at is not None:
             if self.opt_stepsize not in (None, "auto"):
                 raise ValueError(
@@ -106,7 +106,7 @@ class ControlVariate(Centred):
         return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
 
     def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
-        """Return the state centred at θ̂, where the chain starts unless another centre is given."""
+        """Return the state centered at θ̂, the chain's start unless another center is given."""
         if self.centre_at is not None:
             params = {name: np.asarray(value) for name, value in self.centre_at.items()}
             position = whole.target.space.found_at(params, whole.target.dtype)

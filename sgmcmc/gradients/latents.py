@@ -1,8 +1,8 @@
-"""Latent variables: drawn by the user's function before a gradient is taken.
+"""Latent variables, drawn by the user's function before each gradient.
 
 The stage stands between the data stream and the gradient estimator. It completes a minibatch with
 latent variables drawn given the present parameters; values that are kept for each observation are
-handed over with the minibatch and written back after it.
+passed with the minibatch and updated after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Gibbs = Callable[[Tensors, Tensors, tf.Tensor], Mapping[str, Any]]
 
 
 class LatentState(NamedTuple):
-    """What is kept of latent variables from step to step.
+    """Latent variables kept from step to step.
 
     Attributes:
         here: Values kept for each observation, drawn given the chain's positions.
@@ -37,7 +37,7 @@ class LatentState(NamedTuple):
 
 @dataclass(frozen=True)
 class Latents:
-    """A user's function that draws latent variables, and where the kept ones start.
+    """A user's function that draws latent variables, and starting values of the kept ones.
 
     Args:
         gibbs: Function of parameters, minibatch and seed that returns the minibatch with the latent
@@ -55,7 +55,7 @@ class Latents:
         return {name: tf.constant(value) for name, value in self.starts.items()}
 
     def state(self, centred: bool, dtype: tf.DType) -> LatentState:
-        """Return the state at the start of a chain, whose estimator may have a centre."""
+        """Return the state at the start of a chain, whose estimator may have a center."""
         kept = self.start()
         return LatentState(kept, dict(kept) if centred else {}, tf.zeros([], dtype))
 
@@ -68,9 +68,9 @@ class Latents:
         minibatch: Minibatch,
         seeds: tf.Tensor,
     ) -> tuple[Minibatch, Minibatch, LatentState]:
-        """Return the minibatch completed at the position and at the centre, and the state.
+        """Return the minibatch completed at the position and at the center, and the state.
 
-        An estimator with a centre needs latent variables drawn there too: those drawn at the
+        An estimator with a center needs latent variables drawn there too: those drawn at the
         position would bias its gradient there.
 
         Args:
@@ -97,7 +97,7 @@ class Latents:
         kept: Tensors,
         seed: tf.Tensor,
     ) -> tuple[Tensors, Tensors]:
-        """Return the completed minibatch, and what is kept now.
+        """Return the completed minibatch, and the kept values.
 
         Args:
             params: User's parameters.

@@ -15,7 +15,7 @@ from sgmcmc.target.target import Target
 
 
 class MinibatchState(NamedTuple):
-    """The plain estimate remembers nothing."""
+    """Empty state: the plain estimate has no memory."""
 
 
 @dataclass(frozen=True)

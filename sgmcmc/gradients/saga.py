@@ -1,4 +1,4 @@
-"""SAGA: a control variate for each observation, its gradient when it was last seen."""
+"""SAGA: a control variate for each observation, the gradient of its term when it was last used."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
 
 _COPIES = 3
-"""How often a table is in memory while a block runs: what goes in, comes out, and is saved."""
+"""Copies of a table in memory while a block runs: input, output, and checkpoint."""
 
 _PASSES = 10
-"""Passes over the data after which the table's total is summed anew, lest rounding add up."""
+"""Passes over the data after which the table's total is summed again, against rounding."""
 
 
 class SAGAState(NamedTuple):
-    """The gradients that were last seen.
+    """The last gradient of each term.
 
     Attributes:
         table: ∇log p(x_i | φ_i), φ_i the position at which row i was last in a minibatch, for
@@ -76,11 +76,11 @@ class SAGA(Gradient):
     needs_rows = True
 
     def bind(self, whole: WholeData) -> SAGA:
-        """Return this estimator, knowing what the table holds.
+        """Return this estimator, bound to the contents of its table.
 
         Raises:
-            MemoryError: the table would not fit.
-            ValueError, TypeError: the lookups are wrong.
+            MemoryError: The table would not fit.
+            ValueError, TypeError: The lookups are wrong.
         """
         held: Held
         if self.lookups is None:
@@ -134,13 +134,13 @@ class SAGA(Gradient):
         return slope, SAGAState(table, total)
 
     def refresh_every(self, whole: WholeData) -> int:
-        """Return after how many iterations the total is summed anew."""
+        """Return the number of iterations between sums of the total."""
         return max(1, _PASSES * whole.size // whole.minibatch_size)
 
     def refresh(
         self, whole: WholeData, state: SAGAState, position: np.ndarray, visit: int
     ) -> tuple[None, SAGAState]:
-        """Return the state with the total summed anew."""
+        """Return the state with the total summed again."""
         assert self.held is not None, "not bound"
         total = self.held.total(state.table.numpy())
         return None, SAGAState(state.table, tf.constant(total))

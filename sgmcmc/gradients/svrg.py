@@ -1,4 +1,4 @@
-"""The stochastic variance reduced gradient: a control variate whose centre follows the chain."""
+"""The stochastic variance reduced gradient: a control variate whose center follows the chain."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sgmcmc.gradients.whole_data import WholeData
 class SVRG(Centred):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̃)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̃)].
 
-    Every m iterations θ̃ becomes the present θ, and G = ∇log p(θ̃ | x) is taken anew over the whole
-    dataset; the first step from there has the exact gradient. No mode is needed.
+    Every m iterations θ̃ becomes the present θ, and G = ∇log p(θ̃ | x) is computed again over the
+    whole dataset; the first step from there has the exact gradient. No mode is needed.
 
     Args:
         every: m, the number of iterations between full gradients; by default N/n, so that each full
@@ -51,6 +51,6 @@ class SVRG(Centred):
     def refresh(
         self, whole: WholeData, state: CentredState, position: np.ndarray, visit: int
     ) -> tuple[np.ndarray, CentredState]:
-        """Return the full gradient at the present position, and the state centred there."""
+        """Return the full gradient at the present position, and the state centered there."""
         gradient = whole.gradient(position, visit)
         return gradient, CentredState(tf.constant(position), tf.constant(gradient))

@@ -1,4 +1,4 @@
-"""What a table of the gradients of single terms holds of each: some coordinates, or some rows."""
+"""Tables of the gradients of single terms: some coordinates of each, or some rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
 _ROUNDING, _ROWS = 1e-3, 500
-"""How far the sum of rows' gradients may be from that of their terms, as a part of it; and over how
-many terms it is taken."""
+"""Tolerated relative difference of the sums of rows' and terms' gradients; terms compared."""
 
 
 class Held(Protocol):
-    """What is held of each term's gradient, k numbers.
+    """Part of each term's gradient that is held, k numbers.
 
     Attributes:
         width: Number of coordinates, k.
@@ -31,13 +30,13 @@ class Held(Protocol):
 
     @property
     def width(self) -> int:
-        """How many numbers, k."""
+        """Number of held coordinates, k."""
 
     def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
-        """Return what is held of all terms at a position, (N, k)."""
+        """Return the held parts of all terms at a position, (N, k)."""
 
     def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        """Return what is held of the terms of a minibatch, (n, k)."""
+        """Return the held parts of the terms of a minibatch, (n, k)."""
 
     def total(self, table: np.ndarray) -> np.ndarray:
         """Return the sum over all terms, added up in float64."""
@@ -61,15 +60,15 @@ class AtPlaces:
 
     @property
     def width(self) -> int:
-        """How many coordinates."""
+        """Number of coordinates."""
         return len(self.places)
 
     def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
-        """Return what is held of all terms at a position, (N, k)."""
+        """Return the held parts of all terms at a position, (N, k)."""
         return whole.term_gradients(position, self.places)
 
     def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        """Return what is held of the terms of a minibatch, (n, k)."""
+        """Return the held parts of the terms of a minibatch, (n, k)."""
         new = target.term_gradients(position, columns)
         return new if self.width == target.size else tf.gather(new, self.places, axis=1)
 
@@ -106,7 +105,7 @@ class AtRows:
 
     @classmethod
     def of(cls, lookups: Any, whole: WholeData) -> AtRows:
-        """Return what is held for a user's lookups, which are checked here."""
+        """Return the table for a user's lookups, which are checked here."""
         space, data = whole.target.space, whole.data
         if not isinstance(lookups, Mapping):
             raise TypeError(
@@ -141,16 +140,16 @@ class AtRows:
         return sum(self._widths.values())
 
     def table(self, whole: WholeData, position: np.ndarray) -> np.ndarray:
-        """Return what is held of all terms at a position, (N, k).
+        """Return the held parts of all terms at a position, (N, k).
 
         Raises:
-            ValueError: terms depend on more of the parameters than the rows that they look up.
+            ValueError: Terms depend on more of the parameters than the rows that they look up.
         """
         self._check(whole, position)
         return whole.term_gradients(position, np.arange(self.width), self.lookups)
 
     def _check(self, whole: WholeData, position: np.ndarray) -> None:
-        """Raise an error where the gradients of the rows are not those of the terms.
+        """Raise an error if the gradients of the rows are not those of the terms.
 
         They are compared on some rows, a little away from the start, where nothing is zero that
         need not be.
@@ -170,7 +169,7 @@ class AtRows:
             )
 
     def gradients(self, target: Target, position: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        """Return what is held of the terms of a minibatch, (n, k)."""
+        """Return the held parts of the terms of a minibatch, (n, k)."""
         return target.lookup_gradients(position, columns, self.lookups)
 
     def total(self, table: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What has to be taken over the whole dataset: full gradients, and those of all single terms."""
+"""Passes over the whole dataset: full gradients, and those of all single terms."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
 
 PASSES = 100
-"""Passes over the dataset that the gradient is averaged over where latent variables are drawn."""
+"""Passes over the dataset whose gradients are averaged if latent variables are drawn."""
 
 
 @dataclass
 class WholeData:
-    """The target with the whole dataset at hand, for one of several chains.
+    """The target with the whole dataset, for one of several chains.
 
     The dataset is passed over in pieces that fit in memory. Graphs are made once, for all chains.
 
@@ -82,14 +82,14 @@ class WholeData:
         )
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
-        """Take a full gradient for known that was found in an earlier run."""
+        """Store a full gradient from an earlier run."""
         self._known.append((position, gradient))
 
     def gradient(self, position: np.ndarray, visit: int = 0) -> np.ndarray:
         """Return G = ∇log p(θ | x) over the whole dataset, (d,), added up in float64.
 
-        Where latent variables are drawn, G is the mean over ``PASSES`` passes; where their values
-        are kept from pass to pass, the first half of the passes is dropped.
+        If latent variables are drawn, G is the mean over ``PASSES`` passes; if their values are
+        kept from pass to pass, the first half of the passes is dropped.
 
         Args:
             position: θ, flat.
@@ -180,7 +180,7 @@ class WholeData:
         return np.concatenate([everything[space.layout.slices[name]] for name in used])
 
     def _lean(self) -> WholeData:
-        """Return what a worker needs to pass over a part of the data; one for all chains."""
+        """Return what a worker needs for a part of the data; one for all chains."""
         if self.data.machines.here:
             return self
         if not self._sent:
@@ -200,7 +200,7 @@ class WholeData:
     def _one_pass(
         self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
     ) -> tuple[np.ndarray, Tensors]:
-        """Return the gradient over all pieces, and what is kept of latent variables then."""
+        """Return the gradient over all pieces, and the kept latent variables."""
         total, every = np.zeros(position.shape), shards(self.data)
         if kept:  # which pass from piece to piece
             for shard in every:
@@ -215,7 +215,7 @@ class WholeData:
     def gradient_of_shard(
         self, position: np.ndarray, shard: Shard, seeds: np.ndarray, kept: Tensors | None = None
     ) -> tuple[np.ndarray, Tensors]:
-        """Return the gradient over a part of the data, and what is kept of latent variables."""
+        """Return the gradient over a part of the data, and the kept latent variables."""
         total, kept, point = np.zeros(position.shape), kept or {}, tf.constant(position)
         for number, (start, length, piece) in enumerate(pieces(self.data, shard)):
             arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[number]))
@@ -250,7 +250,7 @@ class WholeData:
     def _completed(
         self, point: tf.Tensor, piece: Tensors, rows: tf.Tensor, kept: Tensors, seed: tf.Tensor
     ) -> tuple[Tensors, Tensors]:
-        """Return a piece with its latent variables, and what is kept of them now."""
+        """Return a piece with its latent variables, and those to keep."""
         if self.latents is None:
             return piece, kept
         params = self.target.space.constrain(point)

@@ -1,4 +1,4 @@
-"""Compiles what a sampler runs many times: with XLA, or as a plain graph if XLA cannot.
+"""Compiles functions that a sampler runs many times: with XLA, or as a plain graph if XLA cannot.
 
 Graphs are called by a short way into TensorFlow's runtime, an interface that is not public; where
 this TensorFlow does not have what we know, the public call serves.
@@ -118,7 +118,7 @@ class Compiled:
 class Compiler:
     """Compiles the functions of one sampler, and warns once if XLA cannot.
 
-    ``jit_compile=None`` tries XLA and falls back to plain graphs; ``uses_xla`` tells which.
+    ``jit_compile=None`` tries XLA and falls back to plain graphs; ``uses_xla`` says which.
     """
 
     def __init__(self, jit_compile: bool | None) -> None:
@@ -145,8 +145,7 @@ class Compiler:
     def try_to_compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
         """Return the function compiled by XLA, or ``None``, without a word, where that fails.
 
-        It is for who has another function at hand that does the same: what is wrong with both
-        shows there.
+        It is for callers with an equivalent function: errors of both show there.
         """
         if not self.uses_xla:
             return None

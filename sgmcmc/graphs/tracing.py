@@ -25,8 +25,8 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     """Return the graph of ``function`` for arguments of these shapes and dtypes.
 
     The graph is asked for outright, not left to the first call of a ``tf.function``, which
-    warns a user who makes a few samplers that functions are traced too often. A graph that was
-    there before is taken again, with what TensorFlow has compiled for it.
+    warns a user who makes a few samplers that functions are traced too often. An equal graph that
+    exists already is used again, with its compiled code.
     """
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
@@ -62,7 +62,7 @@ def quiet_start() -> None:
 
 
 _MOST, _MOST_BYTES = 64, 2**22
-"""How many graphs are kept, and how large one may be with all its constants."""
+"""Number of graphs kept, and the largest size of one with all its constants."""
 
 _ACCIDENTAL = ("_gradient_op_type", "_uid", "forward_function_name", "backward_function_name")
 """Attributes that differ from trace to trace, and matter only to who differentiates once more."""
@@ -85,7 +85,7 @@ def same_as_before(graph: Any, jit_compile: bool) -> Any:
 
 
 def _content(graph: Any, jit_compile: bool) -> bytes | None:
-    """Return what graphs that compute the same have in common, or ``None`` for one not to keep."""
+    """Return a key that equivalent graphs share, or ``None`` for a graph that is not kept."""
     captured = list(graph.captured_inputs)
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
         return None

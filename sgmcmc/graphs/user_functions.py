@@ -1,4 +1,4 @@
-"""Calls a function of the user's, and explains in words what is wrong with it."""
+"""Calls a user's function, and explains its errors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _PYTHON_CONTROL = re.compile(r"(as a Python `bool`|Iterating over a symbolic)")
 def call(
     argument: str, dtype: tf.DType, function: Callable[..., Any], given: str, **inputs: Any
 ) -> Any:
-    """Return what a function of the user's returns for ``inputs``, or explain its error.
+    """Return the value of a user's function for ``inputs``, or explain its error.
 
-    ``argument`` is what the function is called, ``given`` what it is called with, in words.
+    ``argument`` is the function's name, ``given`` describes its inputs.
     """
     wanted = " and ".join(f"`{name}`" for name in inputs)
     with contextlib.suppress(ValueError):  # some builtins do not tell their arguments
@@ -54,7 +54,7 @@ def call(
 
 
 def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
-    """Return what a function of the user's returned, as a tensor of numbers."""
+    """Return the result of a user's function as a tensor of numbers."""
     if returned is None:
         raise TypeError(f"`{argument}` returned None; it must return {what}. Is `return` missing?")
     try:
@@ -67,7 +67,7 @@ def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
 
 
 def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exception:
-    """Return an error that says in words what went wrong in a function of the user's."""
+    """Return an error that explains what went wrong in a user's function."""
     text = first_lines(error)
     if _DTYPE_CLASH.search(str(error)):
         return TypeError(

@@ -1,4 +1,4 @@
-"""Checks and converts, once, what the user hands over.
+"""Checks and conversions of the user's input.
 
 Every error message about an argument is written in this folder. Each function takes the name of
 the argument, so that the message can name it.

@@ -19,7 +19,7 @@ __all__ = ["as_numbers", "broadcast", "read_columns", "read_dataset", "read_para
 
 
 def read_columns(dataset: Any, options: Options) -> Data:
-    """Return the dataset that chains run on, where the user wants it passed over."""
+    """Return the dataset of the chains, with the user's executors for passes over it."""
     data = read_dataset(dataset, options.dtype, options.integers)
     known_keys("integers", options.integers, data.columns, "the columns of `dataset` are")
     return data.on(options.executor)
@@ -56,10 +56,10 @@ def read_params(params: Any, n_chains: int | None, dtype: tf.DType) -> list[dict
 
 
 def broadcast(label: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array in the shape of the parameter that it is about.
+    """Return an array in the shape of its parameter.
 
     Raises:
-        ValueError: it does not fit; ``label`` is what the user calls it.
+        ValueError: It does not fit; ``label`` is what the user calls it.
     """
     try:
         return np.broadcast_to(array, shape)
@@ -94,11 +94,11 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
 def read_latents(
     gibbs: Gibbs | None, latents: Mapping[str, Any], data: Data, dtype: tf.DType
 ) -> Latents | None:
-    """Return what draws the latent variables, or ``None`` where there are none.
+    """Return the function that draws latent variables, or ``None`` if there are none.
 
-    Kept values that are whole numbers stay whole numbers, for they are mostly labels; others
-    become ``dtype``. A tensor keeps its own. A function may have an attribute ``advice``: what to
-    tell the user of a chain that became NaN.
+    Kept values that are integers stay integers, because they are mostly labels; others become
+    ``dtype``. A tensor keeps its own. A function may have an attribute ``advice`` for the user of a
+    chain that became NaN.
     """
     if gibbs is None:
         return None

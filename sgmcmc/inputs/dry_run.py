@@ -26,7 +26,7 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
 _MOST, _ROWS = 64, 512
-"""How many models are kept, and how many of their rows tell them apart."""
+"""Number of models kept, and of the rows by which they are compared."""
 
 Functions = tuple[Callable[..., Any] | None, ...]
 
@@ -91,7 +91,7 @@ def _reference(function: Callable[..., Any] | None) -> Callable[[], Any]:
 
 
 def _code(function: Callable[..., Any] | None) -> CodeType | str | None:
-    """Return the code of a function, or ``None`` where there is no telling."""
+    """Return the code of a function, or ``None`` if it is unknown."""
     if function is None:
         return "none"
     while isinstance(function, functools.partial):
@@ -136,11 +136,11 @@ def dry_run(
         in_parts: Whether the dataset will be read in parts; by default unless these rows are all.
 
     Returns:
-        What the functions gave at the first start: log-likelihood, log-prior, and the length of
-        the gradient.
+        Values of the functions at the first start: log-likelihood, log-prior, and the length of the
+        gradient.
 
     Raises:
-        TypeError, ValueError: what a function of the user's does wrong, in words.
+        TypeError, ValueError: A user's function is wrong; the message explains how.
     """
     columns = data.rows(np.arange(rows))
     evaluated = partial(_evaluated, target, latents, data.size / rows, with_terms)
@@ -172,7 +172,7 @@ def _evaluated(
     position: tf.Tensor,
     columns: Tensors,
 ) -> dict[str, tf.Tensor]:
-    """Return what the model gives at a position: its values and its gradient, in a graph."""
+    """Return the model's values and its gradient at a position, in a graph."""
     params = target.space.constrain(position)
     if latents is not None:
         columns = _try_gibbs(target, latents, params, columns)
@@ -202,7 +202,7 @@ def _evaluated(
 def _run(
     graph: Any, start: np.ndarray, columns: Tensors, with_gibbs: bool
 ) -> dict[str, np.ndarray]:
-    """Return what the model gives at a start."""
+    """Return the model's values at a start."""
     try:
         values = graph(tf.constant(start), columns)
     except tf.errors.OpError as error:

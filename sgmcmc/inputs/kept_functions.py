@@ -43,7 +43,7 @@ def try_reductions(
     """Return the reductions, once each has taken a first step at the start.
 
     Raises:
-        TypeError, ValueError: what a reduction does wrong, in words.
+        TypeError, ValueError: What a reduction does wrong, in words.
     """
     for name, reduction in reductions.items():
         label = f"reductions[{name!r}]"

@@ -189,150 +189,152 @@ class Options:
         None,
         _optional(_from(1)),
         """
-        independent chains, on all cores; every output array gains a leading chain axis.""",
+        Number of independent chains, on all cores; every output array gains a leading chain
+        axis.""",
     )
     burn_in: int = _keyword(
         0,
         _from(0),
         """
-        iterations run and dropped first.""",
+        Number of iterations run first and dropped.""",
     )
     thin: int = _keyword(
         1,
         _from(1),
         """
-        keep every thin-th iteration.""",
+        Number of iterations between kept draws.""",
     )
     store_gradients: bool = _keyword(
         False,
         flag,
         """
-        keep with each draw the gradient estimate at that very draw, of every stored
+        Whether to store with each draw the gradient estimate at that very draw, for every stored
         parameter.""",
     )
     test_functions: dict[str, Callable[[Tensors], tf.Tensor]] = _keyword(
         None,
         _test_functions,
         """
-        dict of functions of the parameters, evaluated at each kept draw inside the compiled
+        Dict of functions of the parameters, evaluated at each kept draw inside the compiled
         chain.""",
     )
     store_params: bool | tuple[str, ...] = _keyword(
         True,
         _store_params,
         """
-        ``False`` keeps only test functions and reductions, a list only those parameters.""",
+        Which parameters to store: ``True`` for all, a list of names, or ``False`` for only test
+        functions and reductions.""",
     )
     reductions: dict[str, Reduction] = _keyword(
         None,
         _reductions,
         """
-        dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean`
-        gives, or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
+        Dict of running reductions over the kept draws, such as :func:`sgmcmc.running_mean` returns,
+        or pairs ``(init, update)``: see :class:`sgmcmc.Reduction`.""",
     )
     store: Path | None = _keyword(
         None,
         _optional(_path),
         """
-        path of a folder that draws are written to as they are made. Killed at any instant, the
-        same call resumes there and ends with the same bits; :meth:`sgmcmc.Samples.open`
-        reads it without loading it.""",
+        Path of a folder to which draws are written as they are made. If the run is killed at any
+        instant, the same call resumes it and gives the same draws, bit for bit;
+        :meth:`sgmcmc.Samples.open` reads the folder without loading it.""",
     )
     bijectors: dict[str, Any] = _keyword(
         None,
         _bijectors,
         """
-        dict of TFP bijectors: such a parameter moves in the unconstrained space with the
-        log-Jacobian in the target, and is shown only constrained.""",
+        Dict of TFP bijectors: such a parameter moves in the unconstrained space, with the
+        log-Jacobian in the target; all values that you see are constrained.""",
     )
     manifolds: dict[str, Manifold] = _keyword(
         None,
         _manifolds,
         """
-        dict of manifolds, such as :class:`sgmcmc.manifolds.Sphere`, for parameters that have to
-        stay on them. Densities of such a parameter are with respect to the Hausdorff measure, of a
-        point of the simplex to Lebesgue's. Other parameters move in ℝᵈ.""",
+        Dict of manifolds, such as :class:`sgmcmc.manifolds.Sphere`, for parameters that have to
+        stay on them. The density of such a parameter is with respect to Hausdorff measure, and that
+        of a point of the simplex with respect to Lebesgue measure. Other parameters move in ℝᵈ.""",
     )
     replace: bool = _keyword(
         False,
         flag,
         """
-        draw minibatches with replacement.""",
+        Whether to draw minibatches with replacement.""",
     )
     minibatches: Any = _keyword(
         None,
         _unread,
         """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
-        ``"leverage"``, in proportion to how much each row bends the log posterior;
-        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object,
-        such as :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
+        Way of drawing rows: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``,
+        in proportion to each row's contribution to the curvature of the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in a new order in each epoch; or an object, such as
+        :class:`sgmcmc.minibatches.Weighted`. ``None`` leaves it to ``replace``.""",
     )
     preconditioner: Any = _keyword(
         None,
         _unread,
         """
-        M, near the posterior covariance of the p unconstrained coordinates: p variances, a p × p
-        matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M, and
-        stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) takes the inverse of the information at
-        the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
+        Matrix M, near the posterior covariance of the p unconstrained coordinates: p variances, a p
+        × p matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M,
+        and stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) uses the inverse of the information
+        at the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
     )
     updates: str = _keyword(
         "joint",
         _updates,
         """
-        ``"joint"``: all parameters move at once; ``"in_turn"``: one after the other, in the order
-        of ``params``, each with a gradient taken afresh where the others are then, on the same
-        minibatch.""",
+        Order of updates: ``"joint"``, all parameters at once; ``"in_turn"``, one after the other,
+        in the order of ``params``, each with a new gradient at the others' current values, on the
+        same minibatch.""",
     )
     dtype: tf.DType = _keyword(
         tf.float32,
         floating_dtype,
         """
-        ``tf.float32`` or ``tf.float64``.""",
+        Floating point type, ``tf.float32`` or ``tf.float64``.""",
     )
     integers: tuple[str, ...] = _keyword(
         (),
         _integers,
         """
-        list of names of columns of ``dataset`` that stay whole numbers, int32, such as ``log_lik``
-        wants for the index of a ``tf.gather``.""",
+        List of names of columns of ``dataset`` that stay integers, int32, such as ``log_lik`` needs
+        for the index of a ``tf.gather``.""",
     )
     jit_compile: bool | None = _keyword(
         None,
         _optional(partial(flag, or_else="or None")),
         """
-        compile the chain with XLA; ``None`` tries it and falls back to a plain graph, with a
-        warning that names the op.""",
+        Whether to compile the chain with XLA; ``None`` tries it and falls back to a plain graph,
+        with a warning that names the op.""",
     )
     gibbs: Gibbs | None = _keyword(
         None,
         _optional(_gibbs),
         """
-        function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``)
-        that draws latent variables and returns the minibatch with them added, as ``log_lik``
-        then sees it; called before each gradient, inside the compiled chain.""",
+        Function of parameters, minibatch and seed (two int32, for ``tf.random.stateless_*``) that
+        draws latent variables and returns the minibatch with them added, which is then passed to
+        ``log_lik``; called before each gradient, inside the compiled chain.""",
     )
     latents: dict[str, Any] = _keyword(
         None,
         partial(by_name, what="of arrays"),
         """
-        dict of arrays of length N: starting values of latent variables that are kept for each
-        observation, handed to ``gibbs`` with the minibatch and written back after it.""",
+        Dict of arrays of length N: starting values of latent variables that are kept for each
+        observation, passed to ``gibbs`` with the minibatch and updated after it.""",
     )
     groups: Any = _keyword(
         None,
         _unread,
         """
         :class:`sgmcmc.Groups`, or a list of them: effects of groups of observations, which are
-        integrated out. ``log_lik`` then returns one term for each row, and sees an effect of each
+        integrated out. ``log_lik`` then returns one term for each row, and finds the effect of each
         row's group under its name in ``params``.""",
     )
     executor: Machines = _keyword(
         None,
         _machines,
         """
-        where chains and passes over the whole dataset run: a ``concurrent.futures.Executor``
+        Executor for chains and passes over the whole dataset: a ``concurrent.futures.Executor``
         (processes that are not forked, Dask's ``client.get_executor()``, mpi4py's
         ``MPIPoolExecutor``), or a function without arguments that makes one; ``None`` is this
         process. The draws do not depend on it.""",

@@ -87,7 +87,7 @@ def check_part(
         ``None``, if nothing is wrong.
 
     Raises:
-        TypeError, ValueError: names the class, the method, and the mistake.
+        TypeError, ValueError: Names the class, the method, and the mistake.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf

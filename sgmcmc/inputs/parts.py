@@ -79,7 +79,7 @@ class Parts:
     minibatches: Minibatches
 
     def need_terms(self, draws: RowDraws) -> bool:
-        """Tell whether the terms of single observations are needed."""
+        """Return whether the terms of single observations are needed."""
         weighted = draws.weights is not None
         return weighted or self.gradient.needs_rows or self.dynamics.learns_noise
 

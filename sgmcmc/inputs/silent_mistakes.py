@@ -48,7 +48,7 @@ class Sums(NamedTuple):
     rounding: float
 
     def equals(self, other: float) -> bool:
-        """Tell whether the change over all rows is a certain number."""
+        """Return whether the change over all rows is a certain number."""
         size = abs(self.whole) + sum(map(abs, self.halves))
         return abs(self.whole - other) <= _PART * size + self.rounding
 
@@ -153,7 +153,7 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
 
 
 def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns: Tensors) -> bool:
-    """Tell whether each tensor of a minibatch, as it was completed, has an entry for each row."""
+    """Return whether each tensor of a minibatch, as it was completed, has an entry for each row."""
     if complete is None:
         return True
     rows = next(iter(given.values())).shape[0]
@@ -218,7 +218,7 @@ def refuse_silent_mistakes(
         in_parts: Whether the dataset is read in parts.
 
     Raises:
-        ValueError: says what was found and what to write.
+        ValueError: Says what was found and what to write.
     """
     size = min(data.size, _MOST_ROWS, max(2, rows))
     columns = data.rows(np.arange(size))
@@ -271,7 +271,7 @@ def _refuse_randomness(name: str, first: Any, second: Any) -> None:
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    """Tell whether two arrays hold the same, up to rounding."""
+    """Return whether two arrays hold the same, up to rounding."""
     if first.dtype.kind != "f":
         return bool((first == second).all())
     size = np.abs(first, where=np.isfinite(first), out=np.zeros_like(first)).max(initial=0.0)

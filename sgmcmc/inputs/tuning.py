@@ -169,7 +169,7 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
         target: Target, in the chain's coordinates.
 
     Raises:
-        ValueError: the parameters cannot move one after the other.
+        ValueError: The parameters cannot move one after the other.
     """
     need_steps(updates, dynamics)
     turns = Turns(target.space.layout)

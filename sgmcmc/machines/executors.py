@@ -27,8 +27,8 @@ def checked(executor: Any) -> Executor:
     """Return an executor, once it is known to be one that can be used.
 
     Raises:
-        TypeError: it is none.
-        ValueError: its processes are forked, or it has been shut down.
+        TypeError: It is none.
+        ValueError: Its processes are forked, or it has been shut down.
     """
     if not isinstance(executor, Executor):
         raise TypeError(
@@ -154,7 +154,7 @@ class LastingExecutor:
         """Replace the executor, unless that was done since.
 
         Raises:
-            BrokenExecutor: there is no way to make another.
+            BrokenExecutor: There is no way to make another.
         """
         if generation != self.generation:
             return

@@ -67,8 +67,8 @@ class Calls:
         """Return tag and result of a call, or ``None`` if there was none for half a second.
 
         Raises:
-            Exception: what a call has raised.
-            BrokenExecutor: workers die again and again.
+            Exception: What a call has raised.
+            BrokenExecutor: Workers die again and again.
         """
         self._fill()
         try:

@@ -50,7 +50,7 @@ def pack(thing: Any, couriers: Mapping[type, Courier]) -> Parcel:
     """Return an object as a parcel.
 
     Raises:
-        TypeError: something of it cannot leave the process.
+        TypeError: Something of it cannot leave the process.
     """
     file = io.BytesIO()
     pickler = _Pickler(file, couriers)

@@ -55,7 +55,7 @@ class Minibatches(ABC):
             size: Minibatch size n.
 
         Raises:
-            ValueError: the two do not suit.
+            ValueError: The two do not suit.
         """
 
     @abstractmethod

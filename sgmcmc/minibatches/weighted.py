@@ -29,7 +29,7 @@ class Weighted(Minibatches):
 
     Raises:
         TypeError: ``p`` is not an array of numbers.
-        ValueError: it is not a vector, or holds zeros, negatives, NaN or infinities, or numbers
+        ValueError: It is not a vector, or holds zeros, negatives, NaN or infinities, or numbers
             so small beside the others that their rows would never be drawn.
 
     Example:

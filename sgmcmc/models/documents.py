@@ -119,7 +119,7 @@ def unit_vectors(
         width: Number of coordinates that they must have; ``None`` for any.
 
     Raises:
-        TypeError, ValueError: they are wrong; the message says how.
+        TypeError, ValueError: They are wrong; the message says how.
 
     Example:
         >>> rows, _ = unit_vectors([[3, 0, 4], [0, 2, 0]], "counts")

@@ -280,7 +280,7 @@ class MatrixFactorisation:
             ratings: Held-out ratings, in any form that :func:`matrix_factorisation` takes.
 
         Raises:
-            TypeError, ValueError: as there; or a user or an item is not the model's.
+            TypeError, ValueError: As there; or a user or an item is not the model's.
 
         Example:
             >>> from sgmcmc.models import matrix_factorisation

@@ -174,7 +174,7 @@ class Prediction:
 
         Raises:
             TypeError: ``draws`` is not a number.
-            ValueError: it is not a whole number of at least 1.
+            ValueError: It is not a whole number of at least 1.
 
         Example:
             >>> import tensorflow as tf

@@ -139,7 +139,7 @@ class DPMixture:
             component might be above it that is not held.
 
         Raises:
-            KeyError: the minibatch has no components: the sampler was not given
+            KeyError: The minibatch has no components: the sampler was not given
                 ``latents=model.latents``.
 
         Example:
@@ -195,7 +195,7 @@ class DPMixture:
             A scalar.
 
         Raises:
-            KeyError: the minibatch has no ``"concentration"``: the sampler was not given
+            KeyError: The minibatch has no ``"concentration"``: the sampler was not given
                 ``gibbs=model.gibbs``.
 
         Example:
@@ -241,7 +241,7 @@ class DPMixture:
 
         Raises:
             TypeError: ``n_components`` is not a number.
-            ValueError: it is not whole, below 1, or above ``max_components``.
+            ValueError: It is not whole, below 1, or above ``max_components``.
 
         Example:
             >>> from sgmcmc.models import dp_mixture
@@ -306,7 +306,7 @@ class DPMixture:
 
         Raises:
             TypeError: ``counts`` holds no numbers.
-            ValueError: the vocabulary is another, or an observation is empty.
+            ValueError: The vocabulary is another, or an observation is empty.
 
         Example:
             >>> from sgmcmc.models import dp_mixture

@@ -70,8 +70,8 @@ def keras_model(
         A :class:`sgmcmc.models.KerasModel`: what samplers take, and `predict`.
 
     Raises:
-        TypeError: the model is no Keras model, or the likelihood none of these.
-        ValueError: the model has no weights yet, has batch normalisation, or draws random numbers.
+        TypeError: The model is no Keras model, or the likelihood none of these.
+        ValueError: The model has no weights yet, has batch normalisation, or draws random numbers.
 
     Example:
         >>> import keras, numpy as np, sgmcmc

@@ -129,7 +129,7 @@ class HeldOutRatings:
 
         Raises:
             TypeError: ``draws`` or ``skip`` is not a number.
-            ValueError: they are not whole numbers of at least 1 and 0.
+            ValueError: They are not whole numbers of at least 1 and 0.
 
         Example:
             >>> import tensorflow as tf

@@ -133,7 +133,7 @@ class SphericalTopicModel:
             (n, sweeps, K), and ``"proportions"``, the last of them, (n, K).
 
         Raises:
-            KeyError: there are no ``"topics"`` among the parameters.
+            KeyError: There are no ``"topics"`` among the parameters.
 
         Example:
             >>> import tensorflow as tf
@@ -188,7 +188,7 @@ class SphericalTopicModel:
             (n,).
 
         Raises:
-            KeyError: the minibatch has no proportions: the sampler was not given
+            KeyError: The minibatch has no proportions: the sampler was not given
                 ``gibbs=model.gibbs``.
 
         Example:
@@ -248,7 +248,7 @@ class SphericalTopicModel:
 
         Raises:
             TypeError: ``n_documents`` is not a number.
-            ValueError: it is not a whole number of at least 1.
+            ValueError: It is not a whole number of at least 1.
 
         Example:
             >>> from sgmcmc.models import sam
@@ -289,7 +289,7 @@ class SphericalTopicModel:
 
         Raises:
             TypeError: ``documents`` hold no numbers, or another argument is not one.
-            ValueError: they are of the wrong form, as for :func:`sam`, or another vocabulary's.
+            ValueError: They are of the wrong form, as for :func:`sam`, or another vocabulary's.
 
         Example:
             >>> from sgmcmc.models import sam

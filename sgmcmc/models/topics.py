@@ -101,7 +101,7 @@ class TopicModel:
             The minibatch with ``"assignments"``, int32 (n, T), -1 for no word.
 
         Raises:
-            KeyError: there are no ``"topics"`` among the parameters.
+            KeyError: There are no ``"topics"`` among the parameters.
 
         Example:
             >>> import tensorflow as tf
@@ -151,7 +151,7 @@ class TopicModel:
             A scalar.
 
         Raises:
-            KeyError: the minibatch has no assignments: the sampler was not given
+            KeyError: The minibatch has no assignments: the sampler was not given
                 ``gibbs=model.gibbs``.
 
         Example:
@@ -183,7 +183,7 @@ class TopicModel:
 
         Raises:
             TypeError: ``concentration`` is not a number.
-            ValueError: it is not positive.
+            ValueError: It is not positive.
 
         Example:
             >>> from sgmcmc.models import lda
@@ -210,7 +210,7 @@ class TopicModel:
 
         Raises:
             TypeError: ``counts`` holds no numbers, or ``n_sweeps`` or ``every`` is not one.
-            ValueError: the vocabulary is another, or no word is hidden.
+            ValueError: The vocabulary is another, or no word is hidden.
 
         Example:
             >>> from sgmcmc.models import lda
@@ -319,7 +319,7 @@ class Completion:
 
         Raises:
             TypeError: ``draws`` is not a number.
-            ValueError: it is not a whole number of at least 1.
+            ValueError: It is not a whole number of at least 1.
 
         Example:
             >>> import tensorflow as tf

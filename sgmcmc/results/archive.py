@@ -62,8 +62,8 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what ``write_archive`` wrote, by the names of the arguments of ``Samples``.
 
     Raises:
-        ValueError: the file is not one that ``write_archive`` wrote, or not whole.
-        OSError: the file cannot be opened.
+        ValueError: The file is not one that ``write_archive`` wrote, or not whole.
+        OSError: The file cannot be opened.
     """
     if os.path.isdir(path):
         raise ValueError(f"`path`: {os.fspath(path)!r} is a folder; Samples.open reads a store.")

@@ -96,7 +96,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def has_chains(settings: Mapping[str, Any]) -> bool:
-    """Tell whether the arrays of samples with these settings have a leading chain axis."""
+    """Return whether the arrays of samples with these settings have a leading chain axis."""
     return settings.get("n_chains") is not None
 
 
@@ -141,7 +141,7 @@ def sliced(
         place: Index of the draws.
 
     Raises:
-        ValueError: the slice holds no draws, or runs backwards.
+        ValueError: The slice holds no draws, or runs backwards.
     """
     axis = 1 if has_chains(settings) else 0
     lengths = [array.shape[axis] for arrays in groups.values() for array in (arrays or {}).values()]

@@ -25,7 +25,7 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
         draws: Draws, by parameter.
 
     Raises:
-        ValueError: there are no draws.
+        ValueError: There are no draws.
     """
     import pandas as pd
 
@@ -104,7 +104,7 @@ class Conversions(Predictions):
         Raises:
             ValueError, TypeError: ``f`` does not return an entry for each row; the folder is there;
                 the model has groups, whose effects a SavedModel does not have.
-            OSError: the folder cannot be written.
+            OSError: The folder cannot be written.
 
         Example:
             >>> import numpy as np, sgmcmc, tempfile, tensorflow as tf

@@ -40,7 +40,7 @@ class Diagnostics:
         return float(np.nanmin([*self.bulk, *self.tail]))
 
     def enough(self, ess: float) -> bool:
-        """Tell whether every coordinate has this effective sample size, and chains agree."""
+        """Return whether every coordinate has this effective sample size, and chains agree."""
         return self.smallest >= ess and float(np.nanmax(self.rhat)) <= RHAT
 
     def warnings(self, ess: float) -> list[str]:

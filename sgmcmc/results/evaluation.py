@@ -138,7 +138,7 @@ class Evaluation:
         dtype: Dtype of the entries.
 
     Raises:
-        TypeError, ValueError: the function does not return an entry for each row.
+        TypeError, ValueError: The function does not return an entry for each row.
     """
 
     def __init__(

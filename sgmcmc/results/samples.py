@@ -153,7 +153,7 @@ class Samples(Conversions):
             New samples; those at hand stay as they are.
 
         Raises:
-            ValueError: the draws are a slice, or no longer know the sampler that made them.
+            ValueError: The draws are a slice, or no longer know the sampler that made them.
         """
         go_on = need_chains(self.settings, self._origin)
         return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
@@ -256,7 +256,7 @@ class Samples(Conversions):
             path: File to write; the name is used as it is.
 
         Raises:
-            OSError: the file cannot be written; what was there stays as it was.
+            OSError: The file cannot be written; what was there stays as it was.
 
         Example:
             >>> import tempfile, os
@@ -280,8 +280,8 @@ class Samples(Conversions):
             What was saved.
 
         Raises:
-            ValueError: the file is not one that :meth:`save` wrote, or not whole.
-            OSError: the file cannot be opened.
+            ValueError: The file is not one that :meth:`save` wrote, or not whole.
+            OSError: The file cannot be opened.
         """
         return cls(**read_archive(path))
 
@@ -302,8 +302,8 @@ class Samples(Conversions):
             The draws, as from the call that made the store.
 
         Raises:
-            ValueError: the folder is not a store, or damaged, or holds no draws yet.
-            OSError: it cannot be read.
+            ValueError: The folder is not a store, or damaged, or holds no draws yet.
+            OSError: It cannot be read.
 
         Example:
             >>> import os, tempfile, numpy as np, sgmcmc, tensorflow as tf

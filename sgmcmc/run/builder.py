@@ -134,7 +134,7 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
 
 
 def prepares_ahead(sampler: Sampler) -> bool:
-    """Tell whether blocks are prepared ahead in full: those of several chains take more memory
+    """Return whether blocks are prepared ahead in full: those of several chains take more memory
     than they spare time."""
     return len(sampler.starts) == 1 and core_to_spare(1)
 

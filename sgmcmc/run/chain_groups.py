@@ -73,7 +73,7 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
 
 
 def _can_share(sampler: Sampler, phase: Phase) -> bool:
-    """Tell whether chains of a phase can share a kernel, whether or not that pays."""
+    """Return whether chains of a phase can share a kernel, whether or not that pays."""
     dynamics, recorder = phase.dynamics, phase.recorder
     assert recorder is not None, "not bound"
     return (

@@ -245,7 +245,7 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
         records: Shape and dtype of each record.
 
     Raises:
-        MemoryError: they take more than the machine has.
+        MemoryError: They take more than the machine has.
     """
     wanted = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values())
     most = _physical()

@@ -37,7 +37,7 @@ def _is(value: Any, names: tuple[str, ...]) -> bool:
 
 
 def centre_is_open(gradient: Any) -> bool:
-    """Tell whether the centre of control variates is to be the mode that is found here."""
+    """Return whether the centre of control variates is to be the mode that is found here."""
     named = _is(gradient, (AUTO, ControlVariate.name))
     return named or (isinstance(gradient, ControlVariate) and _is(gradient.opt_stepsize, (AUTO,)))
 
@@ -139,7 +139,7 @@ def read(request: Request) -> Reading:
     """Check what a user handed over, as far as nothing has been chosen.
 
     Raises:
-        ValueError, TypeError: an argument is wrong, or cannot be chosen; the message names it.
+        ValueError, TypeError: An argument is wrong, or cannot be chosen; the message names it.
     """
     request = prepared(request)
     model, options, target = request.read, request.read.options, request.read.target

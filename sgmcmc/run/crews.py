@@ -120,7 +120,7 @@ class Chains:
         self._begin()
 
     def compiles(self, place: Place, total: int) -> tuple[bool, list[str]]:
-        """Tell whether XLA can compile the chain, and what is to be said if it cannot."""
+        """Return whether XLA can compile the chain, and what is to be said if it cannot."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             runner, _ = self._runner(place, total)
@@ -201,7 +201,7 @@ class Chains:
 
 
 def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
-    """Tell whether a chain is not yet where it is to get to."""
+    """Return whether a chain is not yet where it is to get to."""
     return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
 
 

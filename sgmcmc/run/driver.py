@@ -45,7 +45,7 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
         verbose: Whether to show progress.
 
     Raises:
-        ValueError, TypeError: an argument is wrong; the message names it.
+        ValueError, TypeError: An argument is wrong; the message names it.
         DivergenceError: a chain became NaN or infinite.
     """
     verbose = flag("verbose", verbose)

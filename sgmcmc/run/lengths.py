@@ -129,7 +129,7 @@ class UntilEffective(Lengths):
         trial: Number of iterations after which a chain with a time limit is first examined.
 
     Raises:
-        ValueError: too few draws would be kept to judge them.
+        ValueError: Too few draws would be kept to judge them.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ def with_smaller_steps(
         factor: Divisor of the stepsize after each try.
 
     Raises:
-        DivergenceError: the last attempt diverged too.
+        DivergenceError: The last attempt diverged too.
     """
     for left in reversed(range(tries)):
         try:

@@ -80,19 +80,18 @@ def sgldcv_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
 _SGHMC = Method(
     SGHMC,
     equation="""
-One iteration draws ν ~ N(0, ε) afresh, then takes L steps of
-ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ),
-where the ĝ that ends a step begins the next one. ``integrator="euler"`` takes the published
-update, ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ + ν, whose stationary variance is wrong by a
-factor of about L/(L + 1) however small ε is.
+One iteration draws a new ν ~ N(0, ε), then makes L steps of ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν +
+√(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ), where the ĝ that ends a step begins the
+next one. ``integrator="euler"`` uses the published update, ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ
++ ν, whose stationary variance is wrong by a factor of about L/(L + 1) however small ε is.
 """,
     source="Chen, Fox & Guestrin, ICML 2014, eq. 15; Baker, *Large-Scale Bayesian Computation "
     "Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3",
     stepsize="1e-5",
     arguments={
-        "alpha": "α > 0, the friction: a number, or a dict with one for each parameter.",
-        "L": "steps, each with a gradient of its own, in one iteration.",
-        "integrator": '``"symmetric"``, or ``"euler"`` for the published update.',
+        "alpha": "Friction α > 0: a number, or a dict with one for each parameter.",
+        "L": "Number of steps in one iteration, each with a gradient of its own.",
+        "integrator": 'Integrator: ``"symmetric"``, or ``"euler"`` for the published update.',
     },
 )
 
@@ -157,14 +156,14 @@ _SGNHT = Method(
     SGNHT,
     equation="""
 ν ← (1 − ξ) ν + ε ĝ(θ) + √(2aε) ζ; θ ← θ + ν; ξ ← ξ + (ν·ν)/p − ε, with one thermostat ξ for
-each named parameter, p its size; at the start ν ~ N(0, ε) and ξ = a. The thermostat takes up
-the noise of the gradient, whose size need not be known.
+each named parameter, p its size; at the start ν ~ N(0, ε) and ξ = a. The thermostat absorbs the
+noise of the gradient, whose size need not be known.
 """,
     source="Ding et al., NeurIPS 2014, algorithm 2; Baker, *Large-Scale Bayesian Computation Using "
     "Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3",
     stepsize="1e-5",
     arguments={
-        "a": "the diffusion, positive: a number, or a dict with one for each parameter.",
+        "a": "Diffusion, positive: a number, or a dict with one for each parameter.",
     },
 )
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _GEODESICS = {
     "stepsize": """
-        ε, the square of the time that a step takes, in units of squared parameter: a number, a
+        Stepsize ε, the square of the time of a step, in units of squared parameter: a number, a
         schedule (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), or a
-        dict with such an entry for each parameter. On a manifold all coordinates have the same.""",
+        dict with such an entry for each parameter. On a manifold all coordinates share one.""",
 }
-"""What is said of the arguments of methods for manifolds."""
+"""Descriptions of the arguments of methods for manifolds."""
 
 _DIRECTION = """
 >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -63,9 +63,9 @@ B: ν += (ε/2) Λ(θ) ĝ(θ), ν ← rν; A: (θ, ν) half a step along the geo
 O: ν ← cν + √(ε(1 − c²)) Λ(θ) ζ with c = e^(−alpha); A; B; at the start ν ~ N(0, ε).
 
 Λ(θ) projects onto the tangent space of the manifold at θ; in ℝᵈ it does nothing, geodesics are
-straight, and the method is BAOAB. The factors r of a step are a friction of arsinh(εV/2) that takes
-up the noise of the gradient, of variance V. ``"fisher"`` estimates V, from the empirical Fisher
-information of the minibatches so far.
+straight, and the method is BAOAB. The factors r of a step are a friction of arsinh(εV/2) that
+absorbs the noise of the gradient, of variance V. ``"fisher"`` estimates V, from the empirical
+Fisher information of the minibatches so far.
 """,
     source="Liu, Zhu & Song, NeurIPS 2016, section 3.3 and eq. 8; the order is that of Leimkuhler "
     "& Matthews, Proceedings of the Royal Society A 472, 2016",
@@ -73,12 +73,12 @@ information of the minibatches so far.
     arguments={
         **_GEODESICS,
         "alpha": """
-            the friction, positive, in units of one step: a number, or a dict with one for each
+            Friction, positive, in units of one step: a number, or a dict with one for each
             parameter.""",
         "noise_variance": """
-            V, the variance of the gradient estimate in each coordinate: a number, 0 to take no
-            notice of it, or a dict with one for each parameter; a function of the parameters that
-            returns such; or ``"fisher"``.""",
+            V, the variance of the gradient estimate in each coordinate: a number, 0 to ignore it,
+            or a dict with one for each parameter; a function of the parameters that returns such;
+            or ``"fisher"``.""",
     },
     model=_DIRECTION,
     call=_DIRECTION_CALL,
@@ -122,13 +122,13 @@ O: ν ← e^(−ξ) ν + √(aε (1 − e^(−2ξ))/ξ) Λ(θ) ζ; A; B; at the 
 
 Λ(θ) projects onto the tangent space of the manifold at θ; in ℝᵈ it does nothing, and geodesics
 are straight. There is one thermostat ξ for each named parameter, m the dimension of its
-manifold. It takes up the noise of the gradient, whose size need not be known.
+manifold. It absorbs the noise of the gradient, whose size need not be known.
 """,
     source="Liu, Zhu & Song, NeurIPS 2016, eq. 6 and section 3.3",
     stepsize="1e-4",
     arguments={
         **_GEODESICS,
-        "a": "the diffusion, positive: a number, or a dict with one for each parameter.",
+        "a": "Diffusion, positive: a number, or a dict with one for each parameter.",
     },
     model=_DIRECTION,
     call=_DIRECTION_CALL,

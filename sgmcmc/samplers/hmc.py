@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo and NUTS on the whole dataset: exact, and the reference for the rest."""
+"""Hamiltonian Monte Carlo and NUTS on the whole dataset, exact: the reference for the others."""
 
 from __future__ import annotations
 
@@ -18,52 +18,55 @@ from sgmcmc.samplers.sample import PARTS
 from sgmcmc.target.target import LogLik, LogPrior
 
 _NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
-"""Keywords of other samplers that mean nothing where every move takes the whole dataset."""
+"""Keywords of other samplers that mean nothing if every move uses the whole dataset."""
 
 
 _CHOSEN = """
-What is not given is chosen: the mode is found, the chains start around it, over-dispersed, and move
-in coordinates whitened by the observed information there; in a warm-up the stepsize is driven to an
-acceptance rate of 0.85, and the coordinates are changed where draws are not as wide as they should
-be, or where there is no mode of use. Both are frozen before the first draw is kept. Chains run
-until every coordinate has the effective sample size ``ess`` and an R-hat of at most 1.01.
-``samples.report`` has the acceptance rates, divergences, and what was chosen and reached.
+Everything that you do not give is chosen. The mode is found; the chains start around it,
+over-dispersed, and move in coordinates whitened by the observed information there. A warm-up adapts
+the stepsize to an acceptance rate of 0.85, and changes the coordinates if the draws are not as wide
+as they should be, or if there is no useful mode. Both are frozen before the first draw is kept.
+Chains run until every coordinate has the effective sample size ``ess`` and an R-hat of at most
+1.01. ``samples.report`` has the acceptance rates, the divergences, what was chosen and what was
+reached.
 """
-"""What is said of the choice of constants of the samplers that take the whole dataset."""
+"""Paragraph on the choice of constants of the samplers that use the whole dataset."""
 
 _EXACT_TEXTS = {
     "n_leapfrog": """
-        leapfrog steps of a trajectory; ``None`` for as many as a length of π/2 takes.""",
+        Number of leapfrog steps per trajectory; ``None`` for as many as a length of π/2
+        requires.""",
     "max_tree_depth": """
-        a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.""",
+        Largest tree depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.""",
     "preconditioner": """
-        M, near the posterior covariance of the p unconstrained coordinates. ``"dense"`` and
+        Matrix M, near the posterior covariance of the p unconstrained coordinates. ``"dense"`` and
         ``"diagonal"`` are chosen from the observed information and the warm-up; ``None`` is
         ``"dense"`` for up to 2000 coordinates. ``"none"``, p variances, a p × p matrix, or a dict
-        of these by parameter are taken as they are, and chains start at ``params``.""",
+        of these by parameter are used as they are, and chains start at ``params``.""",
     "stepsize": """
-        ε of a leapfrog step, in units of the parameter, or of ζ with a preconditioner; ``None`` to
-        choose. A number, an array with one for each coordinate, or a dict with one for each
-        parameter.""",
+        Stepsize ε of a leapfrog step, in units of the parameter, or of ζ with a preconditioner;
+        ``None`` to choose. A number, an array with one for each coordinate, or a dict with one for
+        each parameter.""",
     "n_iters": """
-        iterations after ``burn_in``; ``None`` for as many as ``ess`` takes.""",
+        Number of iterations after ``burn_in``; ``None`` for as many as ``ess`` requires.""",
     "burn_in": """
-        iterations run and dropped once everything is chosen; ``None`` for 20, or 100 where nothing
-        had to be.""",
+        Number of iterations run and dropped once everything is chosen; ``None`` for 20, or 100 if
+        nothing had to be chosen.""",
     "max_seconds": """
-        after which no more iterations are added; the warm-up takes at most half of them. ``None``
-        for no limit.""",
+        Time limit in seconds, after which no more iterations are added; the warm-up takes at most
+        half of it. ``None`` for no limit.""",
     "n_chains": """
-        independent chains, 2 or more, on all cores; arrays have a leading chain axis.""",
+        Number of independent chains, 2 or more, on all cores; arrays have a leading chain axis.""",
     "dtype": """
-        ``tf.float64``, or ``tf.float32`` for half the time on large data: terms are computed in it,
-        while sums over the observations and energies are float64 in any case.""",
+        Floating point type: ``tf.float64``, or ``tf.float32`` for half the time on large data.
+        Terms are computed in it, while sums over the observations and energies are float64 in any
+        case.""",
 }
-"""What is said of arguments of the samplers that take the whole dataset."""
+"""Descriptions of arguments of the samplers that use the whole dataset."""
 
 
 def _documented(function: Function) -> Function:
-    """Complete signature and docstring; ``{chosen}`` becomes what is said of the choices."""
+    """Complete signature and docstring; ``{chosen}`` becomes the paragraph on the choices."""
     without = (*OF_GEODESICS, *_NOT_HERE)
     with_arguments(without, {**PARTS, **_EXACT_TEXTS})(function)
     function.__doc__ = (function.__doc__ or "").replace("{chosen}", _CHOSEN.strip())
@@ -94,7 +97,7 @@ def hmc(
 
     ν ~ N(0, I); leapfrog steps ν += (ε/2) ∇log p(θ | x), θ += εν, ν += (ε/2) ∇log p(θ | x);
     accepted with probability min(1, e^(H − H')), H = −log p(θ | x) + ν·ν/2. The posterior is the
-    stationary law, whatever the constants are.
+    stationary distribution, whatever the constants are.
 
     {chosen} Trajectories have the length π/2 in these coordinates, with ε varied by 20 %.
 
@@ -140,10 +143,10 @@ def nuts(
 
     Trajectories of H = −log p(θ | x) + ν·ν/2, ν ~ N(0, I), are doubled by leapfrog steps, forwards
     or backwards, until they turn back; one of their points is drawn with probability in proportion
-    to e^(−H). The posterior is the stationary law, whatever the constants are.
+    to e^(−H). The posterior is the stationary distribution, whatever the constants are.
 
-    {chosen} It asks for more gradients than :func:`sgmcmc.hmc` where the posterior is near normal,
-    and holds where it is not, as in hierarchical models.
+    {chosen} It needs more gradients than :func:`sgmcmc.hmc` if the posterior is nearly normal, and
+    stays reliable if it is not, as in hierarchical models.
 
     {arguments}
 
@@ -164,7 +167,7 @@ def nuts(
 
 
 _EXACT = 0.05
-"""The tolerance, of which there is no use: sds have no error but that of finite length."""
+"""Tolerance, unused: exact samplers have only Monte Carlo error."""
 
 
 def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples:

@@ -1,8 +1,8 @@
-"""The named functions: their signatures, their docstrings, and what they ask the run for.
+"""The named functions: signatures, docstrings, and the requests that they make.
 
-Source shows a summary and the arguments in R's order; what all functions have in common, and what
-all functions of one dynamics or one gradient estimator have in common, is written once and inserted
-here. The function that sets up a sampler to run step by step is derived from that which runs it.
+The source shows a summary and the arguments in R's order. Text that all functions share, or all
+functions of one dynamics or gradient estimator, is written once and inserted here. The function
+that sets up a sampler to run step by step is derived from the one that runs it.
 """
 
 from __future__ import annotations
@@ -22,57 +22,58 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 DESCRIPTIONS: dict[str, str] = {
     "log_lik": """
-        function of two dicts of tensors, the parameters and a minibatch of the dataset,
-        that returns the log-likelihood summed over the observations it was handed, a scalar
-        tensor, or its terms, one for each observation, a tensor of shape (n,).""",
+        Function of two dicts of tensors, the parameters and a minibatch of the dataset, that
+        returns the log-likelihood summed over the observations in the minibatch, a scalar tensor,
+        or its terms, one for each observation, a tensor of shape (n,).""",
     "dataset": """
-        dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
+        Dict of arrays that share their first axis, of length N: NumPy arrays, memmaps, lists,
         pandas columns and frames, HDF5, Zarr, Dask, Arrow, Parquet files by name, Hugging Face
         datasets, SciPy's sparse matrices; or a table, each of whose columns is an entry. Numbers
-        become ``dtype``; a ``tf.Tensor`` keeps its own, and categories stay whole numbers.""",
+        are converted to ``dtype``; a ``tf.Tensor`` keeps its own, and categories stay integers.""",
     "params": """
-        dict of starting values, of any shapes. With ``n_chains`` it may be a list of such
-        dicts, a start for each chain.""",
+        Dict of starting values, of any shapes. With ``n_chains`` it may be a list of such dicts,
+        one for each chain.""",
     "stepsize": """
-        ε, in units of squared parameter: a number, a schedule (:func:`sgmcmc.polynomial_decay`, or
-        a function of the iteration, from 1), or an array with one for each coordinate; or a dict
-        with such an entry for each parameter; or any of these over the size of each parameter's
-        gradients, :func:`sgmcmc.gradient_scaled`. ``"auto"`` takes the largest at which the
-        predicted error of every posterior sd is at most 5 %.""",
+        Stepsize ε, in units of squared parameter: a number, a schedule
+        (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), or an array with
+        one for each coordinate; or a dict with such an entry for each parameter; or any of these
+        divided by the size of each parameter's gradients, :func:`sgmcmc.gradient_scaled`.
+        ``"auto"`` chooses the largest at which the predicted error of every posterior SD is at most
+        5 %.""",
     "opt_stepsize": """
-        stepsize of the stochastic gradient ascent that finds the mode, given like
-        ``stepsize``. ``"auto"`` finds it by Newton steps on the whole dataset instead.""",
+        Stepsize of the stochastic gradient ascent that finds the mode, in the form of ``stepsize``.
+        ``"auto"`` finds it by Newton steps on the whole dataset instead.""",
     "log_prior": """
-        function of the dict of parameters that returns their log prior density, a scalar
-        tensor; ``None`` is a flat prior.""",
+        Function of the dict of parameters that returns their log prior density, a scalar tensor;
+        ``None`` is a flat prior.""",
     "minibatch_size": """
-        n: a proportion of N if between 0 and 1, else a whole number from 1 to N. With n = N
-        every gradient is exact.""",
+        Minibatch size n: a proportion of N if between 0 and 1, else an integer from 1 to N. With n
+        = N every gradient is exact.""",
     "n_iters": """
-        iterations after ``burn_in``; ``n_iters // thin`` draws are kept.""",
+        Number of iterations after ``burn_in``; ``n_iters // thin`` draws are kept.""",
     "n_iters_opt": """
-        iterations of mode-finding; 0 centres the control variate at ``params``.""",
+        Number of iterations of mode-finding; 0 centers the control variate at ``params``.""",
     "verbose": """
-        show progress bars with the log posterior estimate; ``False`` prints nothing.""",
+        Whether to show progress bars with the log posterior estimate; ``False`` prints nothing.""",
     "seed": """
-        whole number; the same call with the same seed on the same machine gives the same
-        bits. ``None`` draws one; ``settings["seed"]`` of the result has it.""",
+        Integer seed; the same call with the same seed on the same machine gives the same draws, bit
+        for bit. ``None`` draws one; ``settings["seed"]`` of the result has it.""",
     **{name: keyword["text"] for name, keyword in KEYWORDS.items()},
 }
-"""What is said of each argument, if a sampler does not say it otherwise."""
+"""Description of each argument, unless a sampler has its own."""
 
 _CENTRED = """
 The gradient is estimated with control variates: the mode θ̂ is found by ``n_iters_opt`` steps of
-stochastic gradient ascent with stepsize ``opt_stepsize``, the gradient G there is taken over the
+stochastic gradient ascent with stepsize ``opt_stepsize``, the gradient G there is computed over the
 whole dataset, and then
 ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + (N/n) Σ_{i∈S} [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
-The chain starts at θ̂. Far fewer observations a step then give the same accuracy, as long as the
+The chain starts at θ̂. Far fewer observations per step then give the same accuracy, as long as the
 posterior is concentrated around θ̂.
 """
 
 _STEPWISE = """
-:func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` takes it further; n steps
-of a fresh session give the draws that :func:`sgmcmc.{method}` gives with the same seed.
+:func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` continues it; n steps of a
+fresh session give the draws that :func:`sgmcmc.{method}` gives with the same seed.
 """
 
 RETURNS = """
@@ -81,18 +82,18 @@ Returns:
     ``(draws, *param_shape)``, or ``(n_chains, draws, *param_shape)``.
 
 Raises:
-    ValueError, TypeError: an argument is wrong; the message names it.
-    DivergenceError: the chain became NaN or infinite.
-    MemoryError: the chain, or the table of its gradient estimator, does not fit.
+    ValueError, TypeError: An argument is wrong; the message names it.
+    DivergenceError: The chain became NaN or infinite.
+    MemoryError: The chain, or the table of its gradient estimator, does not fit.
 """
 
 _RETURNS_STEPWISE = """
 Returns:
-    :class:`sgmcmc.StepwiseSampler`: what ``init_sess`` starts a session of.
+    :class:`sgmcmc.StepwiseSampler`: a sampler from which ``init_sess`` starts a session.
 
 Raises:
-    ValueError, TypeError: an argument is wrong; the message names it.
-    MemoryError: the table of the gradient estimator does not fit.
+    ValueError, TypeError: An argument is wrong; the message names it.
+    MemoryError: The table of the gradient estimator does not fit.
 """
 
 _CENTRED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
@@ -126,11 +127,11 @@ _NORMAL_CALL = 'log_lik, {{"x": x}}, {{"theta": 3.0}}, {stepsize}, minibatch_siz
 
 @dataclass(frozen=True)
 class Method:
-    """The named functions of one dynamics: what is said of them, and what they run.
+    """The named functions of one dynamics: their documentation, and the parts that they run.
 
     Attributes:
         dynamics: Class of the dynamics, whose constants are arguments of the functions.
-        equation: Update equation, and what to know of it.
+        equation: Update equation, and notes on it.
         source: Reference, with equation numbers.
         stepsize: Stepsize that suits the example.
         arguments: Descriptions of arguments that only these functions have, or describe
@@ -160,7 +161,7 @@ class Method:
         return function
 
     def setup_of(self, function: Callable[..., Any]) -> Callable[[Function], Function]:
-        """Return the decorator of the function that sets up what ``function`` runs.
+        """Return the decorator of the function that sets up the sampler of ``function``.
 
         Args:
             function: Function that runs the whole chain.
@@ -183,7 +184,7 @@ class Method:
     def request(
         self, function: str, given: Mapping[str, Any], *, stepwise: bool = False
     ) -> Request:
-        """Return what a call asks for.
+        """Return the request of a call.
 
         Args:
             function: Name of the function that was called.
@@ -206,7 +207,7 @@ class Method:
     def setup_request(
         self, function: Callable[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]
     ) -> tuple[Request, bool]:
-        """Return what a call of a function from :meth:`setup_of` asks for, and if it is verbose.
+        """Return the request of a call of a function from :meth:`setup_of`, and if it is verbose.
 
         Args:
             function: Function that was called.
@@ -270,7 +271,7 @@ def _is_centred(names: Mapping[str, Any]) -> bool:
 
 
 def complete_signature(function: Callable[..., Any], without: tuple[str, ...] = ()) -> None:
-    """Show the keyword-only arguments that every sampler has one by one in a signature.
+    """List the keyword-only arguments of every sampler one by one in a signature.
 
     Args:
         function: Function whose signature ends in ``**keywords``.
@@ -310,7 +311,7 @@ def with_arguments(
 ) -> Callable[[Function], Function]:
     """Return the decorator of a function whose docstring has a place for all arguments.
 
-    ``{arguments}`` becomes the list of all arguments, what comes back, and the errors.
+    ``{arguments}`` becomes the list of all arguments, the return value, and the errors.
 
     Args:
         without: Keywords of other samplers that the function does not have.

@@ -1,4 +1,4 @@
-"""Any dynamics with any gradient and any minibatches: the two functions behind the named ones."""
+"""Any dynamics with any gradient and any minibatches: the functions behind the named ones."""
 
 from __future__ import annotations
 
@@ -20,38 +20,37 @@ from sgmcmc.target.target import LogLik, LogPrior
 
 PARTS = {
     "tolerance": """
-        the largest relative error of a posterior sd that is accepted, where the stepsize is
-        chosen.""",
+        Largest predicted relative error of any posterior SD, if the stepsize is chosen.""",
     "ess": """
-        effective sample size, bulk and tail, that every coordinate is to have, where the length
-        is chosen.""",
+        Effective sample size, bulk and tail, that every coordinate should reach, if the length is
+        chosen.""",
     "max_seconds": """
-        after which no more iterations are added, where the length is chosen; ``None`` for no
-        limit.""",
+        Time limit in seconds, after which no more iterations are added, if the length is chosen;
+        ``None`` for no limit.""",
     "dynamics": """
-        how the state moves: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``; on manifolds
-        ``"sggmc"``, ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
+        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``; on manifolds ``"sggmc"``,
+        ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
         :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """
-        how the gradient is estimated: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
+        Gradient estimator: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
         ``"control_variate"``, or an object of :mod:`sgmcmc.gradients` or of your own subclass;
         ``None`` is ``"control_variate"``, or ``"full"`` for up to 2000 observations.""",
     "minibatches": """
-        how rows are drawn: ``"uniform"``, without replacement; ``"replacement"``;
-        ``"leverage"``, in proportion to how much each row bends the log posterior;
-        ``"reshuffled"`` and ``"symmetric"``, in an order that is new in each epoch; or an object of
+        Way of drawing rows: ``"uniform"``, without replacement; ``"replacement"``; ``"leverage"``,
+        in proportion to each row's contribution to the curvature of the log posterior;
+        ``"reshuffled"`` and ``"symmetric"``, in a new order in each epoch; or an object of
         :mod:`sgmcmc.minibatches`, such as ``Weighted(p)``, or of your own subclass; ``None`` is
         ``"leverage"``.""",
     "minibatch_size": """
-        n: a proportion of N if between 0 and 1, else a whole number from 1 to N; ``None`` to
-        choose. Not for ``gradient="full"``, where it is N.""",
+        Minibatch size n: a proportion of N if between 0 and 1, else an integer from 1 to N;
+        ``None`` to choose. Not for ``gradient="full"``, for which it is N.""",
     "preconditioner": """
-        ``"none"``, or M, near the posterior covariance of the p unconstrained coordinates: p
-        variances, a p × p matrix, or a dict of these by parameter. The chain moves in ζ,
-        θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
+        Preconditioner: ``"none"``, or M, near the posterior covariance of the p unconstrained
+        coordinates: p variances, a p × p matrix, or a dict of these by parameter. The chain moves
+        in ζ, θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
         information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
 }
-"""What is said of the arguments of the functions that take any parts."""
+"""Descriptions of the arguments of the functions that take any parts."""
 
 
 @with_arguments(("replace",), PARTS)
@@ -77,21 +76,22 @@ def sample(
     verbose: bool = True,
     **keywords: Any,
 ) -> Samples:
-    """Sample a posterior without tuning constants, or by any parts that are given.
+    """Sample a posterior without tuning constants, or with the parts that you give.
 
-    What is not given is chosen: the mode is found by Newton steps on the whole dataset, the chain
-    moves in coordinates whitened by the observed information there, rows are drawn in proportion to
-    their leverage, gradients are control variates centred at the mode (or exact, for up to 2000
-    observations), the stepsize is the largest at which the predicted error of every posterior sd
-    is at most ``tolerance``, and four chains run from over-dispersed starts until every coordinate
-    has the effective sample size ``ess`` and an R-hat of at most 1.01. ``samples.report`` says
-    what was chosen and what was reached. Other modes are looked for; where there are some, chains
-    start in each. Beyond 2000 coordinates the chains are underdamped with plain minibatch
-    gradients, a diagonal preconditioner, and a stepsize from curvature and noise around them.
+    Everything that you do not give is chosen. The mode is found by Newton steps on the whole
+    dataset, and the chain moves in coordinates whitened by the observed information there. Rows are
+    drawn in proportion to their leverage; gradients are control variates centered at the mode (or
+    exact, for up to 2000 observations). The stepsize is the largest at which the predicted error of
+    every posterior SD is at most ``tolerance``. Four chains run from over-dispersed starts until
+    every coordinate has the effective sample size ``ess`` and an R-hat of at most 1.01.
+    ``samples.report`` lists what was chosen and what was reached. Other modes are searched for; if
+    there are any, chains start in each. Beyond 2000 coordinates the chains are underdamped with
+    plain minibatch gradients, a diagonal preconditioner, and a stepsize from the curvature and
+    noise around them.
 
-    All parts are independent; every combination that has a meaning runs, whatever of it is given.
-    With everything given, ``n_iters`` and ``burn_in`` too, nothing is looked for before the chain:
-    the named functions are faces of that, and give the same bits.
+    The parts are independent: every meaningful combination runs, however much of it you specify. If
+    you give everything, ``n_iters`` and ``burn_in`` included, nothing is computed before the chain:
+    the named functions are thin wrappers of that, and give the same draws bit for bit.
 
     {arguments}
 
@@ -146,8 +146,8 @@ def setup(
 ) -> StepwiseSampler:
     """Set up any dynamics, with any gradient estimator and any minibatches, to run step by step.
 
-    :func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` takes it further; n
-    steps of a fresh session give the draws that :func:`sgmcmc.sample` gives with the same seed.
+    :func:`sgmcmc.init_sess` starts a session and :func:`sgmcmc.sgmcmc_step` continues it; n steps
+    of a fresh session give the draws that :func:`sgmcmc.sample` gives with the same seed.
 
     {arguments}
 
@@ -174,7 +174,7 @@ def setup(
 
 
 def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False) -> Request:
-    """Return what the user asks for; what was not given is to be chosen."""
+    """Return the user's request; arguments that were not given will be chosen."""
     parts = ("dynamics", "gradient", "minibatches", "preconditioner", "stepsize")
     part = {name: AUTO if given[name] is None else given[name] for name in parts}
     size = given["minibatch_size"]
@@ -201,12 +201,12 @@ def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False)
 
 
 def _takes_all(gradient: Any) -> bool:
-    """Tell whether a gradient, by name or as an object, takes the whole dataset."""
+    """Return whether a gradient, by name or as an object, uses the whole dataset."""
     return gradient == "full" or getattr(gradient, "whole_dataset", False)
 
 
 def _method(dynamics: Any) -> str:
-    """Return what the sampler is called: by its dynamics."""
+    """Return the name of the sampler, that of its dynamics."""
     if dynamics == AUTO:
         return Underdamped.name
     return dynamics if isinstance(dynamics, str) else type(dynamics).__name__.lower()

@@ -19,41 +19,42 @@ if TYPE_CHECKING:
 
 _POINTS = {
     "stepsize": """
-        h, in units of the process's own time, of which about 1 makes a draw forget the one before;
-        for parameters that ``alpha`` does not name ε. A number, a schedule
+        Stepsize h, in units of the process's own time: at about 1 successive draws are nearly
+        independent; for parameters that ``alpha`` does not name, ε. A number, a schedule
         (:func:`sgmcmc.polynomial_decay`, or a function of the iteration, from 1), an array, or a
         dict with such an entry for each parameter.""",
     "log_lik": """
-        function of two dicts of tensors, the parameters and a minibatch of the dataset, that
-        returns the log-likelihood summed over the observations it was handed, a scalar tensor.
-        For points of the simplex it must be a sum of logs of polynomials in ω whose coefficients
-        are not negative, as for counts and mixtures it is.""",
+        Function of two dicts of tensors, the parameters and a minibatch of the dataset, that
+        returns the log-likelihood summed over the observations in the minibatch, a scalar tensor.
+        For points of the simplex it must be a sum of logs of polynomials in ω with nonnegative
+        coefficients, as it is for counts and mixtures.""",
     "log_prior": """
-        function of the dict of parameters that returns the log prior density of those that
+        Function of the dict of parameters that returns the log prior density of those that
         ``alpha`` does not name, a scalar tensor; ``None`` is a flat prior.""",
     "params": """
-        dict of starting values: points of the simplex along their last axis, and other
-        parameters of any shapes. With ``n_chains`` it may be a list of such dicts.""",
+        Dict of starting values: points of the simplex along their last axis, and other parameters
+        of any shapes. With ``n_chains`` it may be a list of such dicts.""",
     "alpha": """
-        Dirichlet concentrations: a number or an array for all parameters (but those of ``gamma``),
-        or a dict that names those which are points of the simplex.""",
+        Dirichlet concentrations: a number or an array for all parameters (except those of
+        ``gamma``), or a dict that names the points of the simplex.""",
     "gamma": """
-        dict of gamma priors of parameters on (0, ∞), by name: (shape, rate), numbers or arrays; or
-        (shape, rate, power) where the parameter is a gamma variable raised to that power, -1 for
-        a variance. ``log_prior`` may add to them.""",
+        Dict of gamma priors of parameters on (0, ∞), by name: (shape, rate), numbers or arrays; or
+        (shape, rate, power) if the parameter is a gamma variable raised to that power, -1 for a
+        variance. ``log_prior`` may add to them.""",
     "theta0": """
-        dict of starts of the unnormalised θ > 0, in place of the ω in ``params``; without it θ
-        starts at ω Σâ of the first minibatch.""",
+        Dict of starting values of the unnormalized θ > 0, instead of the ω in ``params``; without
+        it θ starts at ω Σâ of the first minibatch.""",
     "parameterisation": """
-        of the simplex: ``"expanded_mean"``, ``"expanded_natural"`` or ``"reduced_natural"``.""",
+        Parameterization of the simplex: ``"expanded_mean"``, ``"expanded_natural"`` or
+        ``"reduced_natural"``.""",
     "store_unnormalised": """
-        keep θ with each draw, in ``samples.unnormalised``.""",
+        Whether to store θ with each draw, in ``samples.unnormalised``.""",
     "fresh_scale": """
-        draw Σθ ~ Gamma(Σâ) afresh before each step, for models with latent variables in which the
-        totals Σĉ are not always the same (topics, components of a mixture), on all data: with
-        minibatches it makes points that few rows tell of wrong at every stepsize.""",
+        Whether to draw Σθ ~ Gamma(Σâ) again before each step, for models with latent variables in
+        which the totals Σĉ vary (topics, components of a mixture), on all data: with minibatches it
+        biases points with little data at every stepsize.""",
 }
-"""What is said of the arguments of methods for the simplex."""
+"""Descriptions of the arguments of methods for the simplex."""
 
 _CATEGORY_COUNTS = """
 >>> import numpy as np, sgmcmc, tensorflow as tf

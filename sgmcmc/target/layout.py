@@ -140,7 +140,7 @@ def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tens
 
 
 def is_long(size: int, dtype: tf.DType) -> bool:
-    """Tell whether a vector is too long to be concatenated."""
+    """Return whether a vector is too long to be concatenated."""
     return bool(size * dtype.size > LONGEST_CONCATENATION)
 
 

@@ -185,7 +185,7 @@ class Target:
         return terms(self.log_lik, params, columns)
 
     def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
-        """Tell whether ``log_lik`` gives the sum of its terms."""
+        """Return whether ``log_lik`` gives the sum of its terms."""
         value = self.log_lik(self.space.constrain(position), dict(columns))
         return getattr(value, "shape", tf.TensorShape([])).rank == 0
 

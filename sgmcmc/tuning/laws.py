@@ -34,7 +34,7 @@ class LinearLaw:
         curvatures: λ of each direction, (m,); whitened ones have 1.
 
     Raises:
-        ValueError: the dynamics is not linear in its state.
+        ValueError: The dynamics is not linear in its state.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Resting(Dynamics):
 
 
 def has_thermostat(dynamics: Dynamics) -> bool:
-    """Tell whether a dynamics moves linearly once its thermostats are held."""
+    """Return whether a dynamics moves linearly once its thermostats are held."""
     return isinstance(dynamics, SGNHT)
 
 

@@ -60,12 +60,12 @@ class Climber:
         return self.both(zeta)[0]
 
     def arrived(self, zeta: np.ndarray) -> bool:
-        """Tell whether the gradient is small."""
+        """Return whether the gradient is small."""
         value, slope = self.both(zeta)
         return np.isfinite(value) and float(np.abs(slope).max()) < 10 * CLOSE * np.sqrt(len(zeta))
 
     def dips(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Tell whether the log posterior is lower somewhere between two places than at both."""
+        """Return whether the log posterior is lower somewhere between two places than at both."""
         least = min(self.value(one), self.value(other)) - DIP
         return any(not self.value(one + t * (other - one)) > least for t in LINE)
 
@@ -261,7 +261,7 @@ def _images(
 def _is_another(
     whole: Objective, other: Mode, height: float, modes: list[Mode], heights: list[float]
 ) -> bool:
-    """Tell whether a mode is none of those that are known: apart, and with a dip between."""
+    """Return whether a mode is none of those that are known: apart, and with a dip between."""
     if not (other.converged and np.isfinite(height)):
         return False
     for mode, known in zip(modes, heights, strict=True):

@@ -76,7 +76,7 @@ class Given:
     in_turn: Sequence[slice] | None = None
 
     def takes_all(self, size: int) -> bool:
-        """Tell whether every gradient is to take the whole dataset, of this size."""
+        """Return whether every gradient is to take the whole dataset, of this size."""
         if self.gradient is not None:
             return self.gradient.whole_dataset or self.minibatch_size == size
         open_ = self.minibatches is None and self.minibatch_size is None

@@ -143,7 +143,7 @@ class Surroundings:
             in_turn: Places of parameters that move one after the other.
 
         Raises:
-            ValueError: there is no closed law for it.
+            ValueError: There is no closed law for it.
         """
         steps = np.asarray(stepsize, float)
         if in_turn is not None:

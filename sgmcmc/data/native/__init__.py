@@ -41,7 +41,7 @@ except ImportError:  # a TensorFlow that keeps it elsewhere
 
 _GATHER_ROWS, _COPY_MINIBATCH = "sgmcmc_gather_rows", "sgmcmc_copy_minibatch"
 _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
-"""How XLA calls what we register, as the documentation of TensorFlow's op has it."""
+"""How XLA calls the functions that we register, by the documentation of TensorFlow's op."""
 
 
 def available() -> bool:
@@ -109,7 +109,7 @@ def _registered() -> bool:
 
 
 def _copies_are_right() -> bool:
-    """Try the functions: this TensorFlow may call them in another way than those we know."""
+    """Test the functions: this TensorFlow may call them in another way than those we know."""
     array, rows = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([[0, 1], [3, 2]], np.int32)
 
     def tried(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:

@@ -46,7 +46,7 @@ def unsigned(about: dict[str, Any]) -> dict[str, Any]:
     A store of an earlier version has none.
 
     Raises:
-        ValueError: it is not that of what is said, or files are named that lie elsewhere.
+        ValueError: It is not that of what is said, or files are named that lie elsewhere.
     """
     said = {name: value for name, value in about.items() if name != _CHECKSUM}
     if _CHECKSUM in about and about[_CHECKSUM] != _of_facts(said):
@@ -58,7 +58,7 @@ def unsigned(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_ours(file: Any) -> bool:
-    """Tell whether a file lies in the folder of a store, and nowhere else."""
+    """Return whether a file lies in the folder of a store, and nowhere else."""
     return isinstance(file, str) and _FILE.fullmatch(file) is not None
 
 
@@ -66,8 +66,8 @@ def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return the arrays of a store, mapped.
 
     Raises:
-        ValueError: one is damaged.
-        OSError: one cannot be read.
+        ValueError: One is damaged.
+        OSError: One cannot be read.
     """
     arrays: dict[str, np.ndarray] = {
         name: mapped_array(path / file) for name, file in about["arrays"].items()
@@ -106,7 +106,7 @@ def verify(
         states: Contents of the checkpoints of the chains.
 
     Raises:
-        ValueError: some are not.
+        ValueError: Some are not.
     """
     for number, state in enumerate(states):
         for name, array in arrays.items():

@@ -94,8 +94,8 @@ def mapped_array(path: Path) -> np.memmap:
     """Return an array on disk, mapped.
 
     Raises:
-        ValueError: the file is damaged.
-        OSError: it cannot be read.
+        ValueError: The file is damaged.
+        OSError: It cannot be read.
     """
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)

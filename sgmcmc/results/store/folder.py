@@ -53,8 +53,8 @@ class Store:
         path: Path of the folder; it is created if it does not exist.
 
     Raises:
-        ValueError: the folder holds something else, or another process writes to it.
-        OSError: it cannot be written to.
+        ValueError: The folder holds something else, or another process writes to it.
+        OSError: It cannot be written to.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class Store:
             records: Shape, chains first, and dtype of each array.
 
         Raises:
-            ValueError: the chain there was made otherwise, or is damaged; nothing was changed.
+            ValueError: The chain there was made otherwise, or is damaged; nothing was changed.
         """
         if self.about is not None:
             before = self.about["fingerprint"]
@@ -217,8 +217,8 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
             so if that takes no longer than about a second.
 
     Raises:
-        ValueError: it is not a store, or damaged, or holds no draw yet.
-        OSError: it cannot be read.
+        ValueError: It is not a store, or damaged, or holds no draw yet.
+        OSError: It cannot be read.
     """
     with blamed("path"):
         about, arrays = _open(path)

@@ -36,7 +36,7 @@ _OF_OTHERS = ("minibatches", "replace", "updates")
 
 
 def may_be_exact(request: Request, plan: Plan, size: int) -> bool:
-    """Tell whether the sampler is open, and gradients of the whole dataset can be afforded.
+    """Return whether the sampler is open, and gradients of the whole dataset can be afforded.
 
     Args:
         request: Request of the user.
@@ -117,7 +117,7 @@ def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
 
 
 def may_begin_anew(wishes: Wishes, left: float) -> bool:
-    """Tell whether enough of the user's time is left."""
+    """Return whether enough of the user's time is left."""
     return wishes.max_seconds is None or left >= _LEFT * wishes.max_seconds
 
 

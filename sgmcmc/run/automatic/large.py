@@ -61,7 +61,7 @@ def run_large(
         began: Time at which the clock of ``max_seconds`` was started.
 
     Raises:
-        ValueError: the dynamics have no closed law, or too few draws would be kept.
+        ValueError: The dynamics have no closed law, or too few draws would be kept.
     """
     model = request.read
     target, data, starts, seed = model.target, model.data, model.starts, model.seed

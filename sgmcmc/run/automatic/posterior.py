@@ -151,7 +151,7 @@ def _need_all_open(request: Request, d: int) -> None:
 
 
 def _may_rewhiten(request: Request) -> bool:
-    """Tell whether coordinates and stepsize are open."""
+    """Return whether coordinates and stepsize are open."""
     is_open = open_arguments(request)
     dense = request.keywords.get("preconditioner") in (AUTO, "dense")
     return "preconditioner" in is_open and dense and "stepsize" in is_open

@@ -67,7 +67,7 @@ def ascend(
     """Return the positions after an ascent of the likelihood, of each chain by itself.
 
     Raises:
-        DivergenceError: the ascent fails even with small steps.
+        DivergenceError: The ascent fails even with small steps.
     """
     size = request.read.data.size
     n = min(_ROWS, size)

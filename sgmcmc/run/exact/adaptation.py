@@ -210,7 +210,7 @@ class WarmUp:
         return True
 
     def _normal(self, length: int) -> tuple[bool, np.ndarray]:
-        """Tell whether the last iterations are near N(0, I), and their covariance or variances."""
+        """Return whether the last draws are near N(0, I), and their covariance or variances."""
         zeta = np.concatenate([draws[self._done - length : self._done] for draws in self._draws])
         root = self._root
         within = np.linalg.solve(root, zeta.T).T if root.ndim == 2 else zeta / root

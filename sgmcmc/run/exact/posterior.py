@@ -46,7 +46,7 @@ class _Quick:
 
 
 def is_hamiltonian(dynamics: Any) -> bool:
-    """Tell whether a user means dynamics that are run here."""
+    """Return whether a user means dynamics that are run here."""
     return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, NUTS.name)
 
 
@@ -130,7 +130,7 @@ def _fitting(wishes: Wishes, told: Told) -> int:
 
 
 def _coordinates_are_open(preconditioner: Any) -> bool:
-    """Tell whether the coordinates are to be chosen."""
+    """Return whether the coordinates are to be chosen."""
     return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
 
 

@@ -93,7 +93,7 @@ def is_foretold(sampler: Sampler) -> bool:
 
 
 def is_right(judgement: Judgement, tolerance: float) -> bool:
-    """Tell whether the law of the dynamics promises sds within the tolerance."""
+    """Return whether the law of the dynamics promises sds within the tolerance."""
     prediction = judgement.prediction
     return prediction.known and prediction.worst <= _MARGIN * tolerance
 

@@ -44,7 +44,7 @@ def step_on(
             together or in turn as the sampler does.
 
     Raises:
-        ValueError: the sampler needs more of a minibatch than its columns.
+        ValueError: The sampler needs more of a minibatch than its columns.
         DivergenceError: a chain became NaN or infinite.
     """
     inner = sess._sampler

@@ -83,7 +83,7 @@ class Session:
             path: File to write.
 
         Raises:
-            OSError: the file cannot be written; what was there stays as it was.
+            OSError: The file cannot be written; what was there stays as it was.
         """
         about = {"format": _FORMAT, "fingerprint": fingerprint(self._sampler)}
         arrays = {"about": np.array(json.dumps(about))}

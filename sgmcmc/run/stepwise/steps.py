@@ -53,7 +53,7 @@ def init_sess(
         The session.
 
     Raises:
-        ValueError: the file was written by a session of another sampler, or by none.
+        ValueError: The file was written by a session of another sampler, or by none.
         DivergenceError: mode-finding became NaN or infinite.
 
     Example:
@@ -96,7 +96,7 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
 
     Raises:
         DivergenceError: a chain became NaN or infinite.
-        ValueError: the session belongs to another sampler.
+        ValueError: The session belongs to another sampler.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -135,7 +135,7 @@ def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]
         ``n_chains`` was given.
 
     Raises:
-        ValueError: the session belongs to another sampler.
+        ValueError: The session belongs to another sampler.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
