@@ -39,7 +39,9 @@ class Information:
         return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
 
-def observed_information(objective: Objective, u: np.ndarray) -> Information:
+def observed_information(
+    objective: Objective, u: np.ndarray, hessian: np.ndarray | None = None
+) -> Information:
     """Return the information at a position.
 
     Second derivatives do not tell how a prior with a kink, such as Laplace's, holds a coordinate.
@@ -49,9 +51,10 @@ def observed_information(objective: Objective, u: np.ndarray) -> Information:
     Args:
         objective: Log posterior.
         u: Position.
+        hessian: Hessian of the log-likelihood, if it is known.
     """
     prior = objective.prior_hessian(u)
-    smooth = -objective.likelihood_hessian(u) - prior
+    smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
     curved, scale = np.diag(prior), _first_scale(smooth)
     seen: list[np.ndarray] = []
     for _ in range(_ROUNDS):

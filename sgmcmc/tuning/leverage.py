@@ -28,7 +28,9 @@ _STEP = 1.5
 _PIECE_NUMBERS = 2**22
 
 
-def leverage(target: Target, data: Data, whitening: Preconditioner, seed: int) -> np.ndarray:
+def leverage(
+    target: Target, data: Data, whitening: Preconditioner, seed: int, probes: int = PROBES
+) -> np.ndarray:
     """Return the whitened curvature of each observation's term at the mode, (N,), in float64.
 
     h_i is the trace of Cᵀ(−∇² log p(x_i | θ̂))C with CCᵀ = M, and is estimated by the mean over
@@ -39,9 +41,10 @@ def leverage(target: Target, data: Data, whitening: Preconditioner, seed: int) -
         data: Dataset.
         whitening: θ̂ and C.
         seed: Seed of the directions.
+        probes: Number of directions.
     """
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
-    signs = rng.choice([-1.0, 1.0], (PROBES, target.size))
+    signs = rng.choice([-1.0, 1.0], (probes, target.size))
     root = whitening.root
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
@@ -80,7 +83,8 @@ class _Bends:
             if length not in self._graphs:
                 self._graphs[length] = trace(self._terms, positions, columns)
             values = self._graphs[length](positions, columns).numpy().astype(np.float64)
-            bends = 2 * values[0] - values[1 : PROBES + 1] - values[PROBES + 1 :]
+            there, back = np.split(values[1:], 2)
+            bends = 2 * values[0] - there - back
             first = start - shard.start
             found[first : first + length] = np.maximum(bends.mean(0), 0.0) / _STEP**2
         return found
@@ -92,6 +96,36 @@ class _Bends:
             return target.terms(target.space.constrain(u), columns)
 
         return over(of_point, positions, columns)
+
+
+STRATA, STRATUM_ROWS = 5, 10_000
+
+
+def strata_by_leverage(
+    leverages: np.ndarray, rng: np.random.Generator
+) -> list[tuple[np.ndarray, float]]:
+    """Return rows that stand for all, with how many each stands for.
+
+    The rows are sorted by leverage and cut into strata that have the same part of its sum, or more
+    where that would be few rows; of each stratum as many are drawn. So those that hardly any other
+    is like are all there.
+
+    Args:
+        leverages: Leverages of all rows, (N,).
+        rng: Generator of the rows.
+    """
+    order, strata = np.argsort(-leverages, kind="stable"), []
+    sums = np.cumsum(leverages[order])
+    begin = 0
+    for left in range(STRATA, 0, -1):
+        before = sums[begin - 1] if begin else 0.0
+        share = before + (sums[-1] - before) / left
+        end = max(int(np.searchsorted(sums, share)) + 1, begin + STRATUM_ROWS)
+        end = min(end, len(order) - (left - 1) * STRATUM_ROWS) if left > 1 else len(order)
+        drawn = rng.choice(end - begin, STRATUM_ROWS, replace=False)
+        strata.append((np.sort(order[begin + drawn]), (end - begin) / STRATUM_ROWS))
+        begin = end
+    return strata
 
 
 def leverage_minibatches(leverages: np.ndarray) -> Weighted:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
+from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
 
@@ -19,6 +21,10 @@ _CLOSE, _CLOSE_ENOUGH = 0.1, 0.25
 looking, and to be called found."""
 
 _STEPS, _HALVINGS = 40, 10
+_ROUGHLY, _FEW_STEPS = 0.5, 10
+"""The distance at which to stop, and steps, on a sample of the rows, whose own mode is farther off
+that of all."""
+
 _QUICK = 0.3
 """By what a step should bring the distance down, lest the information be taken anew."""
 
@@ -27,6 +33,14 @@ _HIGHER = 0.1
 
 _PATIENCE, _LITTLE = 3, 0.05
 """The first search ends when so many steps have raised the log posterior by less than that."""
+
+_PART = 0.02
+"""The same of a part of the rows, for each coordinate and row that one of them stands for: the log
+posterior of all is lower at the part's mode by half of one."""
+
+_DIRECTIONS, _AWAY, _GOOD = 3, 0.1, 0.1
+"""Random directions in which curvature is measured, posterior sds that the gradient is taken away
+from the mode, and the relative error, in the root mean square over coordinates, let pass."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class Mode:
         information: Curvature there, and the covariance that it implies.
         distance: Length of the remaining Newton step: √(gᵀMg/d), in posterior SDs of a coordinate.
         evaluations: Number of passes over the whole dataset.
+        error: Relative error of the information, in the root mean square over coordinates, as it
+            was measured; zero where it was taken of all rows there.
     """
 
     position: np.ndarray
@@ -46,6 +62,7 @@ class Mode:
     information: Information
     distance: float
     evaluations: int
+    error: float = 0.0
 
     @property
     def converged(self) -> bool:
@@ -53,60 +70,142 @@ class Mode:
         return self.distance <= _CLOSE_ENOUGH
 
 
-def find_mode(objective: Objective, start: np.ndarray, part: Objective | None = None) -> Mode:
+Sample = Callable[[np.ndarray, Information], Objective]
+"""Makes the log posterior over rows that suit a position and the information there."""
+
+
+def find_mode(
+    objective: Objective,
+    start: np.ndarray,
+    part: Objective | None = None,
+    sample: Sample | None = None,
+) -> Mode:
     """Return the mode.
 
-    A part of a large dataset is maximised first, by trust-region Newton steps; from there Newton
-    steps on all of it, with the information of the last point where it was taken, as long as they
-    are quick. Where the prior has a kink, its gradient is the mean from one sd below to one above.
+    A part of a large dataset is maximised first, by trust-region Newton steps, and a sample that
+    suits that place after it. From there Newton steps go on all rows, with the likelihood's
+    curvature of the sample at the last point where it was taken, as long as they are quick, and
+    with that of all rows where they are not. In the end curvature that was not taken there, of all
+    rows, is measured in some random directions, and taken if it is off. Where the prior has a kink,
+    its gradient is the mean from one sd below to one above.
 
     Args:
         objective: Log posterior over the whole dataset.
         start: Starting position, flat and unconstrained.
         part: Log posterior over some of the rows; ``None`` to begin with all of them.
+        sample: Function that makes the same over rows that are worth more than those; ``None`` to
+            go on with the part.
     """
-    u = _trust_region(part or objective, np.asarray(start, np.float64))
-    here = _look(objective, u, observed_information(objective, u))
-    fresh = True
-    for _ in range(_STEPS):
-        if here.distance <= _CLOSE:
-            break
-        there = _step(objective, here)
-        shrunk = 1.0 if there is None else there.distance / here.distance
-        if there is None and fresh:
-            break
-        here, fresh = there or here, False
-        if shrunk > _QUICK:
-            here, fresh = _look(objective, here.u, observed_information(objective, here.u)), True
-    if not fresh:
-        here = _look(objective, here.u, observed_information(objective, here.u))
-    return Mode(here.u, here.gradient, here.information, here.distance, objective.evaluations)
+    start = np.asarray(start, np.float64)
+    if part is None:
+        u = _trust_region(objective, start, _LITTLE, _PATIENCE)
+        here, exact = _climb(objective, u, objective)
+        return _mode(objective, here if exact else _renewed(objective, here))
+    u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)
+    if sample is not None:
+        hessian = part.likelihood_hessian(u)
+        part = sample(u, observed_information(part, u, hessian))
+        u = _climb(part, u, part, _ROUGHLY, _FEW_STEPS)[0].u
+    here, exact = _climb(objective, u, part)
+    error = 0.0 if exact else _error(objective, here)
+    if error > _GOOD:
+        here, error = _renewed(objective, here), 0.0
+    return _mode(objective, here, error)
 
 
 class _Point(NamedTuple):
-    """A position on the way, what the log posterior is there, and the information to step by."""
+    """A position on the way, what the log posterior is there, and the information to step by.
+
+    Attributes:
+        u: Position.
+        value: Log posterior.
+        gradient: Gradient of it.
+        hessian: Hessian of the log-likelihood, there or near.
+        information: Information that follows from it.
+        slope: Gradient, smooth where the prior has kinks.
+    """
 
     u: np.ndarray
     value: float
     gradient: np.ndarray
+    hessian: np.ndarray
     information: Information
+    slope: np.ndarray
 
     @property
     def distance(self) -> float:
         """How far a Newton step goes, in posterior sds of a coordinate, in the root mean square."""
-        step = self.information.covariance @ self.gradient
-        return float(np.sqrt(max(0.0, self.gradient @ step) / len(self.u)))
+        step = self.information.covariance @ self.slope
+        return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
 
 
-def _look(objective: Objective, u: np.ndarray, information: Information) -> _Point:
-    """Return what there is at a position; the gradient is smooth where the prior has kinks."""
+def _mode(objective: Objective, here: _Point, error: float = 0.0) -> Mode:
+    return Mode(here.u, here.slope, here.information, here.distance, objective.evaluations, error)
+
+
+def _look(
+    objective: Objective, u: np.ndarray, hessian: np.ndarray, information: Information | None = None
+) -> _Point:
+    """Return what there is at a position."""
     value, gradient = objective.value_and_gradient(u)
-    kinked = information.held_up > 0
+    return _judged(objective, u, value, gradient, hessian, information)
+
+
+def _judged(
+    objective: Objective,
+    u: np.ndarray,
+    value: float,
+    gradient: np.ndarray,
+    hessian: np.ndarray,
+    information: Information | None = None,
+) -> _Point:
+    """Return a point, with the information of this Hessian unless there is another to step by."""
+    if information is None:
+        information = observed_information(objective, u, hessian)
+    slope, kinked = gradient, information.held_up > 0
     if kinked.any():
         at = objective.prior_gradients(u[np.newaxis])[0]
         mean = mean_prior_gradient(objective, u, information.scale)
-        gradient = np.where(kinked, gradient - at + mean, gradient)
-    return _Point(u, value, gradient, information)
+        slope = np.where(kinked, gradient - at + mean, gradient)
+    return _Point(u, value, gradient, hessian, information, slope)
+
+
+def _renewed(objective: Objective, here: _Point) -> _Point:
+    """Return a point with the curvature that there is at it."""
+    hessian = objective.likelihood_hessian(here.u)
+    return _judged(objective, here.u, here.value, here.gradient, hessian)
+
+
+def _climb(
+    objective: Objective,
+    u: np.ndarray,
+    source: Objective,
+    close: float = _CLOSE,
+    steps: int = _STEPS,
+) -> tuple[_Point, bool]:
+    """Return where Newton steps end, and whether the curvature is that of all rows there.
+
+    Args:
+        objective: Log posterior.
+        u: Position to begin at.
+        source: Log posterior whose curvature is taken, as long as steps by it are quick.
+        close: Distance at which to stop.
+        steps: Most steps to take.
+    """
+    here, fresh = _look(objective, u, source.likelihood_hessian(u)), True
+    for _ in range(steps):
+        if here.distance <= close:
+            break
+        there = _step(objective, here)
+        shrunk = 1.0 if there is None else there.distance / here.distance
+        if there is None and fresh and source is objective:
+            break
+        here, slow = there or here, shrunk > _QUICK
+        source = objective if slow and fresh else source
+        # The prior's curvature costs no pass over the data.
+        hessian = source.likelihood_hessian(here.u) if slow else here.hessian
+        here, fresh = _judged(objective, here.u, here.value, here.gradient, hessian), slow
+    return here, fresh and source is objective
 
 
 def _step(objective: Objective, here: _Point) -> _Point | None:
@@ -115,10 +214,11 @@ def _step(objective: Objective, here: _Point) -> _Point | None:
     At the mode of a prior with kinks a nearer point may be lower, by no more than one for each
     coordinate. Farther below, a step that looks short is one of another, flatter place.
     """
-    step, length = here.information.covariance @ here.gradient, 1.0
+    step, length = here.information.covariance @ here.slope, 1.0
     for _ in range(_HALVINGS):
-        there = _look(objective, here.u + length * step, here.information)
-        if np.isfinite(there.value) and np.isfinite(there.gradient).all():
+        u = here.u + length * step
+        there = _look(objective, u, here.hessian, here.information)
+        if np.isfinite(there.value) and np.isfinite(there.slope).all():
             nearer = there.distance < here.distance and there.value > here.value - len(step)
             if nearer or there.value > here.value + _HIGHER:
                 return there
@@ -126,8 +226,37 @@ def _step(objective: Objective, here: _Point) -> _Point | None:
     return None
 
 
-def _trust_region(objective: Objective, start: np.ndarray) -> np.ndarray:
-    """Return the maximum that SciPy's trust-region Newton method finds."""
+def _error(objective: Objective, here: _Point) -> float:
+    """Return how far the curvature at a point is from that which is used, relative to this.
+
+    Gradients at small random steps away from it tell; the error is ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the
+    covariance that is used, in the root mean square over signs z, or infinite.
+    """
+    rng, root, d = (
+        np.random.default_rng(len(here.u)),
+        root_of(here.information.covariance),
+        len(here.u),
+    )
+    middle, squares = objective.likelihood_gradient(here.u), []
+    for _ in range(_DIRECTIONS):
+        move = _AWAY * root @ rng.choice([-1.0, 1.0], d)
+        change = objective.likelihood_gradient(here.u + move) - middle
+        squares.append(((root.T @ (change - here.hessian @ move)) ** 2).sum() / (d * _AWAY**2))
+    error = float(np.sqrt(np.mean(squares)))
+    return error if np.isfinite(error) else np.inf
+
+
+def _trust_region(
+    objective: Objective, start: np.ndarray, little: float, patience: int
+) -> np.ndarray:
+    """Return the maximum that SciPy's trust-region Newton method finds.
+
+    Args:
+        objective: Log posterior.
+        start: Position to begin at.
+        little: Least rise by some steps that are not the last.
+        patience: Number of these steps.
+    """
     known: dict[bytes, tuple[float, np.ndarray]] = {}
 
     def both(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -141,7 +270,7 @@ def _trust_region(objective: Objective, start: np.ndarray) -> np.ndarray:
 
     def enough(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         best.append(float(intermediate_result.fun))
-        if len(best) > _PATIENCE and best[-1 - _PATIENCE] - best[-1] < _LITTLE:
+        if len(best) > patience and best[-1 - patience] - best[-1] < little:
             raise StopIteration
 
     found = scipy.optimize.minimize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +161,15 @@ class Survey:
 
 
 @np.errstate(all="ignore")
-def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int) -> Survey:
+def survey(
+    target: Target,
+    data: Data,
+    mode: Mode,
+    start: np.ndarray,
+    seed: int,
+    objective: Objective | None = None,
+    find: Callable[[np.ndarray], Mode] | None = None,
+) -> Survey:
     """Look for other modes, and for whether the mode is one.
 
     Searches start at rearrangements of the mode (components exchanged, signs changed) and at
@@ -174,12 +183,15 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
         mode: Mode that was found.
         start: Start of the search for it, flat and unconstrained.
         seed: Seed of the rows and starts.
+        objective: Log posterior over the dataset, if there is one already.
+        find: Function that finds the mode from a position; ``None`` to go by all rows.
     """
     rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
-    rows = None
+    rows, whole = None, (objective or Objective(target, data)).over(None)
     if data.size > PART_ROWS:
         rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
-    part = Climber(Objective(target, data, rows), mode)
+    strata = None if rows is None else [(rows, data.size / PART_ROWS)]
+    part = Climber(whole.over(strata), mode)
     home = part.climb(np.zeros(target.size), [])
     if home is None:
         return Survey((mode,), np.zeros(1), np.ones(1), (), part.objective.evaluations)
@@ -197,11 +209,11 @@ def survey(target: Target, data: Data, mode: Mode, start: np.ndarray, seed: int)
         found += _images(part, target, place, found)
     others = sorted(found[1:], key=part.value, reverse=True)[:_FOLLOWED]
     modes = [mode]
-    whole = part.objective if rows is None else Objective(target, data)
     heights = [whole.value_and_gradient(mode.position)[0]] if others else [0.0]
     for place in others:
         try:
-            other = find_mode(whole, part.out_of(place))
+            u = part.out_of(place)
+            other = find_mode(whole, u) if find is None else find(u)
         except (ValueError, np.linalg.LinAlgError):  # derivatives there are not finite
             continue
         height = whole.value_and_gradient(other.position)[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,11 +22,19 @@ _PIECE_NUMBERS = 2**23
 """How many numbers a Hessian's intermediate results may hold, which are n × d in each piece."""
 
 
+_LARGE = 10_000
+"""Rows from which on a dataset is looked at in parts of several sizes."""
+
+Strata = Sequence[tuple[np.ndarray, float]]
+"""Row numbers, and how many rows each of them stands for."""
+
+
 class Objective:
     """The log posterior and its derivatives at a flat position, added up over the dataset.
 
     Where the user's functions allow it everything is computed in float64; where they hold float32
-    constants, in the dtype of the chain, and added up in float64.
+    constants, in the dtype of the chain, and added up in float64. Graphs of a large dataset are
+    traced once for any number of rows, unless the user's functions ask how many there are.
 
     Args:
         target: Log posterior, without a preconditioner.
@@ -38,12 +47,26 @@ class Objective:
 
     def __init__(self, target: Target, data: Data, rows: np.ndarray | None = None) -> None:
         self._data = data
-        self._rows = rows
-        self._weight = 1.0 if rows is None else data.size / len(rows)
+        self._strata: Strata | None = None if rows is None else [(rows, data.size / len(rows))]
+        self._taken: list[Tensors] = []
         self._graphs: dict[tuple[Any, ...], Any] = {}
         self.evaluations = 0
         self.target = self._in_double(target)
         self.size = target.size
+
+    def over(self, strata: Strata | None) -> Objective:
+        """Return the same over rows that stand for all, or over all, with the same graphs."""
+        found = copy.copy(self)
+        found._strata, found._taken, found.evaluations = strata, [], 0
+        found._graphs = self._graphs
+        return found
+
+    @property
+    def weight(self) -> float:
+        """How many rows one of those that are looked at stands for, on average."""
+        if self._strata is None:
+            return 1.0
+        return self._data.size / sum(len(rows) for rows, _ in self._strata)
 
     def _in_double(self, target: Target) -> Target:
         """Return the target in float64, or as it is if the user's functions do not go with that."""
@@ -59,13 +82,18 @@ class Objective:
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}}
+        return {**self.__dict__, "_graphs": {}, "_taken": []}
 
     def _sum(self, kind: str, u: np.ndarray) -> list[np.ndarray]:
         """Return the sums over the data of what a function of position and columns returns."""
         self.evaluations += 1
-        if self._rows is not None:
-            return self._of_piece(kind, u, self._data.rows(self._rows))
+        if self._strata is not None:
+            if not self._taken:
+                self._taken = [self._data.rows(rows) for rows, _ in self._strata]
+            return _added(
+                [weight * part for part in self._of_piece(kind, u, columns)]
+                for columns, (_, weight) in zip(self._taken, self._strata, strict=True)
+            )
         every = shards(self._data, _PIECE_NUMBERS // (1 + self.size))
         calls = [(kind, u, shard) for shard in every]
         return _added(map_over(self._data, self, "of_shard", calls))
@@ -83,13 +111,32 @@ class Objective:
             columns: Some rows.
         """
         point = tf.constant(u, self.target.dtype)
+        graph = self._graph(kind, point, columns)
+        return [part.numpy().astype(np.float64) for part in graph(point, columns)]
+
+    def _graph(self, kind: str, point: tf.Tensor, columns: Tensors) -> Any:
+        """Return the graph of a function: one for any number of rows, if that can be had."""
+        if (kind,) not in self._graphs:
+            self._graphs[kind,] = None
+            if self._data.size >= _LARGE and not has_sparse(columns):
+                try:
+                    specs = {
+                        name: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
+                        for name, column in columns.items()
+                    }
+                    self._graphs[kind,] = self._traced(kind, point, specs)
+                except Exception as error:  # the user's functions ask for the number of rows
+                    pass_on(error)
+        if self._graphs[kind,] is not None:
+            return self._graphs[kind,]
         key = (kind, next(iter(columns.values())).shape[0])
         if key not in self._graphs:
-            function = {"gradient": self._gradient, "hessian": self._hessian}[kind]
-            self._graphs[key] = trace(
-                lambda u, columns: function(u, _cast(columns, self.target)), point, columns
-            )
-        return [part.numpy().astype(np.float64) for part in self._graphs[key](point, columns)]
+            self._graphs[key] = self._traced(kind, point, columns)
+        return self._graphs[key]
+
+    def _traced(self, kind: str, point: tf.Tensor, columns: Any) -> Any:
+        function = {"gradient": self._gradient, "hessian": self._hessian}[kind]
+        return trace(lambda u, columns: function(u, _cast(columns, self.target)), point, columns)
 
     def _gradient(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         target, params = self.target, self.target.space.constrain(u)
@@ -113,9 +160,13 @@ class Objective:
         value, gradient = self._sum("gradient", u)
         prior = self._prior("prior", self._prior_value_and_gradient, u)
         return (
-            self._weight * float(value) + float(prior[0]),
-            self._weight * gradient + prior[1].numpy().astype(np.float64),
+            float(value) + float(prior[0]),
+            gradient + prior[1].numpy().astype(np.float64),
         )
+
+    def likelihood_gradient(self, u: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log-likelihood, (d,)."""
+        return self._sum("gradient", u)[1]
 
     def _prior_value_and_gradient(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         target = self.target
@@ -125,7 +176,7 @@ class Objective:
     def likelihood_hessian(self, u: np.ndarray) -> np.ndarray:
         """Return the Hessian of the log-likelihood, (d, d)."""
         (hessian,) = self._sum("hessian", u)
-        return self._weight * (hessian + hessian.T) / 2
+        return (hessian + hessian.T) / 2
 
     def prior_hessian(self, u: np.ndarray) -> np.ndarray:
         """Return the Hessian of log-prior and log-Jacobian, (d, d), as derivatives tell it."""

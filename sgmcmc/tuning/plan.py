@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
@@ -15,8 +16,15 @@ from sgmcmc.gradients import Gradient
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.laws import has_thermostat
-from sgmcmc.tuning.leverage import leverage, leverage_minibatches
+from sgmcmc.tuning.leverage import (
+    STRATA,
+    STRATUM_ROWS,
+    leverage,
+    leverage_minibatches,
+    strata_by_leverage,
+)
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.modes import Survey, survey
 from sgmcmc.tuning.noise import NoiseMeter
@@ -25,6 +33,9 @@ from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
 PART_ROWS = 20_000
 """Rows that a mode is first looked for on."""
+
+_SAMPLE_PROBES = 16
+"""Directions in which leverage is measured for the rows that a mode is looked for on next."""
 
 WHOLE_UP_TO = 2000
 """Observations up to which every gradient takes them all: noise would cost more than it spares."""
@@ -165,10 +176,15 @@ def make_plan(
         seconds[name], began = now - began, now
 
     stage("finding the mode")
-    mode = mode_from(target, data, start, seed)
+    objective = Objective(target, data)
+
+    def find(u: np.ndarray) -> Mode:
+        return mode_from(target, data, u, seed, objective)
+
+    mode = find(start)
     done("mode and information")
     stage("looking for other modes")
-    surveyed = survey(target, data, mode, start, seed)
+    surveyed = survey(target, data, mode, start, seed, objective, find)
     mode = surveyed.modes[0]
     done("other modes")
     preconditioner = make_preconditioner(given.preconditioner, mode)
@@ -186,17 +202,43 @@ def make_plan(
     return replace(plan, seconds=seconds, surveyed=surveyed)
 
 
-def mode_from(target: Target, data: Data, start: np.ndarray, seed: int) -> Mode:
+def mode_from(
+    target: Target,
+    data: Data,
+    start: np.ndarray,
+    seed: int,
+    objective: Objective | None = None,
+) -> Mode:
     """Return the mode that is found from a position, of a large dataset first on a part."""
-    return find_mode(Objective(target, data), start, part_of(target, data, seed))
+    objective = (objective or Objective(target, data)).over(None)
+    part = part_of(objective, data, seed)
+    if part is None:
+        return find_mode(objective, start)
+
+    def sample(u: np.ndarray, information: Information) -> Objective:
+        whitening = whitening_at(u, information.covariance)
+        rng = generator(seed, 1, RunPhase.MODE, Purpose.PART)
+        leverages = leverage(target, data, whitening, seed, _SAMPLE_PROBES)
+        return objective.over(strata_by_leverage(leverages, rng))
+
+    enough = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)
+    return find_mode(objective, start, part, sample if enough else None)
 
 
-def part_of(target: Target, data: Data, seed: int) -> Objective | None:
+def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
+    """Return whether the log-likelihood gives its terms, so that leverage is quickly found."""
+    params = target.space.constrain(tf.constant(u, target.dtype))
+    value = target.log_lik(dict(params), data.rows(np.arange(2)))
+    return getattr(value, "shape", None) == (2,)
+
+
+def part_of(objective: Objective, data: Data, seed: int) -> Objective | None:
     """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
     if data.size <= 2 * PART_ROWS:
         return None
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
-    return Objective(target, data, np.sort(rng.choice(data.size, PART_ROWS, replace=False)))
+    rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
+    return objective.over([(rows, data.size / PART_ROWS)])
 
 
 def unchanged(d: int) -> Preconditioner:

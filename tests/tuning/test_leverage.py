@@ -13,7 +13,14 @@ import tensorflow as tf
 from sgmcmc.minibatches import Minibatches, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.leverage import PROBES, leverage, leverage_minibatches
+from sgmcmc.tuning.leverage import (
+    PROBES,
+    STRATA,
+    STRATUM_ROWS,
+    leverage,
+    leverage_minibatches,
+    strata_by_leverage,
+)
 from sgmcmc.tuning.noise import NoiseMeter
 from tests.tuning.models import (
     Array,
@@ -165,3 +172,21 @@ class TestNoise:
             mean = chance @ term
             total += chance @ term**2 - mean**2
         return total
+
+
+@pytest.mark.parametrize("N", [STRATA * STRATUM_ROWS, 150_000])
+def test_strata(N: int) -> None:
+    """All rows are stood for, those of much leverage by themselves, and sums are unbiased."""
+    rng = np.random.default_rng(7)
+    h = rng.exponential(size=N) ** 4
+    strata = strata_by_leverage(h, rng)
+    assert [len(rows) for rows, _ in strata] == [STRATUM_ROWS] * STRATA
+    assert sum(weight * len(rows) for rows, weight in strata) == pytest.approx(N)
+    rows = np.concatenate([rows for rows, _ in strata])
+    assert len(np.unique(rows)) == len(rows)
+    assert strata[0][1] == 1.0 and h[strata[0][0]].min() >= np.sort(h)[-STRATUM_ROWS]
+    sums = [weight * h[rows].sum() for rows, weight in strata]
+    error = np.sqrt(
+        sum(weight * (weight - 1) * len(rows) * h[rows].var() for rows, weight in strata)
+    )
+    assert abs(sum(sums) - h.sum()) < max(5 * error, 1e-6 * h.sum())

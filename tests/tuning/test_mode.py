@@ -11,13 +11,16 @@ import tensorflow_probability as tfp
 from scipy import optimize
 
 from sgmcmc.tuning.mode import Mode, find_mode
+from sgmcmc.tuning.plan import mode_from
 from tests.tuning.models import (
     Array,
     Tensors,
     gaussian_prior,
     laplace_prior,
     logistic_data,
+    logistic_sum,
     logistic_terms,
+    make,
     objective,
     weights,
 )
@@ -309,3 +312,51 @@ def test_flat_tails() -> None:
         )
         assert found.converged
         assert abs(found.position[0] - y.mean()) < 0.01
+
+
+class TestManyRows:
+    """A feature that three rows of a part of the data have: curvature comes of rows that matter."""
+
+    N = 110_000
+
+    def data(self) -> dict[str, Array]:
+        rng = np.random.default_rng(4)
+        X = np.column_stack(
+            [np.ones(self.N), rng.normal(size=(self.N, 2)), rng.random((self.N, 2)) < [0.1, 1e-4]]
+        )
+        return logistic_data(X.astype(np.float32).astype(float), np.array([-1.0, 1, -0.5, 0.5, 1]))
+
+    def newton(self, X: Array, y: Array) -> tuple[Array, Array]:
+        u = np.zeros(5)
+        for _ in range(12):
+            information = (X * weights(X, u)[:, np.newaxis]).T @ X + np.eye(5) / 4
+            score = X.T @ (y - 1 / (1 + np.exp(-X @ u))) - u / 4
+            u = u + np.linalg.solve(information, score)
+        return u, information
+
+    @pytest.mark.parametrize("log_lik", [logistic_terms, logistic_sum])
+    def test_few_passes(self, log_lik: Callable[..., tf.Tensor]) -> None:
+        given = self.data()
+        target, data = make(log_lik, given, {"beta": (5,)}, gaussian_prior(2.0))
+        found = mode_from(target, data, np.zeros(5), seed=1)
+        expected, information = self.newton(given["X"], given["y"])
+        gap = found.position - expected
+        assert np.sqrt(gap @ information @ gap / 5) < COARSE
+        assert found.evaluations <= 10
+        root = np.linalg.cholesky(found.information.covariance)
+        off = root.T @ information @ root - np.eye(5)
+        assert found.error <= 0.1
+        # Three directions tell the error in the root mean square, to a factor of two or so.
+        assert np.sqrt((off**2).sum() / 5) < max(2.5 * found.error, 0.01)
+
+    def test_who_asks_for_the_number_of_rows(self) -> None:
+        """Such a function is traced for each number of rows, and gives the same."""
+
+        def asks(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            return logistic_terms(params, dataset) + np.zeros(dataset["y"].shape)
+
+        found = []
+        for log_lik in (logistic_terms, asks):
+            target, data = make(log_lik, self.data(), {"beta": (5,)}, gaussian_prior(2.0))
+            found.append(mode_from(target, data, np.zeros(5), seed=1).position)
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)

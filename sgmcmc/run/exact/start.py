@@ -17,9 +17,9 @@ from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.local import look_around
-from sgmcmc.tuning.mode import DENSE_UP_TO, Mode, find_mode
+from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.plan import part_of, whitening_at
+from sgmcmc.tuning.plan import mode_from, whitening_at
 
 _SPREAD = 1.5
 """How many posterior sds chains start away from the mode, in the root mean square."""
@@ -143,7 +143,7 @@ def _mode(
     """Return the mode, if one is found that is of use."""
     try:
         with np.errstate(all="ignore"):
-            mode = find_mode(objective, start, part_of(target, data, seed))
+            mode = mode_from(target, data, start, seed, objective)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
     variances = np.diag(mode.information.covariance)

@@ -185,6 +185,7 @@ def mode_facts(mode: Mode) -> dict[str, Any]:
         "distance of a Newton step, posterior sds": mode.distance,
         "passes over the data": mode.evaluations,
         "condition number of the information": mode.information.condition,
+        **({"information of some rows, relative error": mode.error} if mode.error else {}),
     }
 
 
