@@ -34,6 +34,8 @@ QUICK = (
     "tests/results/test_predictions.py",
     "tests/after/test_diagnostics.py",
     "tests/data/test_formats.py",
+    "tests/data/test_streams.py",
+    "tests/data/test_urls.py",
     "tests/data/test_native.py",
     "tests/datasets/test_parsing.py",
 )
@@ -113,8 +115,9 @@ def arviz0(session: nox.Session) -> None:
 
 @nox.session(python="3.12")
 def neighbours(session: nox.Session) -> None:
-    """Share an environment with PyMC 6, which needs ArviZ 1, and with the newest NumPy."""
-    check(session, "pymc>=6", "arviz>=1")
+    """Share an environment with PyMC 6, which needs ArviZ 1, and with users' other tools."""
+    models = ("pymc>=6", "arviz>=1", "bambi", "numpyro")
+    check(session, *models, "polars", "duckdb", "torch", "s3fs", "moto[s3,server]")
 
 
 @nox.session(python="3.12", default=False)

@@ -33,6 +33,8 @@ def describe(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None and shape != ():
         return f"an array of shape {tuple(shape)}"
+    if isinstance(value, str) and "://" in value:
+        return "a URL"  # which may have a password in it
     text = repr(value)
     kind = type(value).__name__
     if len(text) <= 60:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,9 +19,11 @@ from sgmcmc.data.entries import (
     need_numbers,
     refuse_nan,
 )
+from sgmcmc.data.named import open_named, shown
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import Spool, read_stored
-from sgmcmc.data.tables import Table, as_table, is_plain_frame, refusal
+from sgmcmc.data.streams import as_entry, is_stream, table_of, unpacked_once
+from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table
 from sgmcmc.libraries import library_of
 
 
@@ -32,6 +35,13 @@ def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) 
         dtype: Dtype of the chain, to which numbers are converted.
         integers: Names of columns that stay integers, int32.
     """
+    if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
+        key = dtype, tuple(sorted(integers))
+        return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers))
+    return _read(dataset, dtype, integers)
+
+
+def _read(dataset: Any, dtype: tf.DType, integers: Collection[str]) -> Data:
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}
     for name, column, length in _columns(dataset, lambda n: tf.int32 if n in integers else dtype):
@@ -55,8 +65,13 @@ def _columns(
     """Yield name, column and length of everything in a dict of arrays, or in a table."""
     # A DatasetDict holds several datasets, not columns of one.
     if not isinstance(dataset, Mapping) or library_of(dataset) == "datasets":
-        _refuse_streams("dataset", dataset)
-        table = as_table("dataset", dataset)
+        if isinstance(dataset, str | os.PathLike):
+            dataset = open_named("dataset", dataset)
+        if isinstance(dataset, Mapping) and library_of(dataset) != "datasets":
+            yield from _columns(dataset, dtype_of)  # the arrays of a group of Zarr's
+            return
+        as_rows = is_stream(dataset) and not is_table(dataset)
+        table = table_of(dataset) if as_rows else as_table("dataset", dataset)
         if table is not None:
             _need_strings(table.names)
             parts = {name: (name,) for name in table.names}
@@ -87,7 +102,15 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         need_first_axis(label, array.shape)
         refuse_nan(label, array)
         return ArrayColumn(array), len(array)
-    _refuse_streams(label, values)
+    if is_stream(values) and not is_table(values):
+        raise as_entry(label, values)
+    if isinstance(values, str | os.PathLike):
+        where, values = values, open_named(label, values)
+        if isinstance(values, Mapping):
+            raise TypeError(
+                f"`{label}`: {shown(where)!r} is a group of arrays, {', '.join(sorted(values))}. Name one "
+                "of them by its own path, or hand in the group as the whole `dataset`."
+            )
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
@@ -95,7 +118,7 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         return SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)), int(matrix.shape[0])
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    if _is_stored(values):
+    if _is_stored(values) and not is_table(values):
         return _read_stored(label, values, dtype)
     is_array = isinstance(values, np.ndarray) or is_plain_frame(values)
     table = None if is_array else as_table(label, values)
@@ -192,13 +215,3 @@ def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:
     """Return columns as a matrix."""
     own = dtype.as_numpy_dtype
     return np.concatenate([piece.astype(own).reshape(len(piece), -1) for piece in pieces], axis=1)
-
-
-def _refuse_streams(label: str, values: Any) -> None:
-    """Refuse datasets that give their rows only in an order of their own."""
-    if isinstance(values, tf.data.Dataset) or (
-        hasattr(values, "__iter__")
-        and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))
-        and not isinstance(values, set | frozenset)
-    ):
-        raise TypeError(refusal(label, values))

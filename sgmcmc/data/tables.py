@@ -1,20 +1,18 @@
-"""Tables of other libraries, by their columns: pandas, Arrow, Parquet, Dask, Hugging Face.
+"""Tables of other libraries, by their columns: pandas, polars, DuckDB, Arrow, Hugging Face.
 
-None of these libraries is imported here unless an object of it, or the path of a Parquet file, was
-handed over.
+None of these libraries is imported here unless an object of it was handed over.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sgmcmc.data.named import RemoteTable
 from sgmcmc.libraries import library_of
 
 Batch = dict[str, np.ndarray]
@@ -48,10 +46,8 @@ def as_table(label: str, values: Any) -> Table | None:
     Args:
         label: Name of the table, for messages.
         values: Data frame, Arrow table, array, scanner or dataset, Hugging Face dataset or column,
-            or the path of a Parquet file or of a folder of them.
+            or anything that gives its columns as a stream of Arrow's.
     """
-    if isinstance(values, str | os.PathLike):
-        values = _parquet(label, values)
     kind, home = type(values).__name__, library_of(values)
     if home == "pandas" and kind == "DataFrame":
         return _of_frame(label, values)
@@ -62,9 +58,24 @@ def as_table(label: str, values: Any) -> Table | None:
         )
     if home == "datasets":
         return _of_hugging_face(label, values)
-    if home == "pyarrow":
+    if home == "pyarrow" or isinstance(values, RemoteTable):
         return _of_arrow(label, values)
+    if has_arrow_stream(values):
+        return _of_arrow_stream(label, values)
     return None
+
+
+def has_arrow_stream(values: Any) -> bool:
+    """Return whether an object gives its columns as a stream of Arrow's: polars, DuckDB, Ibis."""
+    # xarray's give one too, of all their values with a row for each; they are read as arrays.
+    in_cells = type(values).__module__.partition(".")[0] == "xarray"
+    streams = hasattr(type(values), "__arrow_c_stream__")
+    return streams and not in_cells and library_of(values) == ""
+
+
+def is_table(values: Any) -> bool:
+    """Return whether an object is read by its columns, even if it looks like something else."""
+    return hasattr(values, "read_next_batch") or has_arrow_stream(values)
 
 
 def of_column(label: str, name: Any) -> str:
@@ -73,7 +84,10 @@ def of_column(label: str, name: Any) -> str:
 
 
 def is_plain_frame(values: Any) -> bool:
-    """Return whether an object is a pandas data frame of nothing but numbers, a matrix to NumPy."""
+    """Return whether an object is a data frame of nothing but numbers, a matrix to NumPy."""
+    if type(values).__module__.partition(".")[0] == "polars":
+        kinds = getattr(values, "dtypes", None) or [getattr(values, "dtype", None)]
+        return all(hasattr(kind, "is_numeric") and kind.is_numeric() for kind in kinds)
     if type(values).__name__ != "DataFrame" or library_of(values) != "pandas":
         return False
     kinds = [kind.kind if isinstance(kind, np.dtype) else "O" for kind in values.dtypes]
@@ -133,12 +147,31 @@ def _of_arrow(label: str, values: Any) -> Table:
         values = arrow.table({"": values})
     if hasattr(values, "iter_batches"):  # a Parquet file
         return _of_batches(label, values.schema_arrow, values.iter_batches)
+    if hasattr(values, "read_next_batch"):  # a reader, which reads once
+        return _of_batches(label, values.schema, lambda: iter(values))
     if not hasattr(values, "to_batches"):
         if hasattr(values, "to_table") or hasattr(values, "num_rows"):  # a single batch
             return _of_batches(label, values.schema, lambda: iter([values]))
         raise TypeError(refusal(label, values))
     schema = getattr(values, "projected_schema", None) or values.schema
     return _of_batches(label, schema, lambda: iter(values.to_batches()))
+
+
+def _of_arrow_stream(label: str, values: Any) -> Table:
+    """Return the columns of what another library gives as a stream of Arrow's."""
+    try:
+        arrow = importlib.import_module("pyarrow")
+    except ImportError:
+        raise ValueError(
+            f"`{label}` is a {type(values).__name__}, which is read through pyarrow: pip install "
+            "pyarrow."
+        ) from None
+    if hasattr(values, "to_frame") and type(values).__name__ == "Series":
+        table = _of_arrow(label, arrow.chunked_array(values))
+    else:
+        table = _of_arrow(label, arrow.RecordBatchReader.from_stream(values))
+    in_memory = type(values).__module__.partition(".")[0] == "polars"
+    return table._replace(in_memory=in_memory)
 
 
 def _of_batches(label: str, schema: Any, batches: Callable[[], Iterator[Any]]) -> Table:
@@ -179,6 +212,8 @@ def _numbers(label: str, array: Any) -> np.ndarray:
     array = getattr(array, "storage", array)  # of an extension type
     if array.null_count:
         raise ValueError(missing(label))
+    if hasattr(array.type, "precision") and hasattr(array.type, "scale"):
+        array = array.cast("float64")  # decimal numbers, such as 0.5 in SQL
     if not hasattr(array, "flatten") or not hasattr(array.type, "value_type"):
         return np.asarray(array)
     inner = _numbers(label, array.flatten())
@@ -210,25 +245,6 @@ def _known(label: str, codes: np.ndarray) -> np.ndarray:
 def missing(label: str) -> str:
     """Return why missing values are refused."""
     return f"`{label}` holds missing values. Drop or impute missing values before."
-
-
-def _parquet(label: str, path: str | os.PathLike[str]) -> Any:
-    """Return the Arrow dataset of a Parquet file, or of a folder of them."""
-    where = Path(path)
-    if not where.is_dir() and where.suffix.lower() not in (".parquet", ".pq", ".parq"):
-        raise TypeError(
-            f"`{label}` is {str(path)!r}. Of files only Parquet's are read by name; open others "
-            "first, for example with np.load(path, mmap_mode='r') or h5py.File(path)['x']."
-        )
-    if not where.exists():
-        raise ValueError(f"`{label}`: there is no {str(path)!r}.")
-    try:
-        arrow = importlib.import_module("pyarrow.dataset")
-    except ImportError:
-        raise ValueError(
-            f"`{label}` is a Parquet file, which pyarrow reads: pip install pyarrow."
-        ) from None
-    return arrow.dataset(where, format="parquet")
 
 
 def refusal(label: str, values: Any) -> str:

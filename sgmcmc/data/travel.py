@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn, digest
+from sgmcmc.data.named import is_url
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import open_stored
 from sgmcmc.libraries import library_of
@@ -112,7 +113,7 @@ def _opened(
 
 def _is_array(source: Any) -> bool:
     """Return whether rows of what was opened can be read from any place on."""
-    is_table = isinstance(source, os.PathLike) or hasattr(source, "to_dask_array")
+    is_table = isinstance(source, str | os.PathLike) or hasattr(source, "to_dask_array")
     return not is_table and library_of(source) != "pyarrow"
 
 
@@ -146,6 +147,8 @@ def _opener(values: Any) -> Opener | None:
     kind = type(values).__module__.partition(".")[0]
     if kind == "h5py" and getattr(getattr(values, "file", None), "driver", "") == "sec2":
         return partial(_open_hdf5, os.path.abspath(values.file.filename), values.name)
+    if is_url(values):
+        return partial(_as_it_is, values)
     if isinstance(values, str | os.PathLike):
         return partial(Path, os.path.abspath(values))
     if kind in ("zarr", "dask") or (

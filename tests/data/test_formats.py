@@ -283,11 +283,6 @@ def arrow_of(*values: Any, **given: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]]] = {
-    "tf.data": (
-        lambda _: tf.data.Dataset.from_tensor_slices({"x": X}),
-        TypeError,
-        ("`dataset`", "at random", "np.load", "Parquet"),
-    ),
     "tf.data as an entry": (
         lambda _: {"x": tf.data.Dataset.from_tensor_slices(X)},
         TypeError,
@@ -342,9 +337,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], tuple[str, ...]
         ("`dataset`", "'train'", "choose"),
     ),
     "a Hugging Face stream": (
-        lambda _: hugging_face(x=[1.0]).to_iterable_dataset(),
+        lambda _: {"x": hugging_face(x=[1.0]).to_iterable_dataset()},
         TypeError,
-        ("`dataset`", "IterableDataset", "at random"),
+        ("`dataset['x']`", "IterableDataset", "at random"),
     ),
     "NaN in a later chunk": (
         lambda path: {"x": hdf5(path, np.where(np.arange(101) == 70, np.nan, X[:, 0]))},

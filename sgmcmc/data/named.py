@@ -1,0 +1,193 @@
+"""Data by name: files and folders of Parquet and Zarr, here or at a URL.
+
+At a URL they are read through a file system of fsspec's, or of pyarrow's. Such a name may hold
+credentials (``s3://key:secret@bucket``, or the signature after ``?`` of a signed link), and so may
+what a library says when it is turned away: neither is ever shown. All that fails at a URL fails
+with an error of ours, which has no other error behind it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+_PARQUET = (".parquet", ".pq", ".parq")
+
+_OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
+"""File systems that pyarrow has itself; they take options after ``?``."""
+
+_SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
+"""Names of environment variables and settings whose values are not shown."""
+
+_LEAST = 6
+"""Characters of a value that is looked for in messages; shorter ones are part of many words."""
+
+
+def is_url(where: Any) -> bool:
+    """Return whether a name is a URL, such as ``s3://bucket/x.parquet``, and no path."""
+    return isinstance(where, str) and re.match(r"[A-Za-z][\w+.-]*(::|://)", where) is not None
+
+
+def shown(where: Any) -> str:
+    """Return a path or URL without credentials, for messages."""
+    text = str(where)
+    if not is_url(text):
+        return text
+    # To the last "@": of a secret with a slash in it nothing is to remain.
+    return re.sub(r"://.*@", "://***@", text.partition("?")[0])
+
+
+def open_named(label: str, where: str | os.PathLike[str]) -> Any:
+    """Return what a name leads to.
+
+    Args:
+        label: what it is, for messages.
+        where: a path or a URL.
+
+    Returns:
+        A dataset of pyarrow's, an array of Zarr's, or what reads like them; or a dict of the arrays
+        of a group of Zarr's.
+    """
+    url = is_url(where)
+    path = PurePosixPath(str(where).partition("?")[0]) if url else Path(where)
+    in_zarr = any(part.endswith(".zarr") for part in path.parts)
+    in_folder = path.suffix == "" if url else os.path.isdir(where)
+    if not in_zarr and not in_folder and path.suffix.lower() not in _PARQUET:
+        raise TypeError(
+            f"`{label}` is {shown(where)!r}. Of files only Parquet's and Zarr's are read by name; "
+            "open others first, for example with np.load(path, mmap_mode='r') or "
+            "h5py.File(path)['x']."
+        )
+    if not url and not os.path.exists(where):
+        raise ValueError(f"`{label}`: there is no {str(where)!r}.")
+    if in_zarr:
+        return _open_zarr(label, where)
+    arrow = _library(label, "pyarrow.dataset", "is a Parquet file, which pyarrow reads")
+    if not url:
+        return arrow.dataset(Path(where), format="parquet")
+    found = guarded(label, str(where), lambda: _open_parquet(str(where), arrow))
+    return RemoteTable(label, str(where), found)
+
+
+def _library(label: str, module: str, reason: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+    raise ValueError(f"`{label}` {reason}: pip install {name}.")
+
+
+def _open_parquet(where: str, arrow: Any) -> Any:
+    """Return the Arrow dataset at a URL."""
+    scheme = where.partition("://")[0]
+    if "?" not in where or scheme not in _OF_ARROW:
+        try:
+            found = importlib.import_module("fsspec.core").url_to_fs(where)
+        except ImportError as error:  # neither fsspec nor, say, s3fs need be there
+            if scheme not in _OF_ARROW:
+                raise ValueError(f"fsspec opens it, with a library of its own. {error}") from None
+        else:
+            return arrow.dataset(found[1], filesystem=found[0], format="parquet")
+    systems = importlib.import_module("pyarrow.fs")
+    own, path = systems.FileSystem.from_uri(where)
+    return arrow.dataset(path, filesystem=own, format="parquet")
+
+
+def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:
+    """Return an array of Zarr's, or the arrays of a group."""
+    zarr = _library(label, "zarr", "is in Zarr's form, which Zarr reads")
+    url = str(where)
+    if not is_url(url):
+        found = zarr.open(url, mode="r")
+        return found if hasattr(found, "dtype") else _need_some(label, url, dict(found.arrays()))
+    found = guarded(label, url, lambda: zarr.open(url, mode="r"))
+    if hasattr(found, "dtype"):
+        return Remote(label, url, found)
+    arrays = _need_some(label, url, guarded(label, url, lambda: dict(found.arrays())))
+    return {name: Remote(label, url, array) for name, array in arrays.items()}
+
+
+def _need_some(label: str, where: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    if not arrays:
+        raise ValueError(f"`{label}`: {shown(where)!r} is a group without arrays.")
+    return arrays
+
+
+class Remote:
+    """An array at a URL, which fails as :func:`guarded` has it."""
+
+    def __init__(self, label: str, where: str, array: Any) -> None:
+        self._label, self._where, self._array = label, where, array
+        self.shape, self.dtype = array.shape, array.dtype
+        self.chunks, self.shards = array.chunks, getattr(array, "shards", None)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return guarded(self._label, self._where, lambda: self._array[rows])
+
+
+class RemoteTable:
+    """A dataset of pyarrow's at a URL, which fails as :func:`guarded` has it."""
+
+    def __init__(self, label: str, where: str, rows: Any) -> None:
+        self._label, self._where, self._rows = label, where, rows
+        self.schema = rows.schema
+
+    def to_batches(self) -> Iterator[Any]:
+        """Yield all rows, in batches."""
+        end = object()
+        batches = guarded(self._label, self._where, lambda: iter(self._rows.to_batches()))
+        while (batch := guarded(self._label, self._where, lambda: next(batches, end))) is not end:
+            yield batch
+
+
+def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
+    """Return what a call to a library returns, or raise an error that gives nothing away.
+
+    Raises:
+        ValueError: the call has failed; the error has neither cause nor context.
+    """
+    try:
+        return call()
+    except FileNotFoundError:
+        problem = f"there is no {shown(where)!r}."
+    except Exception as error:
+        said = " ".join(str(error).split())[:500] or "nothing is said of why."
+        problem = f"{shown(where)!r} cannot be read. {type(error).__name__}: {said}"
+        for secret in sorted(_secrets(where), key=len, reverse=True):
+            problem = problem.replace(secret, "***")
+        if re.search(r"permission|forbidden|denied|credential|access|40[13]", problem.lower()):
+            problem += (
+                " Credentials are looked for where the library of the file system does: in "
+                "environment variables and its own files. Or open it yourself, with them, and hand "
+                "in the dataset of pyarrow's or the array of Zarr's."
+            )
+    # Not in the handler: what was raised there must not hang on to this one.
+    raise ValueError(f"`{label}`: {problem}")
+
+
+def _secrets(where: str) -> set[str]:
+    """Return what must not be shown: of a URL, of the environment, of fsspec's settings."""
+    head, _, signed = where.partition("?")
+    found = {signed, *re.split(r"[&;=]", signed)}
+    for user in re.findall(r"://(.*)@", head):
+        found |= {user, *user.split(":")}
+    found |= {value for name, value in os.environ.items() if _SECRET.search(name)}
+    try:
+        found |= set(_secret_settings(importlib.import_module("fsspec.config").conf))
+    except ImportError:
+        pass
+    return {text for value in found for text in (value, unquote(value)) if len(text) >= _LEAST}
+
+
+def _secret_settings(settings: Mapping[str, Any], within: bool = False) -> Iterator[str]:
+    for name, value in settings.items():
+        secret = within or _SECRET.search(str(name)) is not None or name in ("key", "password")
+        if isinstance(value, Mapping):
+            yield from _secret_settings(value, secret)
+        elif secret and isinstance(value, str):
+            yield value

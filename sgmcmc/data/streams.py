@@ -1,0 +1,234 @@
+"""Data that come in an order of their own: `tf.data`, PyTorch's, iterators of batches.
+
+Minibatches are drawn here, at random and afresh at each iteration, so what comes once and in order
+is unpacked first, into memory or into a file as data in chunks are. That is done once for as long
+as the object lives: a generator that is used up gives the same rows to the next call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.stored import SLAB_BYTES
+from sgmcmc.data.tables import Batch, Table
+from sgmcmc.libraries import library_of
+
+_ROWS = 4096
+"""Rows of a PyTorch dataset, which come one by one, that are put together."""
+
+_known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
+"""What was unpacked of objects that still live, by their ids."""
+
+
+def is_stream(values: Any) -> bool:
+    """Return whether an object gives rows only in an order of its own."""
+    if isinstance(values, tf.data.Dataset) or _is_torch(values):
+        return True
+    return (
+        hasattr(values, "__iter__")
+        and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))
+        and not isinstance(values, set | frozenset)
+    )
+
+
+def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
+    """Return what was unpacked of a stream under a key, or unpack it now."""
+    name = id(stream)
+    kept = _known.get(name)
+    if kept is not None and kept[0]() is stream and key in kept[1]:
+        return kept[1][key]
+    data = unpack()
+    data.given = None
+    try:
+        alive = weakref.ref(stream, lambda _: _known.pop(name, None))
+    except TypeError:
+        return data  # of a type whose objects nobody can watch, such as `map` and `zip`
+    if kept is None or kept[0]() is not stream:
+        _known[name] = alive, {}
+    _known[name][1][key] = data
+    return data
+
+
+def as_entry(label: str, stream: Any) -> TypeError:
+    """Return why a stream is refused as an entry of `dataset`."""
+    return TypeError(
+        f"`{label}` is a {type(stream).__name__}, which gives its rows in an order of its own, "
+        "while minibatches are drawn at random. Hand it in as the whole `dataset`, with dicts of "
+        "arrays for elements, so that the rows of all columns belong together; or hand in the "
+        "arrays that it was made from, or the file that they lie in (np.load(path, "
+        "mmap_mode='r'), HDF5, Zarr, Parquet)."
+    )
+
+
+def table_of(stream: Any) -> Table:
+    """Return a stream as a table, whose batches can be asked for once."""
+    if isinstance(stream, tf.data.Dataset):
+        batches = _of_tf(stream)
+    elif library_of(stream) == "datasets":
+        batches = stream.iter(batch_size=_ROWS)
+    elif _is_torch(stream):
+        batches = _of_torch(stream)
+    else:
+        if isinstance(stream, itertools.cycle | itertools.count | itertools.repeat):
+            raise ValueError(_endless(f"it is itertools.{type(stream).__name__}"))
+        batches = iter(stream)
+    arrays = _arrays(batches)
+    first = next(arrays, None)
+    if first is None:
+        raise ValueError(
+            "`dataset` is empty: it has no observations. An iterator is used up once it was gone "
+            "through, by a call that has failed or by yourself; make it anew."
+        )
+    return Table(tuple(first), frozenset(), lambda: itertools.chain([first], arrays))
+
+
+def _endless(reason: str) -> str:
+    return (
+        f"`dataset` must come to an end, since all of its rows are unpacked once: {reason}. Leave "
+        "out repeat(), or hand in one pass: dataset.take(n) of tf.data, itertools.islice(batches, "
+        "n) of any iterator."
+    )
+
+
+def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """Return the elements of a dataset of `tf.data`, in batches of a size that suits us."""
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(_endless("this dataset of tf.data repeats without end"))
+    spec = dataset.element_spec
+    if not isinstance(spec, Mapping) or not spec:
+        raise TypeError(_names_wanted(spec, "dataset.map(lambda x, y: {'x': x, 'y': y})"))
+    for name, part in spec.items():
+        if not isinstance(part, tf.TensorSpec):
+            raise TypeError(
+                f"`dataset[{name!r}]` must be a dense tensor; it is a {type(part).__name__}. Turn "
+                "it into dense ones by map()."
+            )
+    shapes = [part.shape for part in spec.values()]
+    if any(shape.rank is None for shape in shapes):
+        return dataset.as_numpy_iterator()
+    firsts = {shape[0] for shape in shapes if shape.rank}
+    are_rows = len(firsts) != 1 or any(shape.rank == 0 for shape in shapes)
+    if not are_rows and None not in firsts:
+        raise ValueError(
+            f"`dataset`: its elements have the shapes {', '.join(map(str, shapes))}, which may be "
+            "those of single rows or of batches. If they are rows, hand in dataset.batch(1000); if "
+            "they are batches, dataset.unbatch().batch(1000)."
+        )
+    if are_rows and None in firsts:
+        return dataset.as_numpy_iterator()  # which will be found out to be no batches
+    inner = shapes if are_rows else [shape[1:] for shape in shapes]
+    row = sum(
+        part.dtype.size * math.prod(length or 1 for length in shape)
+        for part, shape in zip(spec.values(), inner, strict=True)
+    )
+    rows = max(1, min(2**16, SLAB_BYTES // max(1, row)))
+    return (dataset.batch(rows) if are_rows else dataset.rebatch(rows)).as_numpy_iterator()
+
+
+def _is_torch(values: Any) -> bool:
+    return any(kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__)
+
+
+def _of_torch(stream: Any) -> Iterator[Any]:
+    """Return the batches of a loader, or those that rows of a dataset are put together to."""
+    kinds = {kind.__name__ for kind in type(stream).__mro__}
+    if "DataLoader" in kinds:
+        size = stream.batch_size
+        if getattr(stream.sampler, "replacement", False):
+            raise ValueError(
+                "`dataset`: its sampler draws rows with replacement, so that some would be there "
+                "twice and others not at all. Hand in a DataLoader without it."
+            )
+        if getattr(stream, "drop_last", False) and size and len(stream.sampler) % size:
+            raise ValueError(
+                "`dataset`: drop_last=True leaves rows out. Hand in a DataLoader without it."
+            )
+        return iter(stream)
+    if "IterableDataset" in kinds or not isinstance(stream, Sized):
+        raise TypeError(
+            f"`dataset` is a {type(stream).__name__}, of which it is not known whether it gives "
+            "rows or batches. Hand in DataLoader(dataset, batch_size=1000) if it gives rows, "
+            "DataLoader(dataset, batch_size=None) if batches."
+        )
+    return _rows_together(stream)
+
+
+def _rows_together(rows: Any) -> Iterator[Batch]:
+    """Yield rows of a dataset of PyTorch's, which are dicts, in batches."""
+    for start in range(0, len(rows), _ROWS):
+        part = [rows[k] for k in range(start, min(start + _ROWS, len(rows)))]
+        if not isinstance(part[0], Mapping):
+            raise TypeError(_names_wanted(part[0], _FOR_ITERATORS))
+        yield {name: np.stack([_array(row[name]) for row in part]) for name in part[0]}
+
+
+_FOR_ITERATORS = "({'x': x, 'y': y} for x, y in batches)"
+
+
+def _names_wanted(element: Any, how: str) -> str:
+    kind = type(element).__name__
+    return (
+        f"`dataset`: its elements must be dicts, with a name for each array; they are of the kind "
+        f"{kind}. Name them: {how}."
+    )
+
+
+def _array(values: Any) -> np.ndarray:
+    """Return an array; PyTorch's may be on another device, or have a gradient."""
+    for method in ("detach", "cpu"):
+        values = getattr(values, method, lambda own=values: own)()
+    return np.asarray(values)
+
+
+def _arrays(batches: Iterable[Any]) -> Iterator[Batch]:
+    """Yield batches as dicts of arrays, each like the first and as long as the others."""
+    like: dict[str, tuple[int, ...]] | None = None
+    rows = size = unseen = 0
+    for element in batches:
+        if not isinstance(element, Mapping) or not element:
+            raise TypeError(_names_wanted(element, _FOR_ITERATORS))
+        batch = {name: _array(values) for name, values in element.items()}
+        for name, array in batch.items():
+            if array.ndim == 0:
+                raise ValueError(
+                    f"`dataset[{name!r}]` is a single number in an element. Elements must be "
+                    "batches, with a first axis that counts rows."
+                )
+        lengths = {name: len(array) for name, array in batch.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"`dataset`: the arrays of a batch must have as many rows as each other; they have "
+                f"{lengths}."
+            )
+        shapes = {name: array.shape[1:] for name, array in batch.items()}
+        if like is None:
+            like = shapes
+        elif shapes != like:
+            raise ValueError(
+                f"`dataset`: all batches must hold rows of the same names and shapes; after {rows} "
+                f"rows of {like} there are some of {shapes}."
+            )
+        rows += next(iter(lengths.values()))
+        new = sum(array.nbytes for array in batch.values())
+        size, unseen = size + new, unseen + new
+        if unseen > PIECE_BYTES:
+            unseen = 0
+            if size > shutil.disk_usage(tempfile.gettempdir()).free:
+                raise ValueError(
+                    _endless(
+                        f"it has given {rows} rows, {size / 2**30:.1f} GB, and the temporary "
+                        f"folder, {tempfile.gettempdir()}, has little room left. (If it does come "
+                        "to an end, have the environment variable TMPDIR name another folder)"
+                    )
+                )
+        yield {name: batch[name] for name in like}
