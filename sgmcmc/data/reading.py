@@ -108,8 +108,9 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         where, values = values, open_named(label, values)
         if isinstance(values, Mapping):
             raise TypeError(
-                f"`{label}`: {shown(where)!r} is a group of arrays, {', '.join(sorted(values))}. Name one "
-                "of them by its own path, or hand in the group as the whole `dataset`."
+                f"`{label}`: {shown(where)!r} is a group of arrays, "
+                f"{', '.join(sorted(values))}. Name one of them by its own path, or "
+                "hand in the group as the whole `dataset`."
             )
     if is_sparse(values):
         matrix = read_sparse(label, values)
