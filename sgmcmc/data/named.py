@@ -46,11 +46,11 @@ def open_named(label: str, where: str | os.PathLike[str]) -> Any:
     """Return what a name leads to.
 
     Args:
-        label: what it is, for messages.
-        where: a path or a URL.
+        label: Name of the data, for messages.
+        where: Path or URL.
 
     Returns:
-        A dataset of pyarrow's, an array of Zarr's, or what reads like them; or a dict of the arrays
+        Dataset of pyarrow's, array of Zarr's, or what reads like them; or a dict of the arrays
         of a group of Zarr's.
     """
     url = is_url(where)
