@@ -43,7 +43,7 @@ _TRIES = 4
 _SMALLER = 10.0
 """Factor by which their stepsize is then smaller."""
 
-_NUMBERS = 2**23
+NUMBERS = 2**23
 """Largest number of predictions held at a time."""
 
 _WORSE = 2.0
@@ -220,13 +220,13 @@ class NetworkEnsemble(BaseEstimator):
             for name in best:
                 shape = (M, *[1] * (len(best[name].shape) - 1))
                 best[name] = np.where(better.reshape(shape), weights[name], best[name])
-                moments[name] = np.where(better.reshape(shape), second[name], moments[name])
+                unbiased = second[name] / (1.0 - 0.99 ** float(step))
+                moments[name] = np.where(better.reshape(shape), unbiased, moments[name])
             if since >= _PATIENCE:
                 break
-        scale = 1.0 / (1.0 - 0.99 ** float(step))
         return (
             {name: np.asarray(each) for name, each in best.items()},
-            {name: np.asarray(each) * scale for name, each in moments.items()},
+            {name: np.asarray(each) for name, each in moments.items()},
         )
 
     def _variances(self, moments: Weights, N: int, n: int) -> Weights:
@@ -240,34 +240,45 @@ class NetworkEnsemble(BaseEstimator):
         }
 
     def _stiffest(self, data: tuple[Array, Array], start: Weights, variances: Weights) -> float:
-        """Return the largest curvature of a member in units of these variances."""
+        """Return the largest curvature of any member in units of these variances.
+
+        One stepsize is for all, and members differ by a factor of two.
+        """
         size = min(len(data[0]), 2000)
         X, y = (tf.constant(each[:size]) for each in data)
-        at = {name: tf.constant(each[0]) for name, each in start.items()}
+        at = {name: tf.constant(each, tf.float32) for name, each in start.items()}
         roots = {name: tf.constant(np.sqrt(each), tf.float32) for name, each in variances.items()}
         weight = len(data[0]) / size
 
         @tf.function
-        def product(direction: Weights) -> Weights:
+        def product(direction: Weights) -> tuple[Weights, tf.Tensor]:
+            norms = tf.sqrt(
+                tf.add_n([tf.reduce_sum(each**2, axes(each)) for each in direction.values()])
+            )
+            unit = {
+                name: each / tf.reshape(norms, [-1, *[1] * len(axes(each))])
+                for name, each in direction.items()
+            }
             with tf.autodiff.ForwardAccumulator(
-                at, {name: roots[name] * each for name, each in direction.items()}
+                at, {name: roots[name] * each for name, each in unit.items()}
             ) as along:
                 with tf.GradientTape() as tape:
                     tape.watch(at)
                     value = weight * tf.reduce_sum(self._terms(y, self._forward(at, X)))
                     value += self._log_prior(at)
                 slope = tape.gradient(value, at)
-            return {name: -roots[name] * along.jvp(slope[name]) for name in direction}
+            return {name: -roots[name] * along.jvp(slope[name]) for name in unit}, norms
 
-        rng, largest = np.random.default_rng(0), 1.0
+        def axes(each: tf.Tensor) -> list[int]:
+            return list(range(1, len(each.shape)))
+
+        rng, norms = np.random.default_rng(0), tf.ones([1])
         v = {
-            name: tf.constant(rng.normal(size=each.shape), tf.float32)
-            for name, each in roots.items()
+            name: tf.constant(rng.normal(size=each.shape), tf.float32) for name, each in at.items()
         }
-        for _ in range(20):
-            size_of = float(tf.sqrt(tf.add_n([tf.reduce_sum(each**2) for each in v.values()])))
-            v = product({name: each / size_of for name, each in v.items()})
-            largest = float(tf.sqrt(tf.add_n([tf.reduce_sum(each**2) for each in v.values()])))
+        for _ in range(21):  # the first only measures the random direction
+            v, norms = product(v)
+        largest = float(tf.reduce_max(norms))
         return largest if np.isfinite(largest) and largest > 1.0 else 1.0
 
     def _sampled(
@@ -321,7 +332,7 @@ class NetworkEnsemble(BaseEstimator):
         """Return the outputs of every draw, (draws, rows, outputs)."""
         weights, found = self._weights(trained), []
         count = len(next(iter(weights.values())))
-        rows = max(1, _NUMBERS // (count * max(self._widths)))
+        rows = max(1, NUMBERS // (count * max(self._widths)))
         forward = tf.function(self._forward, reduce_retracing=True)
         tensors = {name: tf.constant(each, tf.float32) for name, each in weights.items()}
         for place in range(0, len(X), rows):

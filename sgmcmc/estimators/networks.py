@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import gammaln, logsumexp, softmax
+from scipy.special import gammaln, logsumexp, ndtr, ndtri, softmax, stdtr, stdtrit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from sgmcmc import checks
-from sgmcmc.estimators.ensemble import BATCH, NetworkEnsemble
+from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
 
 Array = np.ndarray
 Weights = dict[str, Any]
 
 _LIKE = 4.0
 """Degrees of freedom of Student responses."""
+
+_HALVINGS = 40
+"""Bisections for a quantile of a mixture."""
 
 
 class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
@@ -157,12 +160,38 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             q = np.atleast_1d(np.asarray(quantiles, float))
             if not ((q > 0) & (q < 1)).all():
                 raise ValueError(f"`quantiles` must lie between 0 and 1; they are {quantiles!r}.")
-            return np.quantile(self._responses(X, 2000, 0), q, axis=0).T
+            return self._center + self._unit * self._quantiles(self._each(X), q).T
         means, _, variances = self._moments(self._each(X))
         mean = self._center + self._unit * means.mean(0)
         if not return_std:
             return mean
         return mean, self._unit * np.sqrt(variances.mean(0) + means.var(0))
+
+    def _quantiles(self, outputs: Array, q: Array) -> Array:
+        """Return quantiles of the mixture of all draws, (q, rows), by bisection of its CDF.
+
+        They lie between the least and the greatest of the draws' own.
+        """
+        inverse = ndtri(q) if self.likelihood == "normal" else stdtrit(_LIKE, q)
+        means, sds, _ = self._moments(outputs)
+        found = np.empty((len(q), means.shape[1]))
+        some = max(1, NUMBERS // len(means))
+        for place in range(0, means.shape[1], some):
+            rows = slice(place, place + some)
+            center, scale = means[:, rows], sds[:, rows]
+            for number, each in enumerate(q):
+                own = center + scale * inverse[number]
+                low, high = own.min(0), own.max(0)
+                for _ in range(_HALVINGS):
+                    middle = 0.5 * (low + high)
+                    below = self._cdf((middle - center) / scale).mean(0) < each
+                    low, high = np.where(below, middle, low), np.where(below, high, middle)
+                found[number, rows] = 0.5 * (low + high)
+        return found
+
+    def _cdf(self, u: Array) -> Array:
+        """Return the CDF of the standardized response of one draw."""
+        return ndtr(u) if self.likelihood == "normal" else stdtr(_LIKE, u)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int = 0) -> Array:
         """Return draws of responses, (n, n_samples).
@@ -202,12 +231,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         return float((logsumexp(found, 0) - np.log(len(found))).mean() - np.log(self._unit))
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
-        means, sds, variances = self._moments(outputs)
-        rng = np.random.default_rng(0)
-        draw = rng.integers(len(means), size=(1000, len(y)))
-        rows = np.arange(len(y))
-        drawn = means[draw, rows] + sds[draw, rows] * rng.standard_normal(draw.shape)
-        ends = np.quantile(drawn, [0.05, 0.95], axis=0)
+        means, _, variances = self._moments(outputs)
+        ends = self._quantiles(outputs, np.array([0.05, 0.95]))
         members = means.reshape(int(self.members), -1, len(y)).mean(1)
         return {
             "coverage of 90 % intervals": float(((y >= ends[0]) & (y <= ends[1])).mean()),

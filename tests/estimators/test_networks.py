@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+import tensorflow as tf
+from scipy.stats import norm, t
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sgmcmc.estimators import BayesianNetworkClassifier, BayesianNetworkRegressor
@@ -48,6 +49,59 @@ def test_draws_and_quantiles_of_responses(regressor: BayesianNetworkRegressor) -
     found = regressor.predict(X, quantiles=[0.05, 0.95])
     inside = ((Y >= found[:, 0]) & (Y <= found[:, 1])).mean()
     assert 0.8 < inside < 0.98
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "student"])
+def test_quantiles_are_those_of_the_mixture(likelihood: str) -> None:
+    """Exact for known members, the same whatever rows are beside, and what the report counts."""
+    model = BayesianNetworkRegressor(likelihood=likelihood, members=2)
+    outputs = np.zeros((2, 4000, 2))
+    outputs[1] = [1.0, np.log(0.3)]
+    q = np.array([0.001, 0.05, 0.5, 0.95])
+    found = model._quantiles(outputs, q)
+    law = norm if likelihood == "normal" else t(4)
+    cdf = 0.5 * (law.cdf(found) + law.cdf((found - 1.0) / 0.3))
+    np.testing.assert_allclose(cdf, np.broadcast_to(q[:, np.newaxis], cdf.shape), atol=1e-9)
+    np.testing.assert_array_equal(model._quantiles(outputs[:, :3], q), found[:, :3])
+    rng = np.random.default_rng(3)
+    u = law.rvs(size=4000, random_state=rng)
+    y = np.where(rng.random(4000) < 0.5, u, 1.0 + 0.3 * u)
+    inside = model._calibration(outputs, y)["coverage of 90 % intervals"]
+    assert abs(inside - 0.9) < 4 * np.sqrt(0.9 * 0.1 / 4000)
+
+
+def test_the_stiffest_member_is_found() -> None:
+    """The largest eigenvalue, in these units, of any member's Hessian, built column by column."""
+    model = BayesianNetworkRegressor((3,), members=3)
+    model.n_features_in_ = 1
+    rng = np.random.default_rng(4)
+    data = rng.normal(size=(200, 1)).astype("f"), rng.normal(size=200).astype("f")
+    shapes = {"W0": (1, 3), "b0": (3,), "W1": (3, 2), "b1": (2,)}
+    start = {name: rng.normal(size=(3, *shape)) for name, shape in shapes.items()}
+    variances = {name: rng.uniform(0.01, 0.1, shape) for name, shape in shapes.items()}
+    found = model._stiffest(data, start, variances)
+    root = np.concatenate([np.sqrt(each).ravel() for each in variances.values()])
+    sizes = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1]
+    X, y = (tf.constant(each, tf.float64) for each in data)
+    largest = []
+    for member in range(3):
+        flat = tf.constant(np.concatenate([each[member].ravel() for each in start.values()]))
+        with tf.GradientTape() as outer:
+            outer.watch(flat)
+            with tf.GradientTape() as inner:
+                inner.watch(flat)
+                pieces = tf.split(flat, np.diff([0, *sizes, len(root)]))
+                weights = {
+                    name: tf.reshape(piece, shape)
+                    for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+                }
+                value = tf.reduce_sum(model._terms(y, model._forward(weights, X)))
+                value += model._log_prior(weights)
+            slope = inner.gradient(value, flat)
+        hessian = outer.jacobian(slope, flat).numpy() * root * root[:, np.newaxis]
+        largest.append(np.abs(np.linalg.eigvalsh(hessian)).max())
+    assert np.argmax(largest) > 0  # one stepsize is for all, not for the first alone
+    assert found == pytest.approx(max(largest), rel=0.02)
 
 
 def test_the_report_judges_predictions(regressor: BayesianNetworkRegressor) -> None:
