@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.marginal import FILLED, MOVES, SLOT, Marginal, Random, Tensors
+from sgmcmc.groups.marginal import COLUMNS, FILLED, MOVES, SLOT, Marginal, Random, Tensors
 from sgmcmc.groups.model import Structure, code_column
 from sgmcmc.groups.packs import Packs, codes_of
 from sgmcmc.groups.spec import Groups
@@ -261,7 +261,7 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     order = np.argsort(model.packs.rows[there], kind="stable")
     found: dict[str, Any] = {}
     for name, column in data.columns.items():
-        if name in (SLOT, FILLED):
+        if name in COLUMNS:
             continue
         array = np.asarray(column.tensor(0, data.size))[there][order]
         found[name] = array if array.dtype.kind == "f" else tf.constant(array)

@@ -16,6 +16,16 @@ Tensors = dict[str, tf.Tensor]
 SLOT, FILLED = "groups/slot", "groups/filled"
 """Columns of packs: which of its pack's groups each row belongs to; how many groups there are."""
 
+MODE, ROOT = "groups/mode", "groups/root"
+"""Columns of packs whose nodes are held in place: mode and root of the information of each group
+at some parameters, (slots, q) and (slots, q, q)."""
+
+START = "groups/start"
+"""Column of packs where the search for the modes of their groups begins, (slots, q)."""
+
+COLUMNS = (SLOT, FILLED, MODE, ROOT, START)
+"""Columns that are not the user's."""
+
 _MOST_STEPS = 30
 """Newton steps to a group's mode at the most."""
 
@@ -183,7 +193,7 @@ class Marginal:
         rows = {
             name: tf.reshape(column, [packs * width, *column.shape[2:]])
             for name, column in dataset.items()
-            if name not in (SLOT, FILLED)
+            if name not in COLUMNS
         }
         real = tf.reshape(slot >= 0, [-1])
         first = most * tf.range(packs)[:, tf.newaxis]
@@ -205,15 +215,21 @@ class Marginal:
         return height
 
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
-        """Return mode and information of the effects of every slot, by safeguarded Newton steps.
+        """Return mode and information of the effects of every slot.
 
-        Steps go uphill, since directions of no curvature or of a wrong sign count as curved; a
-        group whose density falls takes a quarter of its step.
+        Where packs hold them, these are taken. Else safeguarded Newton steps find them: they go
+        uphill, since directions of no curvature or of a wrong sign count as curved; a group whose
+        density falls takes a quarter of its step.
         """
+        if MODE in dataset:
+            return self._held(dataset)
         joint = self.joint(params, dataset)
         slots = dataset[SLOT].shape[0] * self.most
         dtype = next(iter(params.values())).dtype
-        start = tf.repeat(tf.constant(self.groups.start, dtype)[tf.newaxis], slots, axis=0)
+        if START in dataset:
+            start = tf.reshape(dataset[START], [slots, self.groups.size])
+        else:
+            start = tf.repeat(tf.constant(self.groups.start, dtype)[tf.newaxis], slots, axis=0)
 
         def unfinished(number: tf.Tensor, state: Any) -> tf.Tensor:
             return tf.reduce_any(state[-1])
@@ -253,6 +269,13 @@ class Marginal:
         )
         mode = tf.stop_gradient(mode + length[:, tf.newaxis] * move)
         return Normal(mode, [[tf.stop_gradient(entry) for entry in row] for row in root])
+
+    def _held(self, dataset: Tensors) -> Normal:
+        """Return the mode and information that packs hold."""
+        q = self.groups.size
+        mode = tf.reshape(dataset[MODE], [-1, q])
+        root = tf.reshape(dataset[ROOT], [-1, q, q])
+        return Normal(mode, [[root[:, i, j] for j in range(q)] for i in range(q)])
 
     def _curvature(
         self, joint: Callable[[tf.Tensor], tf.Tensor], effects: tf.Tensor
@@ -301,20 +324,3 @@ def _newton(slope: tf.Tensor, root: list[list[tf.Tensor]]) -> tuple[tf.Tensor, t
     forward = tf.stack(half, -1)
     step = Normal(slope, root).spread(forward)
     return step, tf.reduce_sum(forward**2, -1)
-
-
-def quadrature_error(marginal: Marginal, draws: Tensors, packs: Tensors) -> np.ndarray:
-    """Return how much log p(y | θ) of some packs changes with twice the nodes, at some draws.
-
-    Args:
-        marginal: Log-likelihood of packs.
-        draws: Draws of all parameters, (draws, *shape).
-        packs: Some packs.
-    """
-    finer = marginal.with_nodes(2 * marginal.nodes + 1)
-
-    def gap(params: Tensors) -> tf.Tensor:
-        return tf.reduce_sum(finer(params, packs) - marginal(params, packs))
-
-    found = tf.function(lambda draws: tf.vectorized_map(gap, draws), autograph=False)(draws)
-    return np.asarray(found, np.float64)

@@ -43,8 +43,9 @@ class Groups:
         log_prior: Function of two dicts, ``effects`` and ``params``, that returns the log density
             of the effects of each group, normalizing constants that depend on ``params`` included:
             an effect of shape ``s`` arrives as ``(g, *s)``, and a tensor of shape (g,) is returned.
-        nodes: Nodes of the quadrature in each direction: by default 11 for one number a group, 7
-            for two, 5 for three. ``samples.report`` has the error, measured with more nodes.
+        nodes: Nodes of the quadrature in each direction. By default the search for the mode has 11
+            for one number a group, 7 for two, 5 for three, and chains around it have as many as
+            their error asks for. ``samples.report`` has the error, measured with more nodes.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
@@ -68,6 +69,7 @@ class Groups:
     nodes: int | None = None
     shapes: dict[str, tuple[int, ...]] = field(init=False, repr=False)
     start: np.ndarray = field(init=False, repr=False, compare=False)
+    nodes_given: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.by, str):
@@ -93,6 +95,7 @@ class Groups:
         checks.function("log_prior", self.log_prior, "of `effects` and `params`")
         size = sum(value.size for value in starts.values())
         nodes = self.nodes
+        object.__setattr__(self, "nodes_given", nodes is not None)
         if nodes is None:
             nodes = _NODES.get(size, 1)
         elif checks.whole_number("nodes", nodes, 2) > 101:

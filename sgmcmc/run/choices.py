@@ -19,6 +19,7 @@ from sgmcmc.inputs.geometries import read_preconditioner
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read_turns
 from sgmcmc.minibatches import Minibatches
+from sgmcmc.run.anchored import anchored
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.request import AUTO, Request, prepared
 from sgmcmc.target.geometry import Preconditioner, Space
@@ -177,6 +178,17 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
     given = _given(reading, tolerance)
     with Progress(request.method, 1, verbose) as progress:
         start = model.starts[0].astype(np.float64)
+        if request.groups is not None:
+            progress.describe("finding the mode")
+        found = anchored(request, start, model.seed)
+        if found is not None:
+            near, place = found.request.read, found.mode
+            plan = make_plan(
+                near.target, near.data, start, given, model.seed, progress.describe, place
+            )
+            if plan.surveyed is None or not plan.surveyed.several:
+                progress.advance(1)
+                return Chosen(found.request, plan)
         plan = make_plan(target, model.data, start, given, model.seed, progress.describe)
         progress.advance(1)
     return Chosen(request, plan)

@@ -156,6 +156,7 @@ def make_plan(
     given: Given,
     seed: int,
     stage: Callable[[str], None],
+    mode: Mode | None = None,
 ) -> Plan:
     """Return the plan of a chain.
 
@@ -166,6 +167,7 @@ def make_plan(
         given: User's choices.
         seed: Seed of the rows, probes and positions.
         stage: Function that is called with the name of the next stage.
+        mode: Mode, if it is known.
     """
     seconds: dict[str, float] = {}
     began = time.perf_counter()
@@ -181,7 +183,7 @@ def make_plan(
     def find(u: np.ndarray) -> Mode:
         return mode_from(target, data, u, seed, objective)
 
-    mode = find(start)
+    mode = find(start) if mode is None else mode
     done("mode and information")
     stage("looking for other modes")
     surveyed = survey(target, data, mode, start, seed, objective, find)

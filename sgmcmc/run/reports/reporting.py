@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from sgmcmc.groups.marginal import Marginal, quadrature_error
+from sgmcmc.groups.anchors import Gauge
+from sgmcmc.groups.marginal import MODE, Marginal
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
@@ -31,6 +31,8 @@ whose constants the user gave."""
 
 _LOOKED_AT, _PACKS = 16, 500
 """Draws and packs of groups at which the quadrature's error is measured."""
+
+_PLACES = {False: "around its mode at each draw", True: "around its mode at the posterior's mode"}
 
 _COARSE = 0.1
 """Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
@@ -100,18 +102,12 @@ def group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], lis
     flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
     count = len(next(iter(flat.values())))
     places = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
-    size = min(sampler.data.size, _PACKS)
-    packs = sampler.data.rows(np.linspace(0, sampler.data.size - 1, size).astype(int))
-    error = quadrature_error(
-        marginal,
-        {name: tf.constant(array[places]) for name, array in flat.items()},
-        packs,
-    )
-    # A constant error leaves the posterior as it is.
-    spread = float(np.std(error)) * sampler.data.size / size
+    looked_at = {name: array[places] for name, array in flat.items()}
+    spread = Gauge(marginal, sampler.data, looked_at, _PACKS).error(marginal.nodes)
     facts |= {
         "integrated out": structure.integrated.by,
-        "nodes in each direction": structure.integrated.nodes,
+        "nodes in each direction": marginal.nodes,
+        "nodes of a group": _PLACES[MODE in sampler.data.columns],
         "quadrature error of the log posterior, SD over draws": spread,
     }
     if not spread > _COARSE:
@@ -119,7 +115,7 @@ def group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], lis
     return {"Groups": facts}, [
         f"The quadrature over effects of {structure.integrated.by!r} changes the log posterior by "
         f"{spread:.2g} from draw to draw when it has twice the nodes. Give `Groups` more `nodes` "
-        f"than {structure.integrated.nodes}."
+        f"than {marginal.nodes}."
     ]
 
 
