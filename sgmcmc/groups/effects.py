@@ -14,7 +14,7 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import COLUMNS, FILLED, MOVES, SLOT, Marginal, Random, Tensors
-from sgmcmc.groups.model import Structure, code_column
+from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
 from sgmcmc.groups.packs import Packs, codes_of
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
@@ -72,6 +72,37 @@ def draw_effects(
             named = {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
             return Drawn(named, labels[places])
     assert isinstance(marginal, Marginal) and model.packs is not None
+    rank = np.full(len(labels), -1)
+    rank[model.large] = np.arange(len(model.large))
+    alone = rank[places] >= 0
+    found: dict[str, np.ndarray] = {}
+    if not alone.all():
+        found = _of_packs(model, marginal, draws, data, places[~alone], by, seed)
+    if alone.any():
+        # Effects of large groups are parameters of the chain.
+        own = {
+            name: np.asarray(draws[of_large(name)])[:, :, rank[places[alone]]]
+            for name in marginal.groups.shapes
+        }
+        order = np.argsort(np.concatenate([np.flatnonzero(~alone), np.flatnonzero(alone)]))
+        found = {
+            name: np.concatenate([found[name], value], 2)[:, :, order] if found else value
+            for name, value in own.items()
+        }
+    return Drawn(found, labels[places])
+
+
+def _of_packs(
+    model: Structure,
+    marginal: Marginal,
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    places: np.ndarray,
+    by: str,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return draws of the effects of groups that are integrated out, by name."""
+    assert model.packs is not None
     packs, slots = model.packs.pack[places], model.packs.slot[places]
     needed, at = np.unique(packs, return_inverse=True)
     part = Data({name: _rows(column, needed) for name, column in data.columns.items()}, len(needed))
@@ -84,11 +115,8 @@ def draw_effects(
             f"{_LOW:.0%} of the moves that draw them; their draws are approximate.",
             stacklevel=2,
         )
-    named = {
-        name: np.asarray(value)
-        for name, value in marginal.groups.named(tf.constant(chosen[..., :-1])).items()
-    }
-    return Drawn(named, labels[places])
+    named = marginal.groups.named(tf.constant(chosen[..., :-1]))
+    return {name: np.asarray(value) for name, value in named.items()}
 
 
 def draw_new(
@@ -261,13 +289,17 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
     order = np.argsort(model.packs.rows[there], kind="stable")
     found: dict[str, Any] = {}
     for name, column in data.columns.items():
-        if name in COLUMNS:
+        if name in COLUMNS or name == LARGE:
             continue
         array = np.asarray(column.tensor(0, data.size))[there][order]
         found[name] = array if array.dtype.kind == "f" else tf.constant(array)
     assert model.integrated is not None
-    group = np.empty(model.packs.filled.shape + (model.packs.most,), np.int64)
-    group[model.packs.pack, model.packs.slot] = np.arange(len(model.packs.labels))
+    group = np.zeros(model.packs.filled.shape + (model.packs.most,), np.int64)
+    count = len(model.packs.labels)
+    group[model.packs.pack[:count], model.packs.slot[:count]] = np.arange(count)
     of_rows = np.take_along_axis(group, np.maximum(model.packs.slots, 0), 1)[there][order]
+    if LARGE in data.columns:
+        which = np.asarray(data.columns[LARGE].tensor(0, data.size))[there][order]
+        of_rows = np.where(which >= 0, model.large[np.maximum(which, 0)], of_rows)
     found[model.integrated.by] = model.packs.labels[of_rows]
     return found

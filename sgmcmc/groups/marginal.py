@@ -185,11 +185,55 @@ class Marginal:
             return joint(effects[0])[tf.newaxis]
         return tf.vectorized_map(joint, effects)
 
+    def of_rows(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return log p(y_i | the other rows of its group, θ) of the rows of packs, (packs, width).
+
+        It is log p(y_g | θ) less the same without the row, at the same nodes, of which there should
+        be more than for the group alone: a row that is left out widens the density.
+        """
+        normal = self.normal(params, dataset)
+        dtype = normal.mode.dtype
+        x = tf.constant(self._x, dtype)[:, tf.newaxis, :]
+        nodes = normal.mode + 2.0**0.5 * normal.spread(x)
+        terms_of, places = self._terms(params, dataset)
+        law = self.groups.log_prior
+        terms = tf.vectorized_map(terms_of, nodes)
+        slots = tf.shape(nodes)[1]
+        heights = tf.vectorized_map(
+            lambda both: (
+                tf.math.unsorted_segment_sum(both[1], places, slots)
+                + law(self.groups.named(both[0]), dict(params))
+            ),
+            (nodes, terms),
+        )
+        weighted = heights + tf.constant(self._log_w, dtype)[:, tf.newaxis]
+        without = tf.reduce_logsumexp(tf.gather(weighted, places, axis=1) - terms, 0)
+        found = tf.gather(tf.reduce_logsumexp(weighted, 0), places) - without
+        return tf.reshape(found, dataset[SLOT].shape)
+
     def joint(self, params: Tensors, dataset: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return the function of effects, (m, q), that is log p(y_g, z_g | θ), (m,)."""
+        terms_of, places = self._terms(params, dataset)
+        packs, width = dataset[SLOT].shape
+        slots, most = packs * self.most, self.most
+
+        def height(effects: tf.Tensor) -> tf.Tensor:
+            terms = terms_of(effects)
+            if most == 1:
+                data = tf.reduce_sum(tf.reshape(terms, [packs, width]), 1)
+            else:
+                data = tf.math.unsorted_segment_sum(terms, places, slots)
+            return data + self.groups.log_prior(self.groups.named(effects), dict(params))
+
+        return height
+
+    def _terms(
+        self, params: Tensors, dataset: Tensors
+    ) -> tuple[Callable[[tf.Tensor], tf.Tensor], tf.Tensor]:
+        """Return the function of effects that gives the terms of rows, and the slot of each row."""
         slot = dataset[SLOT]
         packs, width = slot.shape
-        slots, most = packs * self.most, self.most
+        most = self.most
         rows = {
             name: tf.reshape(column, [packs * width, *column.shape[2:]])
             for name, column in dataset.items()
@@ -199,20 +243,15 @@ class Marginal:
         first = most * tf.range(packs)[:, tf.newaxis]
         places = tf.reshape(first + tf.maximum(slot, 0), [-1])
 
-        def height(effects: tf.Tensor) -> tf.Tensor:
+        def terms_of(effects: tf.Tensor) -> tf.Tensor:
             if most == 1:
                 of_rows = tf.repeat(effects, width, axis=0)
             else:
                 of_rows = tf.gather(effects, places)
             terms = self.log_lik({**params, **self.groups.named(of_rows)}, dict(rows))
-            terms = tf.where(real, terms, tf.zeros_like(terms))
-            if most == 1:
-                data = tf.reduce_sum(tf.reshape(terms, [packs, width]), 1)
-            else:
-                data = tf.math.unsorted_segment_sum(terms, places, slots)
-            return data + self.groups.log_prior(self.groups.named(effects), dict(params))
+            return tf.where(real, terms, tf.zeros_like(terms))
 
-        return height
+        return terms_of, places
 
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,14 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
-from sgmcmc.groups.packs import Packs, codes_of, need_groups, pack
+from sgmcmc.groups.packs import (
+    Packs,
+    codes_of,
+    large_groups,
+    need_groups,
+    pack,
+    without_large,
+)
 from sgmcmc.groups.spec import Groups
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
@@ -48,6 +55,39 @@ class Looked:
         return self.log_lik(found, rows)
 
 
+LARGE = "groups/large"
+"""Column with the number of the large group that a row is of; -1 for rows of others."""
+
+
+def of_large(name: str) -> str:
+    """Return the name of the parameter with an effect of the large groups."""
+    return f"{name}_large"
+
+
+@dataclass(frozen=True)
+class LargeLooked:
+    """A log-likelihood, with effects of large groups looked up among the parameters.
+
+    Attributes:
+        log_lik: Log-likelihood of rows.
+        groups: Groups, of which the large ones have effects that are parameters of the chain.
+    """
+
+    log_lik: LogLik
+    groups: Groups
+
+    def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the terms of rows."""
+        found, rows = dict(params), dict(dataset)
+        code = rows.pop(LARGE)
+        for name in self.groups.shapes:
+            own = tf.gather(found.pop(of_large(name)), tf.maximum(code, 0))
+            others = found[name]
+            is_large = tf.reshape(code >= 0, [-1, *[1] * (len(others.shape) - 1)])
+            found[name] = tf.where(is_large, own, others)
+        return self.log_lik(found, rows)
+
+
 @dataclass(frozen=True)
 class WithEffects:
     """The user's log-prior, with the density of effects that are coordinates added.
@@ -55,14 +95,18 @@ class WithEffects:
     Attributes:
         log_prior: User's log-prior; ``None`` for a flat one.
         coordinates: Groups whose effects are parameters of the chain.
+        large: Groups of which the large ones have effects that are parameters, if there are any.
     """
 
     log_prior: LogPrior | None
     coordinates: tuple[Groups, ...]
+    large: Groups | None = None
 
     def __call__(self, params: Tensors) -> tf.Tensor:
         """Return the log prior density of parameters and effects."""
         names = {name for groups in self.coordinates for name in groups.shapes}
+        if self.large is not None:
+            names |= {of_large(name) for name in self.large.shapes}
         own = {name: value for name, value in params.items() if name not in names}
         total = tf.zeros([], next(iter(params.values())).dtype)
         if self.log_prior is not None:
@@ -70,6 +114,9 @@ class WithEffects:
         for groups in self.coordinates:
             effects = {name: params[name] for name in groups.shapes}
             total += tf.reduce_sum(groups.log_prior(effects, dict(own)))
+        if self.large is not None:
+            effects = {name: params[of_large(name)] for name in self.large.shapes}
+            total += tf.reduce_sum(self.large.log_prior(effects, dict(own)))
         return total
 
 
@@ -82,12 +129,15 @@ class Structure:
         packs: Places of their rows.
         coordinates: Groups whose effects are parameters of the chain.
         labels: Labels of the levels of each factor.
+        large: Numbers of the groups that are too large to be integrated out: their effects are
+            parameters of the chain.
     """
 
     integrated: Groups | None
     packs: Packs | None
     coordinates: tuple[Groups, ...]
     labels: dict[str, np.ndarray]
+    large: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``settings`` says of each factor."""
@@ -98,6 +148,11 @@ class Structure:
                 "effects": {name: list(shape) for name, shape in factor.shapes.items()},
                 "integrated": factor is self.integrated,
                 **({"nodes": factor.nodes} if factor is self.integrated else {}),
+                **(
+                    {"large": self.labels[factor.by][self.large].tolist()}
+                    if factor is self.integrated and len(self.large)
+                    else {}
+                ),
             }
             for factor in every
         }
@@ -116,7 +171,7 @@ class GroupedModel:
         structure: Description of the groups.
     """
 
-    log_lik: Looked | Marginal
+    log_lik: Any
     dataset: dict[str, Any]
     params: Any
     log_prior: LogPrior | None
@@ -162,7 +217,7 @@ def read_groups(
     for factor in factors:
         checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")
         labels[factor.by], codes[factor.by] = codes_of(factor.by, dataset[factor.by])
-        need_groups(factor.by, labels[factor.by], len(codes[factor.by]))
+        need_groups(factor.by, labels[factor.by])
     starts = list(params) if isinstance(params, list | tuple) else [params]
     for start in starts:
         _need_own_names(start, factors)
@@ -182,21 +237,45 @@ def read_groups(
     }
     for factor in coordinates:
         columns[code_column(factor.by)] = codes[factor.by].astype(np.int32)
-    found: Looked | Marginal = Looked(log_lik, coordinates)
-    packs = None
+    found: Any = Looked(log_lik, coordinates) if coordinates else log_lik
+    packs, large = None, np.zeros(0, int)
     if integrated is not None:
-        packs = pack(labels[integrated.by], codes[integrated.by])
+        of_rows = codes[integrated.by]
+        large = large_groups(of_rows)
+        if len(large):
+            _need_free_names(integrated, starts[0])
+            found = LargeLooked(found, integrated)
+            number = np.full(len(labels[integrated.by]), -1, np.int32)
+            number[large] = np.arange(len(large))
+            columns[LARGE] = number[of_rows]
+            of_rows = without_large(of_rows, large)
+        packs = pack(labels[integrated.by], of_rows)
         columns = {name: array[packs.rows] for name, array in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
-        found = Marginal(found if coordinates else log_lik, integrated, packs)
+        found = Marginal(found, integrated, packs)
     with_effects = [_with_effects(start, coordinates, labels) for start in starts]
+    if len(large):
+        assert integrated is not None
+        for start in with_effects:
+            for name, value in integrated.named(tf.constant(integrated.start)).items():
+                start[of_large(name)] = np.broadcast_to(value, (len(large), *value.shape)).copy()
+    apart = integrated if len(large) else None
     return GroupedModel(
         found,
         {name: _kept(array, dtype) for name, array in columns.items()},
         with_effects if isinstance(params, list | tuple) else with_effects[0],
-        WithEffects(log_prior, coordinates) if coordinates else log_prior,
-        Structure(integrated, packs, coordinates, labels),
+        WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
+        Structure(integrated, packs, coordinates, labels, large),
     )
+
+
+def _need_free_names(factor: Groups, params: Mapping[str, Any]) -> None:
+    for name in factor.shapes:
+        if of_large(name) in params or of_large(name) in factor.shapes:
+            raise ValueError(
+                f"`params`: {of_large(name)!r} is the name that effects of large groups of "
+                f"{factor.by!r} have. Use another."
+            )
 
 
 def _read(groups: Any) -> list[Groups]:

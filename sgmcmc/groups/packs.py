@@ -15,6 +15,10 @@ import numpy as np
 _ALIKE = 1.3
 """The largest group over the mean, up to which each group is a pack of its own."""
 
+_LARGE, _TIMES_MEDIAN, _MOST_LARGE = 500, 50, 50
+"""Rows from which on a group is large, if it has so many times as many as the median too; and how
+many groups may be large, since the effects of each are parameters."""
+
 
 @dataclass(frozen=True)
 class Packs:
@@ -26,7 +30,7 @@ class Packs:
             the pack's first row.
         slots: Place of each row's group in its pack, (packs, width); -1 at places left over.
         filled: Groups in each pack, (packs,).
-        pack, slot: Pack of each group, and its place in the pack, (groups,).
+        pack, slot: Pack of each group, and its place in the pack, (groups and parts,).
     """
 
     labels: np.ndarray
@@ -83,18 +87,44 @@ def codes_of(by: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
     return labels, codes.reshape(-1)
 
 
-def need_groups(by: str, labels: np.ndarray, rows: int) -> None:
+def need_groups(by: str, labels: np.ndarray) -> None:
     """Refuse a factor that tells nothing of a distribution of effects."""
     if len(labels) < 2:
         raise ValueError(
             f"`groups`: `dataset[{by!r}]` has one level, {labels[0]!r}: effects of groups need two "
             "or more."
         )
-    if len(labels) == rows:
-        raise ValueError(
-            f"`groups`: each row of `dataset[{by!r}]` is a group of its own. Effects of groups "
-            "need groups of several rows; write an effect of each row into `log_lik` instead."
-        )
+
+
+def large_groups(codes: np.ndarray) -> np.ndarray:
+    """Return the numbers of the groups that are too large for packs as wide as they are.
+
+    Args:
+        codes: Group of each row.
+    """
+    sizes = np.bincount(codes)
+    order = np.argsort(-sizes, kind="stable")[:_MOST_LARGE]
+    least = max(_LARGE, _TIMES_MEDIAN * float(np.median(sizes)))
+    return np.sort(order[sizes[order] > least])
+
+
+def without_large(codes: np.ndarray, large: np.ndarray) -> np.ndarray:
+    """Return codes in which the rows of large groups stand in parts, as further groups.
+
+    The parts are as large as the largest of the other groups.
+    """
+    sizes = np.bincount(codes)
+    of_row = np.full(len(sizes), -1)
+    of_row[large] = np.arange(len(large))
+    which = of_row[codes]
+    rest = np.delete(sizes, large)
+    length = max(int(rest.max()) if rest.size else 1, 32)
+    found, number = codes.copy(), len(sizes)
+    for k in range(len(large)):
+        rows = np.flatnonzero(which == k)
+        found[rows] = number + np.arange(len(rows)) // length
+        number = int(found[rows[-1]]) + 1
+    return found
 
 
 def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
@@ -102,14 +132,15 @@ def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
 
     Args:
         labels: Labels of the groups.
-        codes: Group of each row, (rows,).
+        codes: Group of each row, (rows,); parts of large groups come after all groups.
     """
-    sizes = np.bincount(codes, minlength=len(labels))
+    count = max(len(labels), int(codes.max()) + 1)
+    sizes = np.bincount(codes, minlength=count)
     order = np.argsort(codes, kind="stable")
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     width = int(sizes.max())
     if width <= _ALIKE * sizes.mean():
-        place = np.arange(len(labels)), np.zeros(len(labels), np.int64), np.zeros(len(labels), int)
+        place = np.arange(count), np.zeros(count, np.int64), np.zeros(count, int)
     else:
         place = _placed(sizes, width)
     at_pack, at_slot, at_row = place

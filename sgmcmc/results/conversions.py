@@ -141,6 +141,7 @@ class Conversions(Predictions):
         observed_data: Mapping[str, Any] | None = None,
         log_likelihood: Mapping[str, Any] | np.ndarray | bool | None = None,
         log_likelihood_draws: int | None = None,
+        effects: str | Sequence[str] | Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the draws as an ArviZ ``InferenceData``.
 
@@ -161,6 +162,9 @@ class Conversions(Predictions):
                 spaced; all groups hold only these, since ArviZ expects the same draws in all.
                 ``None`` uses all of them, or, with a warning, as many as make 256 MB; ArviZ needs
                 several times that.
+            effects: Factors of ``groups`` whose effects, drawn as by :meth:`effects`, are in the
+                group ``posterior`` too, with the factor's name as a dimension and its labels as
+                coordinates: a name, several, or a dict with the labels of some groups.
 
         Returns:
             An ``arviz.InferenceData``, which can be written to NetCDF.
@@ -177,5 +181,5 @@ class Conversions(Predictions):
             The InferenceData schema, ArviZ documentation.
         """
         return to_inference_data(
-            self, dims, coords, observed_data, log_likelihood, log_likelihood_draws
+            self, dims, coords, observed_data, log_likelihood, log_likelihood_draws, effects
         )

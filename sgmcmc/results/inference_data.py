@@ -29,6 +29,7 @@ def to_inference_data(
     observed_data: Mapping[str, Any] | None = None,
     log_likelihood: Any = None,
     log_likelihood_draws: int | None = None,
+    effects: Any = None,
 ) -> az.InferenceData:
     """Return ``Samples`` as ``InferenceData``; the arguments are those of its ``to_arviz``."""
     az = libraries.arviz()
@@ -43,6 +44,9 @@ def to_inference_data(
         groups["log_likelihood"] = {LOG_LIK: samples.log_lik(dataset)}
     if len(samples):
         groups["posterior"] = by_chain(samples.settings, samples)
+        if effects is not None:
+            drawn, dims, coords = _effects(samples, effects, dims or {}, coords or {})
+            groups["posterior"] = {**groups["posterior"], **drawn}
     if observed_data is not None:
         groups["observed_data"] = {name: np.asarray(a) for name, a in observed_data.items()}
     named = {
@@ -66,6 +70,26 @@ def to_inference_data(
         )
         _add(data, "sample_stats", found)
     return data
+
+
+def _effects(
+    samples: Any, effects: Any, dims: Mapping[str, Any], coords: Mapping[str, Any]
+) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any]]:
+    """Return draws of effects of groups, and names and labels of their dimensions."""
+    if isinstance(effects, str):
+        effects = [effects]
+    if not isinstance(effects, Mapping):
+        effects = dict.fromkeys(effects)
+    drawn: dict[str, np.ndarray] = {}
+    dims, coords = dict(dims), dict(coords)
+    for by, labels in effects.items():
+        found = samples.effects(by, labels)
+        drawn |= found
+        coords[by] = samples.origin.groups.labels[by] if labels is None else np.atleast_1d(labels)
+        for name, array in found.items():
+            further = list(dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)]))
+            dims[name] = [by, *further]
+    return drawn, dims, coords
 
 
 def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:

@@ -52,6 +52,9 @@ class Origin(Protocol):
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
         """Return function, draws and dataset for what is asked of rows, effects included."""
 
+    def units(self, by: str | None) -> Any:
+        """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
+
     def at_half_stepsize(self, samples: Any, seed: int | None, verbose: bool) -> tuple[Any, float]:
         """Return draws at half the stepsize, and the factor from the difference to the error."""
 

@@ -108,6 +108,7 @@ class Predictions(Arrays):
         dataset: Mapping[str, Any] | None = None,
         *,
         log_lik: LogLik | None = None,
+        by: str | None = None,
         store: str | os.PathLike[str] | None = None,
         executor: Any = None,
     ) -> np.ndarray:
@@ -117,10 +118,15 @@ class Predictions(Arrays):
         alone. They take chains × draws × N numbers: thin first, ``samples[::10].log_lik()``, or
         write them to disk.
 
+        In a model with ``groups`` the term of a row is log p(x_i | x_j: j ≠ i in its group, θ), and
+        that of a group log p(x_g | θ): effects are integrated out in both.
+
         Args:
             dataset: Dict of arrays; ``None`` uses the chain's own.
             log_lik: Log-likelihood; ``None`` uses the chain's own. Draws from a file have none, and
                 a chain with ``gibbs`` has one of completed data only.
+            by: Name of a factor of ``groups``, for the terms of its groups, in the order of their
+                sorted labels; ``None`` for those of rows.
             store: Path of an npy file to write to, instead of memory; an existing one is replaced.
             executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
                 without arguments that makes one; ``None`` stays in this process.
@@ -143,8 +149,17 @@ class Predictions(Arrays):
                     [-0.5, -0. ],
                     [-2. , -0.5]]])
         """
-        function, path = self._log_lik(log_lik), read_path(store)
-        data = self._data(dataset)
+        path, parts = read_path(store), self._units(dataset, log_lik, by)
+        if parts is not None:
+            if path is not None:
+                raise ValueError(
+                    "`store`: terms of a model with `groups` stay in memory. Thin the draws first."
+                )
+            with read_machines(executor) as machines:
+                packs, draws = self._data(None).on(machines), self._by_chain()
+                evaluation = self._evaluation("log_lik", parts.function, packs, draws)
+                return all_values(evaluation, None)[:, :, parts.pack, parts.place]
+        function, data = self._log_lik(log_lik), self._data(dataset)
         of_rows = _terms_of(function)
         with read_machines(executor) as machines:
             evaluation = self._evaluation("log_lik", of_rows, data.on(machines), self._by_chain())
@@ -157,6 +172,7 @@ class Predictions(Arrays):
         *,
         rows: int = 400,
         log_lik: LogLik | None = None,
+        by: str | None = None,
         seed: int = 0,
         executor: Any = None,
     ) -> Loo:
@@ -166,11 +182,15 @@ class Predictions(Arrays):
         mean difference of leave-one-out density and that on ``rows`` rows drawn at random: an
         unbiased estimate of the sum over all rows. The leave-one-out density of a row is that of
         Pareto-smoothed importance sampling over the draws, of which there are at most 2²⁴ / rows.
+        In a model with ``groups`` effects are integrated out, so that the weights are those of the
+        global parameters alone.
 
         Args:
             dataset: Dict of arrays; ``None`` uses the chain's own.
             rows: Number of rows for which all draws are used; with all rows nothing is estimated.
             log_lik: Log-likelihood; ``None`` uses the chain's own, as in :meth:`log_lik`.
+            by: Name of a factor of ``groups``, to leave out whole groups, which ``rows`` counts
+                then; ``None`` for rows.
             seed: Seed of the choice of rows, an integer.
             executor: ``concurrent.futures.Executor`` whose workers make the pass over all rows, or
                 a function without arguments that makes one; ``None`` stays in this process.
@@ -198,17 +218,22 @@ class Predictions(Arrays):
         Source:
             Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017; Magnusson, Andersen,
             Jonasson & Vehtari, ICML 2019, for the difference estimator
-            Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j).
+            Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j); Merkle, Furr & Rabe-Hesketh, Psychometrika 84,
+            2019, for effects that are integrated out.
         """
-        function, data = self._log_lik(log_lik), self._data(dataset)
+        parts = self._units(dataset, log_lik, by)
+        data = self._data(dataset)
+        function = parts.function if parts is not None else self._log_lik(log_lik)
         size, seed = checks.whole_number("rows", rows, 2), checks.whole_number("seed", seed, 0)
-        draws, of_rows = self._by_chain(), _terms_of(function)
+        N = data.size if parts is None else len(parts.pack)
+        draws, of_rows = self._by_chain(), function if parts is not None else _terms_of(function)
         chains, count = next(iter(draws.values())).shape[:2]
-        step = -(-chains * count * min(size, data.size) // _LOO_NUMBERS)
+        step = -(-chains * count * min(size, N) // _LOO_NUMBERS)
         draws = {name: array[:, ::step] for name, array in draws.items()}
         evaluation = self._evaluation("log_lik", of_rows, data, draws)
-        _need_sum(function, draws, evaluation)
-        some = chosen_rows(data.size, size, seed)
+        if parts is None:
+            _need_sum(function, draws, evaluation)
+        some = chosen_rows(N, size, seed)
 
         def near() -> np.ndarray:
             with read_machines(executor) as machines:
@@ -218,11 +243,17 @@ class Predictions(Arrays):
                     {name: array[-1:, -1:] for name, array in draws.items()},
                 ):
                     found = reduced(self._evaluation("log_lik", of_rows, place, point))
+                    if parts is not None:
+                        found = found[parts.pack, parts.place]
                     if np.isfinite(found).all():
                         break
             return found
 
-        return leave_one_out(evaluation.at(data.rows(some)), some, data.size, near)
+        if parts is None:
+            return leave_one_out(evaluation.at(data.rows(some)), some, N, near)
+        packs, at = np.unique(parts.pack[some], return_inverse=True)
+        terms = evaluation.at(data.rows(packs))[:, at.reshape(-1), parts.place[some]]
+        return leave_one_out(terms, some, N, near)
 
     def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups, each given the global draw of its own place.
@@ -264,6 +295,19 @@ class Predictions(Arrays):
         seed = checks.whole_number("seed", seed, 0)
         return self._origin.effects(self._by_chain(), by, groups, seed)
 
+    def _units(self, dataset: Any, log_lik: Any, by: str | None) -> Any:
+        """Return the terms of rows or groups of a model whose observations are groups, if so."""
+        own = self._origin is not None and dataset is None and log_lik is None
+        if by is not None and not own:
+            raise ValueError(
+                "`by`: groups are left out of the chain's own data, in the process of the chain "
+                "that made the draws."
+            )
+        if not own:
+            return None
+        assert self._origin is not None
+        return self._origin.units(by)
+
     def _by_chain(self) -> dict[str, np.ndarray]:
         """Return the draws, (chains, draws, *shape), of which there are some."""
         if not len(self):
@@ -288,7 +332,8 @@ class Predictions(Arrays):
 
     def rows_of(self, dataset: Mapping[str, Any] | None) -> int:
         """Return how many rows a dataset has, or the chain's own."""
-        return self._data(dataset).size
+        parts = self._units(dataset, None, None)
+        return self._data(dataset).size if parts is None else len(parts.pack)
 
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:

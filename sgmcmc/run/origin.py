@@ -11,7 +11,9 @@ import numpy as np
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.groups.effects import draw_effects, for_rows, own_rows
+from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import Structure
+from sgmcmc.groups.units import Units, units
 from sgmcmc.inputs.tuning import halved
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report
@@ -86,6 +88,15 @@ class SamplerOrigin:
                 raise ValueError("`dataset` must be given: all effects are coordinates here.")
             dataset = own_rows(structure, self.data)
         return for_rows(structure, self.sampler.request.log_lik, f, draws, self.data, dataset)
+
+    def units(self, by: str | None) -> Units | None:
+        """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
+        structure, marginal = self.sampler.request.groups, self.sampler.request.log_lik
+        if structure is None or not isinstance(marginal, Marginal):
+            if by is not None:
+                raise ValueError("`by`: the model has no groups that are integrated out.")
+            return None
+        return units(structure, marginal, by)
 
     @property
     def groups(self) -> Structure | None:

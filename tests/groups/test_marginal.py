@@ -237,8 +237,6 @@ def test_wrong_inputs_are_named():
         _bad(groups=Groups("site", {"u": [0.0]}, _law))
     with pytest.raises(ValueError, match="one level"):
         _bad(dataset={**data, "g": np.zeros(n, int)})
-    with pytest.raises(ValueError, match="each row .* is a group of its own"):
-        _bad(dataset={**data, "g": np.arange(n)})
     with pytest.raises(ValueError, match="missing values, the first in row 0"):
         _bad(dataset={**data, "g": np.where(np.arange(n) == 0, np.nan, GROUP)})
     with pytest.raises(ValueError, match="`params` holds 'u'"):
