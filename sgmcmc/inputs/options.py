@@ -336,8 +336,8 @@ class Options:
         """
         Executor for chains and passes over the whole dataset: a ``concurrent.futures.Executor``
         (processes that are not forked, Dask's ``client.get_executor()``, mpi4py's
-        ``MPIPoolExecutor``), or a function without arguments that makes one; ``None`` is this
-        process. The draws do not depend on it.""",
+        ``MPIPoolExecutor``), joblib's ``Parallel``, the module ``ray``, or a function without
+        arguments that makes one; ``None`` is this process. The draws do not depend on it.""",
     )
 
 

@@ -10,12 +10,16 @@ from concurrent.futures import CancelledError as Cancelled
 from typing import Any
 
 from sgmcmc.checks import describe
+from sgmcmc.machines.adapters import adapted
 
 _UNKNOWN = 16
 """Workers that are counted on where an executor does not tell how many it has."""
 
-_DASK = ("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError")
-"""Errors of Dask's distributed that say that a worker, or what it had done, is gone."""
+_LOSSES = (
+    *("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError"),
+    *("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError"),
+)
+"""Errors of Dask's distributed and of Ray that say that a worker, or what it had done, is gone."""
 
 _SPAWN = (
     "`executor`: its processes are forked, and TensorFlow does not survive that. Make them anew: "
@@ -33,8 +37,8 @@ def checked(executor: Any) -> Executor:
     if not isinstance(executor, Executor):
         raise TypeError(
             "`executor` must be a concurrent.futures.Executor, such as ProcessPoolExecutor, Dask's "
-            "client.get_executor() or mpi4py's MPIPoolExecutor, or a function without arguments "
-            f"that returns one; it is {describe(executor)}."
+            "client.get_executor() or mpi4py's MPIPoolExecutor, joblib's Parallel, the module ray, "
+            f"or a function without arguments that returns one; it is {describe(executor)}."
         )
     context: Any = getattr(executor, "_mp_context", None)
     if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":
@@ -81,7 +85,7 @@ def width(executor: Executor) -> int:
 
 def is_loss(error: BaseException) -> bool:
     """Return whether an error says that a worker is gone, not that its work has failed."""
-    return isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _DASK
+    return isinstance(error, BrokenExecutor | Cancelled) or type(error).__name__ in _LOSSES
 
 
 def like(executor: Executor) -> Executor | None:
@@ -116,6 +120,7 @@ class LastingExecutor:
     """
 
     def __init__(self, executor: Any) -> None:
+        executor = adapted(executor)
         self._maker = executor if is_maker(executor) else None
         self._given = None if self._maker else checked(executor)
         self._own: Executor | None = None
@@ -163,7 +168,7 @@ class LastingExecutor:
             assert broken is not None
             another = like(broken)
             if another is None:
-                if isinstance(error, BrokenExecutor):
+                if isinstance(error, BrokenExecutor) and not getattr(broken, "heals", False):
                     raise BrokenExecutor(
                         "`executor` is broken, and no other can be made. Hand in a function that "
                         "makes one."
@@ -177,7 +182,7 @@ class LastingExecutor:
 
     def _executor(self) -> Executor:
         if self._own is None and self._maker is not None:
-            self._own = checked(self._maker())
+            self._own = checked(adapted(self._maker()))
         found = self._own or self._given
         assert found is not None
         return found
@@ -186,7 +191,10 @@ class LastingExecutor:
         """Shut down what was made here."""
         if self._own is not None:
             own, self._own = self._own, None
-            own.shutdown(wait=False, cancel_futures=True)
+            try:
+                own.shutdown(wait=False, cancel_futures=True)
+            except TypeError:  # of loky's, which knows of no futures to cancel
+                own.shutdown(wait=False)
             if self._maker is None:
                 # The user's own is broken for good.
                 self.generation += 1

@@ -1,4 +1,4 @@
-"""Executors of other engines: Dask's distributed, and MPI's pool; skipped where there is none."""
+"""Executors of other engines: Dask's distributed, MPI's pool, joblib and Ray, where they are."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc.engine.runner import Runner
+from sgmcmc.machines import adapters
 from sgmcmc.run import crews
 from tests.machines.work import CALL, ROWS
 
@@ -83,3 +84,82 @@ def test_mpi(tmp_path: Path) -> None:
         timeout=900,
     )
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"])
+
+
+@pytest.mark.parametrize("with_a_kill", [False, True])
+def test_joblib(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
+    """Two workers of loky's, of which one may be killed; joblib has its own besides."""
+    joblib = pytest.importorskip("joblib")
+    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    take, killed = Runner.take_over, []
+
+    def killing(self: Runner, *arguments: Any) -> None:
+        take(self, *arguments)
+        if with_a_kill and not killed:
+            killed.append(next(iter(adapters._pools[2]._processes)))
+            os.kill(killed[0], signal.SIGKILL)
+
+    monkeypatch.setattr(Runner, "take_over", killing)
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        found = sgmcmc.sgldcv(**CALL, executor=joblib.Parallel())
+    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
+    assert bool(killed) == with_a_kill
+    again = found.predict(_first, {"x": ROWS}, executor=joblib.Parallel(n_jobs=2))
+    np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(pow)(2, k) for k in range(3)) == [1, 2, 4]
+    adapters._pools.pop(2).shutdown()
+
+
+def _first(params: dict[str, Any], dataset: dict[str, Any]) -> Any:
+    return dataset["x"][:, 0] * params["theta"][0]
+
+
+def test_what_joblib_cannot_do_here() -> None:
+    joblib = pytest.importorskip("joblib")
+    for backend in ("threading", "multiprocessing"):
+        with pytest.raises(ValueError, match="`executor`.*TensorFlow does not survive.*loky"):
+            sgmcmc.sgldcv(**CALL, executor=joblib.Parallel(n_jobs=2, backend=backend))
+
+
+@pytest.mark.slow
+def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    with pytest.raises(ValueError, match=r"call ray.init\(\) before"):
+        sgmcmc.sgldcv(**CALL, executor=ray)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(crews, "_STRETCH", 0.0)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    take, killed = Runner.take_over, []
+
+    def killing(self: Runner, *arguments: Any) -> None:
+        take(self, *arguments)
+        if not killed:
+            killed.append(ray.get(ray.remote(os.getpid).remote()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    monkeypatch.setattr(Runner, "take_over", killing)
+    try:
+        found = sgmcmc.sgldcv(**CALL, executor=ray)
+    finally:
+        ray.shutdown()
+    np.testing.assert_array_equal(found["theta"], sgmcmc.sgldcv(**CALL)["theta"])
+    assert killed
+
+
+def test_the_script_on_the_page(tmp_path: Path) -> None:
+    """The page's script with joblib's workers, which is no part of the blocks that are run."""
+    pytest.importorskip("joblib")
+    page = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    script = page.split("## joblib")[1].split("```python\n")[1].split("```")[0]
+    (tmp_path / "script.py").write_text(script)
+    np.save(tmp_path / "x.npy", ROWS[:, 0])
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        timeout=600,
+        capture_output=True,
+        text=True,
+    )
+    assert abs(float(done.stdout) - ROWS[:, 0].mean()) < 0.02
