@@ -180,10 +180,11 @@ def sbc(
     seeds = np.random.SeedSequence(start).generate_state(n + 1) >> 1
     simulated = model.prior_predictive(n, seed=int(seeds[0]))
     names = list(model.params)
+    hidden = {*names, *getattr(model, "local", ())}
     ranks: dict[str, list[np.ndarray]] = {name: [] for name in names}
     with bars.make_bar(total=n, desc="calibration", disable=not shown) as bar:
         for place in range(n):
-            data = {k: v[place] for k, v in simulated.items() if k not in names}
+            data = {k: v[place] for k, v in simulated.items() if k not in hidden}
             one, own = model.observing(data), int(seeds[place + 1])
             if fit is None:
                 samples = one.sample(seed=own, verbose=False, **keywords)

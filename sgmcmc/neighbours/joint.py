@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.groups.spec import Groups
+from sgmcmc.neighbours.plates import Plate, check_plates, log_prior_of, read_plates
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
 
@@ -30,6 +32,7 @@ def from_joint(
     rows: Sequence[str] | None = None,
     *,
     data: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
     dtype: Any = tf.float32,
 ) -> JointModel:
     """Return a joint distribution of TensorFlow Probability as a model that can be sampled.
@@ -50,6 +53,12 @@ def from_joint(
             independent of each other given the parameters; ``None`` for all that are observed.
         data: Covariates, arrays by name with the same first axis, for a ``joint`` that is a
             function.
+        groups: Local variables, whose first axis counts groups of rows, as names by the column of
+            ``data`` with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
+            :class:`sgmcmc.Groups`: a chain integrates them out, and ``samples.effects("site")``
+            draws them afterwards. ``None`` leaves all variables coordinates of the chain. Groups
+            must be independent and identically distributed given the other parameters, and rows
+            must look theirs up by ``tf.gather(u, data["site"])``.
         dtype: Dtype of covariates that are floats; integers stay integers.
 
     Returns:
@@ -58,7 +67,8 @@ def from_joint(
 
     Raises:
         ValueError: Rows depend on each other; the prior depends on the rows; a support depends on
-            another parameter; a parameter is discrete; a name is not known.
+            another parameter; a parameter is discrete; a name is not known; variables of ``groups``
+            are no effects of groups.
         TypeError: ``joint`` is no joint distribution.
 
     Example:
@@ -81,7 +91,7 @@ def from_joint(
         p(θ, y) = p(θ) ∏ᵢ p(yᵢ | θ); Piponi, Moore & Dillon, *Joint Distributions for TensorFlow
         Probability*, 2020.
     """
-    return JointModel(joint, observed, rows, data, dtype)
+    return JointModel(joint, observed, rows, data, dtype, groups)
 
 
 class JointModel:
@@ -93,6 +103,7 @@ class JointModel:
         rows: Observed variables whose first axis counts the rows.
         data: Covariates.
         dtype: Dtype of covariates that are floats.
+        groups: Local variables by the column with the group of each row.
 
     Attributes:
         dataset: Observed variables of ``rows`` and covariates. If the distribution holds the
@@ -100,6 +111,8 @@ class JointModel:
         params: Starting values of a chain: medians of draws of the prior.
         bijectors: Bijectors of the constrained parameters, by name.
         dtype: Dtype of the parameters.
+        groups: ``Groups`` of the local variables, which are not in ``params``; ``sample`` takes
+            them.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow_probability as tfp
@@ -118,6 +131,7 @@ class JointModel:
         rows: Sequence[str] | None = None,
         data: Mapping[str, Any] | None = None,
         dtype: Any = tf.float32,
+        groups: Mapping[str, Any] | None = None,
     ) -> None:
         self._tfp = libraries.tensorflow_probability()
         self._given, self._floats = joint, tf.as_dtype(dtype)
@@ -149,7 +163,66 @@ class JointModel:
                 raise ValueError(f"`joint`: its variable {ROW!r} needs another name here.")
             self.dataset[ROW] = tf.range(self.N)
             self._few = self._joint
+        self._plates: tuple[Plate, ...] = ()
+        self._local: dict[str, tf.Tensor] = {}
         self._check()
+        self.groups = self._as_groups(groups)
+
+    def _as_groups(self, given: Any) -> tuple[Groups, ...]:
+        """Return local variables as groups, which leave ``params``."""
+        plates = read_plates(given, self.params, self.bijectors, self._covariates)
+        if not plates:
+            return ()
+        check_plates(self, plates)
+        starts = self.params
+        self.params = {
+            name: value
+            for name, value in starts.items()
+            if not any(name in plate.names for plate in plates)
+        }
+        self._free, self._plates = list(self.params), plates
+        self._local = {
+            name: tf.zeros(starts[name].shape, self.dtype)
+            for plate in plates
+            for name in plate.names
+        }
+
+        def of(plate: Plate) -> Groups:
+            effects = {name: np.zeros(starts[name].shape[1:]) for name in plate.names}
+
+            def log_prior(effects: Tensors, params: Tensors) -> tf.Tensor:
+                return log_prior_of(plate, self.distributions(params), effects)
+
+            return Groups(plate.by, effects, log_prior)
+
+        return tuple(of(plate) for plate in plates)
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        """Names of the variables that are effects of ``groups``."""
+        return tuple(self._local)
+
+    def distributions(self, params: Tensors) -> dict[str, Any]:
+        """Return the distributions of all variables given the parameters, over a few rows."""
+        values = self._values(params, self._observed_few(self._few))
+        return self._distributions(self._few, values)
+
+    def log_density_of(self, names: Sequence[str], params: Tensors) -> float:
+        """Return the log density of some parameters given the others that they depend on."""
+        found = self.distributions(params)
+        return float(sum(np.sum(found[name].log_prob(params[name])) for name in names))
+
+    def log_lik_of_rows(
+        self, params: Tensors, dataset: Tensors, plates: Sequence[Plate]
+    ) -> tf.Tensor:
+        """Return the log density of each row, where local variables hold the rows' own effects."""
+        row = tf.range(tf.shape(tf.convert_to_tensor(dataset[self._rows[0]]))[0])
+        given = {**dataset, **{plate.by: row for plate in plates}}
+        if tf.inside_function():
+            return self._terms(params, given)
+        # Joint distributions draw from themselves first, to learn their shapes: there the numbers
+        # of rows are looked up among groups. In a graph that is left out, since nothing uses it.
+        return tf.function(self._terms, autograph=False)(params, given)
 
     def _of(self, covariates: Mapping[str, Any]) -> Any:
         """Return the joint distribution of rows with these covariates."""
@@ -197,7 +270,7 @@ class JointModel:
     def _distributions(self, joint: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the distribution of each variable given the values of those before it."""
         seed = tf.zeros(2, tf.int32)  # nothing is drawn where every value is given
-        given = tf.nest.pack_sequence_as(joint.dtype, [values[name] for name in self._names])
+        given = tf.nest.pack_sequence_as(self._joint.dtype, [values[name] for name in self._names])
         found, _ = joint.sample_distributions(value=given, seed=seed)
         return dict(zip(self._names, _flat(found), strict=True))
 
@@ -242,7 +315,14 @@ class JointModel:
         return bijectors, params
 
     def _values(self, params: Tensors, observed: Mapping[str, Any]) -> dict[str, Any]:
-        return {**{name: tf.convert_to_tensor(params[name]) for name in self._free}, **observed}
+        given = {name: tf.convert_to_tensor(a) for name, a in params.items() if name in self._names}
+        return {**self._local, **given, **observed}
+
+    def _observed_few(self, joint: Any) -> dict[str, Any]:
+        """Return what is observed, of so few rows as a joint distribution has."""
+        if joint is self._joint:
+            return self._observed
+        return {n: a[:_FEW] if n in self._rows else a for n, a in self._observed.items()}
 
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log density of each row, (n,).
@@ -254,6 +334,11 @@ class JointModel:
         Returns:
             Σ log p(y_i | θ) over the variables of ``rows``, for each row i.
         """
+        if self._plates:
+            return self.log_lik_of_rows(params, dataset, self._plates)
+        return self._terms(params, dataset)
+
+    def _terms(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         ours = {name: tf.cast(dataset[name], self._observed[name].dtype) for name in self._rows}
         if ROW in self.dataset:
             joint, row = self._joint, tf.convert_to_tensor(dataset[ROW])
@@ -280,13 +365,12 @@ class JointModel:
         return self._prior(self._few, params)
 
     def _prior(self, joint: Any, params: Tensors) -> tf.Tensor:
-        observed = self._observed
-        if joint is not self._joint:
-            observed = {n: a[:_FEW] if n in self._rows else a for n, a in observed.items()}
-        values = self._values(params, observed)
+        values = self._values(params, self._observed_few(joint))
         found = self._distributions(joint, values)
         parts = [
-            found[name].log_prob(values[name]) for name in self._names if name not in self._rows
+            found[name].log_prob(values[name])
+            for name in self._names
+            if name not in self._rows and name not in self._local
         ]
         return tf.add_n([tf.reduce_sum(part) for part in parts])
 
@@ -329,6 +413,8 @@ class JointModel:
         params = keywords.pop("params", self.params)
         bijectors = {**self.bijectors, **(keywords.pop("bijectors", None) or {})}
         keywords.setdefault("dtype", self.dtype)
+        if self.groups:
+            keywords.setdefault("groups", list(self.groups))
         return sample_any(
             self.log_lik,
             self.dataset,

@@ -134,7 +134,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     def killing(self: Runner, *arguments: Any) -> None:
         take(self, *arguments)
         if not killed:
-            killed.append(ray.get(ray.remote(os.getpid).remote()))
+            killed.append(ray.get(ray.remote(lambda: os.getpid()).remote()))
             os.kill(killed[0], signal.SIGKILL)
 
     monkeypatch.setattr(Runner, "take_over", killing)

@@ -406,3 +406,133 @@ def test_double_precision() -> None:
     assert model.dtype == tf.float64
     found = model.log_lik({"mu": np.float64(0.3)}, model.dataset)
     np.testing.assert_allclose(found, N(np.asarray(YG, float), 0.3), rtol=1e-12)
+
+
+SITE = rng.integers(0, 30, 400).astype(np.int32)
+XS = rng.normal(size=400).astype(F)
+YS = (1 + 2 * XS + 0.8 * rng.normal(size=30)[SITE] + rng.normal(size=400)).astype(F)
+DATA = {"x": XS, "site": SITE}
+
+
+def multilevel(
+    law: Callable[..., Any] = lambda tau: tfd.Sample(tfd.Normal(0.0, tau), 30),
+    of_rows: Callable[..., Any] = lambda u, site: tf.gather(u, site),
+    **parts: Any,
+) -> Callable[[Any], Any]:
+    """Return a model of rows in sites, each with an effect of its own."""
+
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionNamedAutoBatched(
+            {
+                "a": tfd.Normal(0.0, 3.0),
+                "b": tfd.Normal(0.0, 3.0),
+                "tau": tfd.HalfNormal(1.0),
+                "u": law,
+                "y": lambda a, b, u: tfd.Normal(a + b * data["x"] + of_rows(u, data["site"]), 1.0),
+                **parts,
+            }
+        )
+
+    return joint
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda tau: tfd.Sample(tfd.Normal(0.0, tau), 30),
+        lambda tau: tfd.Normal(tf.zeros(30), tau),
+        lambda tau: tfd.Independent(tfd.Normal(tf.zeros(30), tau * tf.ones(30)), 1),
+    ],
+    ids=["sample", "batch", "independent"],
+)
+def test_local_variables_are_groups(law: Any) -> None:
+    """Densities as by hand, whatever the groups; the model is that with groups written by hand."""
+    model = sgmcmc.from_joint(multilevel(law), {"y": YS}, data=DATA, groups={"site": "u"})
+    assert sorted(model.params) == ["a", "b", "tau"] and sorted(model.bijectors) == ["tau"]
+    assert model.local == ("u",)
+    (groups,) = model.groups
+    params = {"a": F(0.3), "b": F(1.5), "tau": F(0.7)}
+    effects = rng.normal(size=400).astype(F)
+    found = model.log_lik({**params, "u": effects}, model.dataset)
+    np.testing.assert_allclose(found, N(YS, 0.3 + 1.5 * XS + effects, 1.0), rtol=1e-4, atol=1e-5)
+    some = {"u": tf.constant(effects[:7])}
+    np.testing.assert_allclose(groups.log_prior(some, params), N(effects[:7], 0, 0.7), rtol=1e-5)
+    by_hand = N(0.3, 0, 3) + N(1.5, 0, 3) + st.halfnorm.logpdf(0.7)
+    np.testing.assert_allclose(model.log_prior(params), by_hand, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_posterior_with_groups_is_that_of_the_coordinates_integrated() -> None:
+    """Normal throughout, so the marginal likelihood is a formula, and the posterior its grid."""
+    model = sgmcmc.from_joint(multilevel(), {"y": YS}, data=DATA, groups={"site": ["u"]})
+    samples = model.sample(seed=1, verbose=False)
+    design = np.stack([np.ones(400), XS], 1).astype(float)
+    same = (SITE[:, None] == SITE[None]).astype(float)
+    taus = np.linspace(0.3, 2.0, 60)
+    logs, means = [], []
+    for tau in taus:
+        cov = np.eye(400) + tau**2 * same
+        inverse = np.linalg.inv(cov)
+        precision = design.T @ inverse @ design + np.eye(2) / 9
+        mean = np.linalg.solve(precision, design.T @ inverse @ YS)
+        marginal = cov + 9 * design @ design.T
+        logs.append(
+            -0.5 * np.linalg.slogdet(marginal)[1]
+            - 0.5 * YS @ np.linalg.solve(marginal, YS)
+            - 0.5 * tau**2
+        )
+        means.append([*mean, tau])
+    weights = np.exp(np.array(logs) - max(logs))
+    expected = np.average(means, axis=0, weights=weights)
+    sd = np.sqrt(np.average((taus - expected[2]) ** 2, weights=weights))
+    assert abs(samples["tau"].mean() - expected[2]) < 0.25 * sd
+    assert abs(samples["tau"].std() / sd - 1) < 0.2
+    assert abs(samples["b"].mean() - expected[1]) < 0.25 / np.sqrt(400)
+    assert samples.effects("site")["u"].shape[-1] == 30
+    found = sgmcmc.sbc(
+        model, 2, draws=3, seed=1, verbose=False,
+        fit=lambda one, seed: sgmcmc.Samples({n: np.zeros(10) for n in one.params}),
+    )  # fmt: skip
+    assert sorted(found.ranks) == ["a", "b", "tau"]
+
+
+NO_PLATES: list[tuple[Any, Any, str]] = [
+    (multilevel(), {"site": "tau"}, "'tau' is constrained"),
+    (multilevel(), {"site": "a"}, r"first axis of 'a' must count the groups.*there are 30"),
+    (multilevel(), {"place": "u"}, "'place' is not among `data`"),
+    (multilevel(), {"x": "u"}, r"`data\['x'\]` must be a vector of integers"),
+    (multilevel(), {"site": ["v"]}, "'v' is none of the parameters"),
+    (multilevel(), ["u"], "must be a dict of local variables"),
+    (
+        multilevel(lambda tau: tfd.Normal(tf.linspace(0.0, 1.0, 30), tau)),
+        {"site": "u"},
+        "have different distributions",
+    ),
+    (
+        multilevel(lambda tau: tfd.MultivariateNormalTriL(tf.zeros(30), tau * tf.eye(30))),
+        {"site": "u"},
+        "one density for all groups",
+    ),
+    (
+        multilevel(of_rows=lambda u, site: tf.gather(u - tf.reduce_mean(u), site)),
+        {"site": "u"},
+        r"in another way than tf.gather\(effects, data\[column\]\)",
+    ),
+    (
+        multilevel(v=lambda u: tfd.Normal(tf.reduce_sum(u), 1.0)),
+        {"site": "u"},
+        "the density of other parameters depends on them",
+    ),
+]
+
+
+@pytest.mark.parametrize("joint, groups, message", NO_PLATES)
+def test_what_are_no_groups(joint: Any, groups: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        sgmcmc.from_joint(joint, {"y": YS}, data=DATA, groups=groups)
+
+
+def test_groups_need_a_function_of_covariates() -> None:
+    joint = multilevel()({name: tf.constant(values) for name, values in DATA.items()})
+    with pytest.raises(ValueError, match="needs a `joint` that is a function of `data`"):
+        sgmcmc.from_joint(joint, {"y": YS}, groups={"site": "u"})

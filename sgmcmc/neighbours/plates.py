@@ -1,0 +1,188 @@
+"""Local variables of joint distributions, which have a value for each group of rows.
+
+In a joint distribution such a variable holds the effects of all groups, (G, ...), and the rows look
+theirs up by a column of covariates. As :class:`sgmcmc.Groups` a chain has no coordinates for them,
+and the rows of a minibatch come with an effect each. The same function of covariates serves both:
+it is handed the effects of the rows, one after another, in place of those of the groups, and the
+numbers of the rows in place of those of the groups. That this gives the same density is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import libraries
+
+
+class Plate(NamedTuple):
+    """Local variables whose first axis counts the groups of a column.
+
+    Attributes:
+        by: Name of the column with the group of each row.
+        names: Names of the variables.
+        levels: Number of groups, G.
+    """
+
+    by: str
+    names: tuple[str, ...]
+    levels: int
+
+
+def read_plates(
+    groups: Any,
+    params: Mapping[str, np.ndarray],
+    bijectors: Mapping[str, Any],
+    covariates: Mapping[str, Any],
+) -> tuple[Plate, ...]:
+    """Return the plates that a user names, once the names and shapes are known to be right.
+
+    Args:
+        groups: User's: names of variables, or one name, by the name of a column.
+        params: Starting values of all variables.
+        bijectors: Bijectors of the constrained ones.
+        covariates: Columns that the joint distribution is a function of.
+
+    Raises:
+        ValueError, TypeError: Something is wrong; the message says what.
+    """
+    if groups is None:
+        return ()
+    if not isinstance(groups, Mapping) or not groups:
+        raise TypeError(
+            "`groups` must be a dict of local variables by the column that has the group of each "
+            f"row, such as {{'site': ['u']}}; it is a {type(groups).__name__}."
+        )
+    if not covariates:
+        raise ValueError(
+            "`groups` needs a `joint` that is a function of `data`, since the rows of a minibatch "
+            "look up their own effects: write def model(data): ..., and tf.gather(u, data['site'])."
+        )
+    found, seen = [], set()
+    for by, given in groups.items():
+        names = (given,) if isinstance(given, str) else tuple(given)
+        if by not in covariates:
+            raise ValueError(f"`groups`: {by!r} is not among `data`, {list(covariates)}.")
+        codes = np.asarray(covariates[by])
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ValueError(f"`groups`: `data[{by!r}]` must be a vector of integers from 0 on.")
+        for name in names:
+            if name not in params:
+                raise ValueError(f"`groups`: {name!r} is none of the parameters, {list(params)}.")
+            if name in seen:
+                raise ValueError(f"`groups` names {name!r} twice.")
+            seen.add(name)
+            if name in bijectors:
+                raise ValueError(
+                    f"`groups`: {name!r} is constrained. Write it as a function of a variable that "
+                    "is not, such as the exponential of a Normal."
+                )
+            if params[name].ndim == 0 or len(params[name]) <= codes.max():
+                raise ValueError(
+                    f"`groups`: the first axis of {name!r} must count the groups of {by!r}, of "
+                    f"which there are {codes.max() + 1}; its shape is {params[name].shape}."
+                )
+        lengths = {len(params[name]) for name in names}
+        if len(lengths) != 1:
+            raise ValueError(f"`groups`: the variables of {by!r} have {sorted(lengths)} groups.")
+        found.append(Plate(by, names, lengths.pop()))
+    if seen == set(params):
+        raise ValueError("`groups` names all parameters: none is left that is global.")
+    return tuple(found)
+
+
+def log_prior_of(
+    plate: Plate, distributions: Mapping[str, Any], effects: Mapping[str, tf.Tensor]
+) -> tf.Tensor:
+    """Return the log density of the effects of some groups, (g,).
+
+    Args:
+        plate: Plate.
+        distributions: Distributions of the variables given the global parameters.
+        effects: Effects of some groups, (g, ...), by name.
+    """
+    parts = [_by_group(distributions[name], effects[name]) for name in plate.names]
+    return tf.add_n(parts)
+
+
+def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
+    tfd = libraries.tensorflow_probability().distributions
+    inner = distribution
+    while isinstance(inner, tfd.Independent):
+        inner = inner.distribution
+    if isinstance(inner, tfd.Sample) and not inner.batch_shape.rank:
+        inner = inner.distribution
+        while isinstance(inner, tfd.Independent):
+            inner = inner.distribution
+    event, batch = inner.event_shape.rank, inner.batch_shape.rank
+    if event is None or batch is None or effects.shape.rank - event < 1:
+        raise ValueError(
+            f"{type(inner).__name__} has one density for all groups, of shape {inner.event_shape}"
+        )
+    if batch == effects.shape.rank - event:
+        inner = inner[0]  # all groups have the same
+    found = inner.log_prob(effects)
+    return tf.reduce_sum(found, axis=list(range(1, found.shape.rank)))
+
+
+def check_plates(model: Any, plates: Sequence[Plate]) -> None:
+    """Refuse variables that cannot be effects of groups.
+
+    Args:
+        model: A ``JointModel`` whose ``params`` hold all variables.
+        plates: Plates.
+
+    Raises:
+        ValueError: Groups depend on each other or have different distributions; something else
+            depends on their effects; or rows use effects of groups that are not theirs.
+    """
+    rng = np.random.default_rng(0)
+    own = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
+
+    def anew(names: Sequence[str]) -> dict[str, tf.Tensor]:
+        return {n: tf.constant(rng.normal(size=own[n].shape), model.dtype) for n in names}
+
+    local = [name for plate in plates for name in plate.names]
+    for plate in plates:
+        once, again = ({**own, **anew(plate.names)} for _ in range(2))
+        try:
+            found, other = (
+                log_prior_of(plate, model.distributions(values), once) for values in (once, again)
+            )
+        except Exception as error:
+            raise ValueError(_no_plate(plate, f"their density cannot be taken: {error}")) from error
+        whole = model.log_density_of(plate.names, once)
+        if not np.isclose(np.sum(found), whole, rtol=1e-4, atol=1e-4):
+            raise ValueError(_no_plate(plate, "the groups have different distributions"))
+        if not np.allclose(found, other, rtol=1e-5, atol=1e-5):
+            raise ValueError(_no_plate(plate, "their densities depend on each other"))
+        rest = [name for name in own if name not in plate.names]
+        ends = [model.log_density_of(rest, {**values, **{n: own[n] for n in rest}})
+                for values in (once, again)]  # fmt: skip
+        if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-5):
+            raise ValueError(_no_plate(plate, "the density of other parameters depends on them"))
+    some = {name: tf.convert_to_tensor(values[:40]) for name, values in model.dataset.items()}
+    values = {**own, **anew(local)}
+    wanted = model.log_lik(values, some)
+    rows = dict(values)
+    for plate in plates:
+        for name in plate.names:
+            rows[name] = tf.gather(values[name], some[plate.by])
+    by_rows = "they are used by rows in another way than tf.gather(effects, data[column])"
+    try:
+        found = model.log_lik_of_rows(rows, some, plates)
+    except Exception as error:
+        raise ValueError(_no_plate(plates[0], f"{by_rows}. {error}")) from error
+    if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=1e-4, atol=1e-4):
+        raise ValueError(_no_plate(plates[0], by_rows))
+
+
+def _no_plate(plate: Plate, reason: str) -> str:
+    names = ", ".join(map(repr, plate.names))
+    return (
+        f"`groups`: {names} cannot be effects of the groups of {plate.by!r}, since {reason}. Leave "
+        "`groups` out, and they are coordinates of the chain."
+    )
