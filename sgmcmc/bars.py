@@ -1,4 +1,4 @@
-"""Progress bars: tqdm's, unless the call came through a front end that has its own."""
+"""Progress bars: tqdm's, unless the call came through a front end that has its own; and seconds."""
 
 from __future__ import annotations
 
@@ -56,3 +56,31 @@ def made_by(maker: Callable[..., Any]) -> Iterator[None]:
 def are_replaced() -> bool:
     """Return whether bars are made by something other than tqdm."""
     return bool(_makers)
+
+
+class Clock:
+    """Seconds of a call, by what was done.
+
+    Attributes:
+        began: When it was started, by the monotonic clock.
+        seconds: Seconds by name; a name that comes again is added to.
+    """
+
+    def __init__(self, began: float | None = None) -> None:
+        self.began = self._since = time.monotonic() if began is None else began
+        self.seconds: dict[str, float] = {}
+
+    def done(self, name: str) -> None:
+        """Enter the seconds since the last entry."""
+        now = time.monotonic()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def all(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began
+
+    def facts(self) -> dict[str, float]:
+        """Return the section of the report."""
+        return {**self.seconds, "all": self.all}

@@ -22,7 +22,7 @@ from sgmcmc.data.entries import (
 from sgmcmc.data.named import open_named, shown
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import Spool, read_stored
-from sgmcmc.data.streams import as_entry, is_stream, table_of, unpacked_once
+from sgmcmc.data.streams import as_entry, table_of, unpacked_once
 from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table
 from sgmcmc.libraries import library_of
 

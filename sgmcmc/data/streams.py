@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.entries import is_torch
 from sgmcmc.data.stored import SLAB_BYTES
 from sgmcmc.data.tables import Batch, Table
 from sgmcmc.libraries import library_of
@@ -28,17 +29,6 @@ _ROWS = 4096
 
 _known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
 """What was unpacked of objects that still live, by their ids."""
-
-
-def is_stream(values: Any) -> bool:
-    """Return whether an object gives rows only in an order of its own."""
-    if isinstance(values, tf.data.Dataset) or _is_torch(values):
-        return True
-    return (
-        hasattr(values, "__iter__")
-        and not any(hasattr(values, name) for name in ("__getitem__", "__array__", "shape"))
-        and not isinstance(values, set | frozenset)
-    )
 
 
 def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
@@ -76,7 +66,7 @@ def table_of(stream: Any) -> Table:
         batches = _of_tf(stream)
     elif library_of(stream) == "datasets":
         batches = stream.iter(batch_size=_ROWS)
-    elif _is_torch(stream):
+    elif is_torch(stream):
         batches = _of_torch(stream)
     else:
         if isinstance(stream, itertools.cycle | itertools.count | itertools.repeat):
@@ -133,10 +123,6 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
     )
     rows = max(1, min(2**16, SLAB_BYTES // max(1, row)))
     return (dataset.batch(rows) if are_rows else dataset.rebatch(rows)).as_numpy_iterator()
-
-
-def _is_torch(values: Any) -> bool:
-    return any(kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__)
 
 
 def _of_torch(stream: Any) -> Iterator[Any]:

@@ -244,5 +244,7 @@ def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
     if preconditioner is None:
         return "none"
     root = preconditioner.root
+    if preconditioner.axes is not None:
+        return digest(np.concatenate([root, preconditioner.lengths, preconditioner.axes.ravel()]))
     covariance = root @ root.T if preconditioner.dense else root**2
     return covariance.tolist() if root.size <= 64 else digest(covariance)

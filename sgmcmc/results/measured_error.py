@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,11 @@ class MeasuredError:
     warnings: list[str]
     at_half: Any
 
+    @property
+    def certain(self) -> bool:
+        """Whether some error exceeds the tolerance beyond Monte Carlo error."""
+        return bool(_beyond(self.table, self.tolerance).to_numpy().any())
+
     def __repr__(self) -> str:
         said = [f"  ! {warning}" for warning in self.warnings] or [
             "  no error beyond the tolerance"
@@ -76,36 +81,59 @@ def measured_error(
         tolerance: Largest accepted relative error of an SD.
         samples_at_half: Samples to hand back.
     """
+    return compared(watched(draws, at_half), watched(at_half), factor, tolerance, samples_at_half)
+
+
+def compared(
+    one: Mapping[str, np.ndarray],
+    other: Mapping[str, np.ndarray],
+    factor: float,
+    tolerance: float,
+    samples_at_half: Any,
+) -> MeasuredError:
+    """Return the errors of quantities, (chains, draws) by name, given others at half the stepsize.
+
+    Those of ``one`` that ``other`` has too are compared.
+    """
     import pandas as pd
 
-    rows = {name: _row(one, other, factor) for name, one, other in _watched(draws, at_half)}
+    rows = {name: _row(one[name], other[name], factor) for name in one if name in other}
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
     return MeasuredError(table, tolerance, _warnings(table, tolerance), samples_at_half)
 
 
-def _watched(
-    draws: Mapping[str, np.ndarray], at_half: Mapping[str, np.ndarray]
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield name and series, (chains, draws), of each quantity that is watched."""
+def watched(
+    draws: Mapping[str, np.ndarray], judged: Mapping[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """Return the series, (chains, draws), of the quantities that are watched, by name.
+
+    Every scalar, and every coordinate of a small parameter; of a large one its mean, its mean
+    square, and the coordinates with the fewest effective draws.
+
+    Args:
+        draws: Arrays with a chain and a draw axis, by name.
+        judged: Draws by which these coordinates are found; by default the same.
+    """
+    found: dict[str, np.ndarray] = {}
     for name, array in draws.items():
         shape = array.shape[2:]
-        one, other = (
-            np.asarray(a, np.float64).reshape(*a.shape[:2], -1) for a in (array, at_half[name])
-        )
-        d = one.shape[2]
+        flat = np.reshape(array, (*array.shape[:2], -1))
+        d = flat.shape[2]
         if not shape:
-            yield name, one[:, :, 0], other[:, :, 0]
+            found[name] = flat[:, :, 0].astype(np.float64)
             continue
         places = np.arange(d)
         if d > _EACH:
-            yield f"mean of {name}", one.mean(2), other.mean(2)
-            yield f"mean square of {name}", (one**2).mean(2), (other**2).mean(2)
+            found[f"mean of {name}"] = flat.mean(2, dtype=np.float64)
+            found[f"mean square of {name}"] = np.square(flat, dtype=np.float64).mean(2)
+            by = flat if judged is None else np.reshape(judged[name], (*judged[name].shape[:2], -1))
             places = places[:: -(-d // _LOOKED_AT)]
-            least = np.argsort([_ess(other[:, :, place]) for place in places])[:_WORST]
+            least = np.argsort([_ess(by[:, :, place].astype(float)) for place in places])[:_WORST]
             places = np.sort(places[least])
         for place in places:
             at = ", ".join(str(int(k)) for k in np.unravel_index(place, shape))
-            yield f"{name}[{at}]", one[:, :, place], other[:, :, place]
+            found[f"{name}[{at}]"] = flat[:, :, place].astype(np.float64)
+    return found
 
 
 def _row(one: np.ndarray, other: np.ndarray, factor: float) -> tuple[float, ...]:
@@ -137,16 +165,29 @@ def _ess(series: np.ndarray) -> float:
     return found if np.isfinite(found) and found > 0 else 1.0
 
 
+def _beyond(table: Any, tolerance: float) -> Any:
+    """Return whether the error of each mean and each SD exceeds what is let pass, for certain."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "mean": table.mean_error.abs() > 0.1 + _SURE * table.mean_error_se,
+            "sd": table.sd_error.abs() > tolerance + _SURE * table.sd_error_se,
+        }
+    )
+
+
 def _warnings(table: Any, tolerance: float) -> list[str]:
     """Return sentences on the quantities that are off."""
     found = []
+    beyond = _beyond(table, tolerance)
     for name, row in table.iterrows():
-        if abs(row.mean_error) > 0.1 + _SURE * row.mean_error_se:
+        if beyond.loc[name, "mean"]:
             found.append(
                 f"The mean of {name} is off by {row.mean_error:+.2f} posterior SDs "
                 f"(± {row.mean_error_se:.2f})."
             )
-        if abs(row.sd_error) > tolerance + _SURE * row.sd_error_se:
+        if beyond.loc[name, "sd"]:
             found.append(
                 f"The SD of {name} is off by {row.sd_error:+.1%} (± {row.sd_error_se:.1%})."
             )

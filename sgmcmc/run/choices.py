@@ -31,6 +31,7 @@ from sgmcmc.tuning.prediction import need_law_in_turn
 
 _PRECONDITIONERS = (AUTO, "dense", "diagonal")
 _MINIBATCHES = (AUTO, "leverage")
+_PARTS = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
 
 
 def _is(value: Any, names: tuple[str, ...]) -> bool:
@@ -55,6 +56,11 @@ def open_arguments(request: Request) -> list[str]:
         "preconditioner": _is(request.keywords.get("preconditioner"), _PRECONDITIONERS),
     }
     return [name for name, is_open in found.items() if is_open]
+
+
+def all_parts_open(request: Request) -> bool:
+    """Return whether the user leaves the whole sampler open."""
+    return set(open_arguments(request)) >= _PARTS
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,9 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
     arrays: dict[str, Any] = {}
     preconditioner, minibatches = model.options.preconditioner, model.options.minibatches
     if isinstance(preconditioner, Preconditioner):
-        arrays |= {"root": preconditioner.root, "origin": preconditioner.origin}
+        names = ("root", "origin", "axes", "lengths")
+        kept = {name: getattr(preconditioner, name) for name in names}
+        arrays |= {name: array for name, array in kept.items() if array is not None}
     if isinstance(minibatches, Weighted):
         arrays["p"] = minibatches.p
     about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
@@ -118,7 +120,8 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
     """Return the request with what was chosen."""
     changes: dict[str, Any] = {"preconditioner": "none"}
     if "root" in known:
-        changes["preconditioner"] = Preconditioner(known["root"], known["origin"])
+        low_rank = known.get("axes"), known.get("lengths")
+        changes["preconditioner"] = Preconditioner(known["root"], known["origin"], *low_rank)
     if about["stepsize"] is not None:
         changes["stepsize"] = about["stepsize"]
     if "burn_in" in about:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.calls import outside
 
 _MOST_BYTES, _MOST_DRAWS = 2**29, 2_000_000
 """Memory that draws may take where nothing says how many are to be kept, and how many there may be
@@ -21,6 +23,9 @@ of each chain."""
 
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""
+
+_SAID = 300.0
+"""Foretold seconds beyond which the user is told."""
 
 FEWEST = 25
 """Draws that a chain has to have kept to be looked at."""
@@ -155,6 +160,7 @@ class UntilEffective(Lengths):
         self._trial = max(trial, FEWEST * thin)
         self.first = min(wishes.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
+        self._said = False
 
     @property
     def reached(self) -> bool:
@@ -171,9 +177,24 @@ class UntilEffective(Lengths):
                 return
             assert self.diagnostics is not None
             short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
+            self._say((time.monotonic() - started) * (1.2 * short - 1.0))
             more = goal * (min(4.0, max(1.3, 1.2 * short)) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
             goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
+
+    def _say(self, seconds: float) -> None:
+        """Warn, once, that many more seconds are foretold, if the user has set no limit."""
+        if seconds <= _SAID or self._wishes.max_seconds is not None or self._said:
+            return
+        self._said = True
+        assert self.diagnostics is not None
+        warnings.warn(
+            f"The chains will take about {seconds / 60:.0f} more minutes: the smallest effective "
+            f"sample size is {self.diagnostics.smallest:.0f} of {self._wishes.ess:g} so far. "
+            "Ctrl-C returns the draws there are; `max_seconds` bounds the time.",
+            UserWarning,
+            stacklevel=outside(),
+        )
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""

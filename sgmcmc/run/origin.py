@@ -142,10 +142,10 @@ class SamplerOrigin:
                 executor=machines,
             )
             found = self.again(request, 2 * draws * options.thin, verbose)
-        return found, _factor(dynamics)
+        return found, error_factor(dynamics)
 
 
-def _factor(dynamics: Dynamics) -> float:
+def error_factor(dynamics: Dynamics) -> float:
     """Return ε's error over its difference to that of ε/2: 2 of errors in proportion to ε."""
     around = Surroundings(np.eye(1), np.full((1, 1), _NOISE), np.ones(1))
     try:

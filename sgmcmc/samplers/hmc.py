@@ -41,7 +41,8 @@ _EXACT_TEXTS = {
     "preconditioner": """
         Matrix M, near the posterior covariance of the p unconstrained coordinates. ``"dense"`` and
         ``"diagonal"`` are chosen from the observed information and the warm-up; ``None`` is
-        ``"dense"`` for up to 2000 coordinates. ``"none"``, p variances, a p × p matrix, or a dict
+        ``"dense"`` for up to 2000 coordinates, and beyond ``"diagonal"`` with the directions of
+        largest and smallest curvature. ``"none"``, p variances, a p × p matrix, or a dict
         of these by parameter are used as they are, and chains start at ``params``.""",
     "stepsize": """
         Stepsize ε of a leapfrog step, in units of the parameter, or of ζ with a preconditioner;

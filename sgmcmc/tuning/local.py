@@ -197,6 +197,16 @@ def choose_locally(around: Neighbourhood, dynamics: Dynamics, tolerance: float) 
         stepsize = _within(dynamics, noisiest * factor, tolerance, most)
         if stepsize >= most:
             break
+    return _planned(around, n, dynamics, stepsize)
+
+
+def at_stepsize(plan: LocalPlan, stepsize: float) -> LocalPlan:
+    """Return the plan with another stepsize."""
+    return _planned(plan.around, plan.minibatch_size, plan.dynamics, stepsize)
+
+
+def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float) -> LocalPlan:
+    factor = around.noise_factor(n)
     law, noise = LinearLaw(dynamics, stepsize), factor * around.noise
     without = law.variance(0.0)
     error = np.sqrt(without + (law.variance(1.0) - without) * noise) - 1.0

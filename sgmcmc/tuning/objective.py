@@ -18,8 +18,9 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
-_PIECE_NUMBERS = 2**23
-"""How many numbers a Hessian's intermediate results may hold, which are n × d in each piece."""
+_PIECE_NUMBERS, _FEW = 2**23, 32
+"""How many numbers a Hessian's intermediate results may hold, which are n × d in each piece; and
+numbers of a row in place of d, in a product with it."""
 
 
 _LARGE = 10_000
@@ -94,7 +95,9 @@ class Objective:
                 [weight * part for part in self._of_piece(kind, u, columns)]
                 for columns, (_, weight) in zip(self._taken, self._strata, strict=True)
             )
-        every = shards(self._data, _PIECE_NUMBERS // (1 + self.size))
+        # Only a Hessian takes n × d numbers.
+        most = _PIECE_NUMBERS // _FEW if kind == "product" else _PIECE_NUMBERS // (1 + self.size)
+        every = shards(self._data, most)
         calls = [(kind, u, shard) for shard in every]
         return _added(map_over(self._data, self, "of_shard", calls))
 
@@ -135,7 +138,8 @@ class Objective:
         return self._graphs[key]
 
     def _traced(self, kind: str, point: tf.Tensor, columns: Any) -> Any:
-        function = {"gradient": self._gradient, "hessian": self._hessian}[kind]
+        kinds = {"gradient": self._gradient, "hessian": self._hessian, "product": self._product}
+        function = kinds[kind]
         return trace(lambda u, columns: function(u, _cast(columns, self.target)), point, columns)
 
     def _gradient(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
@@ -146,6 +150,17 @@ class Objective:
     def _hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         slope = partial(self.target.gradient, minibatch=Minibatch(columns), with_prior=False)
         return [_jacobian(slope, u, vectorised=not has_sparse(columns))]
+
+    def _product(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        slope = partial(self.target.gradient, minibatch=Minibatch(columns), with_prior=False)
+        return [_along(slope, u)]
+
+    def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """Return the negative Hessian of the log posterior times a vector, (d,)."""
+        both = np.stack([u, vector])
+        (likelihood,) = self._sum("product", both)
+        prior = self._prior("prior product", partial(_along, self.target.prior_gradient), both)
+        return -likelihood - prior.numpy().astype(np.float64)
 
     def _prior(self, kind: str, function: Callable[[tf.Tensor], Any], points: np.ndarray) -> Any:
         """Return what a function of the position alone returns."""
@@ -203,6 +218,15 @@ class Objective:
 
         found = self._prior("prior values", lambda us: tf.vectorized_map(value, us), points)
         return found.numpy().astype(np.float64)
+
+
+def _along(gradient: Callable[[tf.Tensor], tf.Tensor], both: tf.Tensor) -> tf.Tensor:
+    """Return the derivative of a gradient at the first row along the second."""
+    u, vector = both[0], both[1]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        along = tf.reduce_sum(gradient(u) * vector)
+    return tape.gradient(along, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
 
 def _added(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
@@ -169,14 +169,7 @@ def make_plan(
         stage: Function that is called with the name of the next stage.
         mode: Mode, if it is known.
     """
-    seconds: dict[str, float] = {}
-    began = time.perf_counter()
-
-    def done(name: str) -> None:
-        nonlocal began
-        now = time.perf_counter()
-        seconds[name], began = now - began, now
-
+    clock = Clock()
     stage("finding the mode")
     objective = Objective(target, data)
 
@@ -184,11 +177,11 @@ def make_plan(
         return mode_from(target, data, u, seed, objective)
 
     mode = find(start) if mode is None else mode
-    done("mode and information")
+    clock.done("mode and information")
     stage("looking for other modes")
     surveyed = survey(target, data, mode, start, seed, objective, find)
     mode = surveyed.modes[0]
-    done("other modes")
+    clock.done("other modes")
     preconditioner = make_preconditioner(given.preconditioner, mode)
     minibatches = given.minibatches
     if minibatches is None:
@@ -197,11 +190,11 @@ def make_plan(
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
             minibatches = leverage_minibatches(leverage(target, data, dense, seed))
-            done("leverage")
+            clock.done("leverage")
     stage("noise of the gradients")
     plan = _choose(target, data, mode, preconditioner, minibatches, given, seed)
-    done("noise and stepsize")
-    return replace(plan, seconds=seconds, surveyed=surveyed)
+    clock.done("noise and stepsize")
+    return replace(plan, seconds=clock.seconds, surveyed=surveyed)
 
 
 def mode_from(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
+from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import NUTS
-from sgmcmc.inputs.options import without
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.choices import open_arguments
-from sgmcmc.run.exact import run_exactly
+from sgmcmc.run.automatic.methods import (
+    MOVES,
+    Foretold,
+    run_exact,
+    seconds_of_gradient,
+)
+from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import WIDE, of_rising
@@ -25,27 +28,33 @@ from sgmcmc.tuning.plan import Plan
 _PATIENCE = 6
 """How many times as long as foretold chains run before their law is given up."""
 
-_AFFORDABLE = 10**6
-"""Observations times coordinates up to which a gradient of them all takes about a millisecond."""
+_GRADIENTS = 25
+"""Gradients of a move of NUTS where the posterior is far from normal."""
 
-_LEFT = 0.3
-"""What part of the seconds that a user gave must be left to begin anew."""
-
-_OF_OTHERS = ("minibatches", "replace", "updates")
-"""Keywords that mean nothing where every gradient takes the whole dataset, for a move of all."""
+_SURELY, _PERHAPS = 10**6, 2 * 10**7
+"""Observations times coordinates up to which a gradient of them all takes about a millisecond, and
+beyond which it takes too long to be worth timing."""
 
 
-def may_be_exact(request: Request, plan: Plan, size: int) -> bool:
-    """Return whether the sampler is open, and gradients of the whole dataset can be afforded.
+def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bool:
+    """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
 
     Args:
         request: Request of the user.
         plan: Plan that was chosen.
-        size: Number of observations.
+        data: Dataset.
+        wishes: User's wishes for the draws.
     """
-    needed = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
-    small = size * len(plan.mode.position) <= _AFFORDABLE
-    return needed <= set(open_arguments(request)) and (plan.around.exact or small)
+    if not all_parts_open(request):
+        return False
+    numbers = data.size * len(plan.mode.position)
+    if plan.around.exact or numbers <= _SURELY:
+        return True
+    if numbers > _PERHAPS:
+        return False
+    seconds = seconds_of_gradient(request.read.target, data, plan.mode.position)
+    moves = wishes.n_chains * (MOVES + 2.0 * wishes.ess)
+    return Foretold(seconds, moves * _GRADIENTS, wishes).affordable
 
 
 class UntilFar(UntilEffective):
@@ -116,33 +125,9 @@ def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
     return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))
 
 
-def may_begin_anew(wishes: Wishes, left: float) -> bool:
-    """Return whether enough of the user's time is left."""
-    return wishes.max_seconds is None or left >= _LEFT * wishes.max_seconds
-
-
 def run_by_nuts(
     request: Request, plan: Plan, wishes: Wishes, verbose: bool, began: float, reason: str
 ) -> Samples:
-    """Return draws by the No-U-Turn Sampler, with their report.
-
-    Args:
-        request: Request of the user, in which the constants to choose are open.
-        plan: Earlier plan, whose doubts about the posterior remain.
-        wishes: User's wishes for the draws.
-        verbose: Whether to show progress.
-        began: Time at which the clock of ``max_seconds`` was started.
-        reason: Reason, for the report.
-    """
-    options = without(request.read.options, _OF_OTHERS)
-    exact = replace(
-        request.tuned(
-            method="nuts", dynamics=NUTS(), gradient=None, minibatch_size=None, stepsize=None
-        ),
-        model=replace(request.read, options=options),
-        keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
-    )
-    if wishes.max_seconds is not None:
-        left = wishes.max_seconds - (time.monotonic() - began)
-        wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))
-    return run_exactly(exact, wishes, verbose, reason, of_rising(plan.surveyed))
+    """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay."""
+    doubts = of_rising(plan.surveyed)
+    return run_exact(request, NUTS(), wishes, verbose, began, reason, doubts)

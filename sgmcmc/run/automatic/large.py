@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.dynamics import Dynamics
+from sgmcmc.dynamics import HMC, Dynamics
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.results.diagnostics import RHAT
+from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.automatic.methods import (
+    Foretold,
+    run_exact,
+    seconds_of_gradient,
+)
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.run.automatic.watched import Watched
+from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
+from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes, need_draws, with_smaller_steps
+from sgmcmc.run.origin import error_factor
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
-from sgmcmc.tuning.local import LocalPlan, Neighbourhood, choose_locally, look_around
+from sgmcmc.tuning.local import (
+    LocalPlan,
+    Neighbourhood,
+    at_stepsize,
+    choose_locally,
+    look_around,
+)
 from sgmcmc.tuning.mode import DENSE_UP_TO
 
 _TRIES, _SMALLER = 4, 4.0
 """How often chains that diverge start anew, and with how much smaller a stepsize."""
 
+_HALVINGS, _MOST_TIME = 3, 4.0
+"""How often a stepsize is halved for its error, and for how many times the seconds until then."""
+
+_NAMED = 3
+"""Watched quantities that a warning names."""
+
+_FIRST = 0.6
+"""Part of the user's seconds that the chains may use before their error is measured."""
+
 _CHANGED = 2.0
 """By what factor the largest curvature may have grown until the chain's end."""
-
-
-class _Clock:
-    """Seconds by what was done."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def done(self, name: str) -> None:
-        """Enter the time since the last entry."""
-        now = time.perf_counter()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._since
-        self._since = now
 
 
 def run_large(
@@ -68,7 +81,14 @@ def run_large(
     thin = model.options.thin
     _need_linear(dynamics)
     need_draws(wishes, thin)
-    clock = _Clock()
+    foretold = None
+    if all_parts_open(request) and wishes.n_iters is None and wishes.burn_in is None:
+        seconds = seconds_of_gradient(target, data, starts[0])
+        foretold = Foretold.of(seconds, target.size, wishes)
+        if foretold.affordable:
+            foretold.say(request.function)
+            return _by_hmc(request, foretold, wishes, verbose, began)
+    clock = Clock(began)
     first = request.tuned(dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
     positions = spread_out(target.space, starts, wishes.n_chains, around, seed)
@@ -76,22 +96,84 @@ def run_large(
     positions = ascend(first, positions, around, verbose)
     clock.done("ascent")
     plan, positions = _settled(first, positions, dynamics, wishes, verbose, clock)
+    rows = RowsWatched(target, data, seed)
+    measures, mine = wishes.n_iters is None, wishes
+    if measures and wishes.max_seconds is not None:
+        mine = replace(wishes, max_seconds=_FIRST * wishes.max_seconds)
 
-    def chains(plan: LocalPlan) -> tuple[Watched, Samples]:
-        lengths = Watched(wishes, plan, target, data, seed, thin, began)
+    def chains(plan: LocalPlan) -> _Ran:
+        lengths = Watched(mine, plan, target, rows.again(), thin, began)
         asked = planned(request, plan, positions).tuned(thin=lengths.thin)
-        return lengths, run_lengths(asked, lengths, verbose)
+        return _Ran(plan, lengths, run_lengths(asked, lengths, verbose))
 
-    plan, (lengths, samples) = with_smaller_steps(plan, chains, _TRIES, _SMALLER)
+    _, ran = with_smaller_steps(plan, chains, _TRIES, _SMALLER)
     clock.done("chains")
-    ends = [_unconstrained(samples, target, chain) for chain in range(wishes.n_chains)]
+    error = None
+    if measures:
+        ran, error = _measured(request, ran, rows, wishes, verbose, began)
+        clock.done("measured error")
+    ends = _ends(ran.samples, target, wishes.n_chains)
     after = _look(target, data, ends, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    report = _report(samples, plan, lengths, wishes, after, thin)
-    seconds = {**clock.seconds, "all": time.monotonic() - began}
-    return samples.with_report(
-        Report({**report, "Seconds": seconds, "warnings": report["warnings"]})
+    report = _report(ran, wishes, after, thin, error, foretold)
+    return ran.samples.with_report(
+        Report({**report, "Seconds": clock.facts(), "warnings": report["warnings"]})
     )
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """Chains that ran, by which plan, and how long."""
+
+    plan: LocalPlan
+    lengths: Watched
+    samples: Samples
+
+
+def _by_hmc(
+    request: Request, foretold: Foretold, wishes: Wishes, verbose: bool, began: float
+) -> Samples:
+    """Return draws by HMC on the whole dataset."""
+    reason = (
+        f"a gradient over all rows takes {foretold.gradient:.2g} s, so that about "
+        f"{foretold.seconds:.0f} s were foretold"
+    )
+    dynamics = HMC(length=math.pi / 2)
+    return run_exact(request, dynamics, wishes, verbose, began, reason, [], foretold)
+
+
+def _measured(
+    request: Request, ran: _Ran, rows: RowsWatched, wishes: Wishes, verbose: bool, began: float
+) -> tuple[_Ran, MeasuredError]:
+    """Return the chains whose error is within the tolerance, or the last, with that error.
+
+    They run again at half the stepsize, from where the others ended. If the difference is an error
+    beyond the tolerance, these are the draws, and their error is what extrapolation leaves; if
+    that is too large still, the stepsize is halved again.
+    """
+    target, thin = request.read.target, request.read.options.thin
+    first, factor = time.monotonic() - began, error_factor(ran.plan.dynamics)
+    until = began + (_MOST_TIME * first if wishes.max_seconds is None else wishes.max_seconds)
+    for number in range(_HALVINGS):
+        plan = at_stepsize(ran.plan, ran.plan.stepsize / 2)
+        lengths = Watched(wishes, plan, target, rows.again(), thin, began)
+        positions = _ends(ran.samples, target, wishes.n_chains)
+        seed = request.read.seed + 1 + number
+        asked = planned(request, plan, positions).tuned(thin=lengths.thin, seed=seed)
+        half = _Ran(plan, lengths, run_lengths(asked, lengths, verbose))
+        one, other = ran.lengths.series, half.lengths.series
+        error = compared(one, other, factor, wishes.tolerance, half.samples)
+        if not error.certain:
+            return ran, error
+        left = compared(one, other, factor - 1.0, wishes.tolerance, half.samples)
+        ran = half
+        if not left.certain or time.monotonic() > until:
+            return ran, left
+    return ran, left
+
+
+def _ends(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
+    return [_unconstrained(samples, target, chain) for chain in range(n_chains)]
 
 
 def _need_linear(dynamics: Dynamics) -> None:
@@ -111,17 +193,17 @@ def _settled(
     dynamics: Dynamics,
     wishes: Wishes,
     verbose: bool,
-    clock: _Clock,
+    clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and where that has led."""
     target, data, seed = request.read.target, request.read.data, request.read.seed
     around = _look(target, data, positions, seed, verbose)
     plan = choose_locally(around, dynamics, wishes.tolerance)
     clock.done("scales, curvature and noise")
-    length = Watched(wishes, plan, target, data, seed, 1, time.monotonic()).burn_in
+    length, _ = lengths_of(wishes, plan, target.space.user_layout.size, 1)
     plan, positions = with_smaller_steps(
         plan,
-        lambda plan: warm_up(request, plan, positions, max(1, length or 0), verbose),
+        lambda plan: warm_up(request, plan, positions, max(1, length), verbose),
         _TRIES,
         _SMALLER,
     )
@@ -153,22 +235,28 @@ def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
 
 
 def _report(
-    samples: Samples,
-    plan: LocalPlan,
-    lengths: Watched,
+    ran: _Ran,
     wishes: Wishes,
     after: Neighbourhood,
     thin: int,
+    error: MeasuredError | None,
+    foretold: Foretold | None,
 ) -> dict[str, Any]:
     """Return the facts and warnings of the report."""
-    predictions, coordinates = lengths.predictions, lengths.coordinates
-    assert predictions is not None and coordinates is not None
+    plan, lengths, samples = ran.plan, ran.lengths, ran.samples
     n, N = plan.minibatch_size, plan.around.size
     kept = "all" if lengths.thin == 1 else f"1 in {lengths.thin} iterations"
     if lengths.thin > thin:
         kept += " (at most 2000 draws, 512 MB)"
+    method = {}
+    if foretold is not None:
+        method["Method"] = {
+            "exact (HMC), foretold seconds": foretold.seconds,
+            "stochastic gradients, because": "exact moves would take longer than there is time",
+        }
     return {
         "method": samples.settings["method"],
+        **method,
         "Found around the chains": {
             "coordinates": len(plan.noise),
             "sds of single coordinates, all others held": _range(plan.around.whitening.root),
@@ -191,17 +279,16 @@ def _report(
             "iterations for an independent draw": plan.autocorrelation,
         },
         "Draws": {
-            "chains, draws of each": f"{wishes.n_chains}, {predictions.draws}",
+            "chains, draws of each": f"{wishes.n_chains}, {lengths.predictions.draws}",
             "kept": kept,
             "burn-in": lengths.burn_in,
-            f"log-likelihood of {lengths.rows} rows: ESS, bulk": predictions.bulk,
-            f"log-likelihood of {lengths.rows} rows: ESS, tail": predictions.tail,
-            f"log-likelihood of {lengths.rows} rows: R-hat": predictions.rhat,
-            f"{len(coordinates.bulk)} coordinates: ESS, bulk": coordinates.bulk,
-            f"{len(coordinates.tail)} coordinates: ESS, tail": coordinates.tail,
-            f"{len(coordinates.rhat)} coordinates: R-hat": coordinates.rhat,
         },
-        "warnings": _warnings(plan, lengths, wishes, after),
+        "Watched": {
+            name: f"ESS {found.smallest:.0f}, R-hat {max(found.rhat):.3f}"
+            for name, found in lengths.diagnostics.items()
+        },
+        **_of_error(error),
+        "warnings": _warnings(plan, lengths, wishes, after, error),
     }
 
 
@@ -209,7 +296,27 @@ def _range(values: np.ndarray) -> list[float]:
     return [float(values.min()), float(values.max())]
 
 
-def _warnings(plan: LocalPlan, lengths: Watched, wishes: Wishes, after: Neighbourhood) -> list[str]:
+def _of_error(error: MeasuredError | None) -> dict[str, Any]:
+    """Return the section on the measured error."""
+    if error is None:
+        return {"Measured error": {"none, because": "`n_iters` is given; `samples.check()` has it"}}
+    rows = {
+        str(name): (
+            f"mean {row.mean_error:+.2f} ± {row.mean_error_se:.2f} SD, "
+            f"SD {100 * row.sd_error:+.1f} ± {100 * row.sd_error_se:.1f} %"
+        )
+        for name, row in error.table.iterrows()
+    }
+    return {"Measured error, by half the stepsize": rows}
+
+
+def _warnings(
+    plan: LocalPlan,
+    lengths: Watched,
+    wishes: Wishes,
+    after: Neighbourhood,
+    error: MeasuredError | None,
+) -> list[str]:
     """Return what speaks against the draws."""
     found = []
     if not max(plan.stiff_error, plan.error.max()) <= 1.001 * wishes.tolerance:
@@ -223,13 +330,27 @@ def _warnings(plan: LocalPlan, lengths: Watched, wishes: Wishes, after: Neighbou
             f"The largest curvature grew from {plan.around.curvature:.3g} to "
             f"{after.curvature:.3g} along the chains: their constants do not suit their ends."
         )
-    assert lengths.predictions is not None and lengths.coordinates is not None
-    found += [
-        f"Of the log-likelihood of {lengths.rows} rows: {warning}"
-        for warning in lengths.predictions.warnings(wishes.ess)
-    ]
-    found += [
-        f"Of {len(lengths.coordinates.bulk)} coordinates drawn at random: {warning}"
-        for warning in lengths.coordinates.warnings(wishes.ess)
-    ]
+    found += [] if error is None else error.warnings
+    ess = {name: each.smallest for name, each in lengths.diagnostics.items()}
+    few = sorted((name for name in ess if ess[name] < wishes.ess), key=ess.__getitem__)
+    if few:
+        named = ", ".join(f"{ess[name]:.0f} for {name}" for name in _told(few, lengths))
+        found.append(f"Effective sample sizes are below {wishes.ess:g}: {named}{_others(few)}.")
+    rhat = {name: max(each.rhat) for name, each in lengths.diagnostics.items()}
+    apart = sorted((name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True)
+    if apart:
+        named = ", ".join(f"{rhat[name]:.3f} for {name}" for name in _told(apart, lengths))
+        found.append(f"The chains do not agree; R-hat is {named}{_others(apart)}.")
     return found
+
+
+def _told(names: list[str], lengths: Watched) -> list[str]:
+    """Return the log-likelihood of rows if it is among the names, and the first of the others."""
+    first = [name for name in names if name == lengths.rows.name]
+    return [*first, *(name for name in names if name not in first)][:_NAMED]
+
+
+def _others(names: list[str]) -> str:
+    """Return how many more there are than those that are named."""
+    more = len(names) - _NAMED
+    return f", and {more} other watched quantities fall short" if more > 0 else ""

@@ -12,8 +12,9 @@ from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, may_begin_anew, run_by_nuts
+from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
+from sgmcmc.run.automatic.methods import may_begin_anew
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
@@ -80,7 +81,7 @@ def _run_around_mode(
     Those of little data, far from normal, go on by NUTS.
     """
     plan, apart = chosen.plan, _SPREAD
-    exact = may_be_exact(request, plan, chosen.data.size)
+    exact = may_be_exact(request, plan, chosen.data, wishes)
     if exact and not plan.mode.converged:
         return run_by_nuts(request, plan, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):
@@ -120,7 +121,7 @@ def _run_on_disk(reading: Reading, wishes: Wishes, verbose: bool) -> Samples:
     def tune(request: Request) -> Request:
         chosen = choose(reading, wishes.tolerance, verbose)
         plan, target = chosen.plan, chosen.target
-        if not plan.mode.converged and may_be_exact(request, plan, chosen.data.size):
+        if not plan.mode.converged and may_be_exact(request, plan, chosen.data, wishes):
             raise ValueError(
                 "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
                 "Use sgmcmc.nuts(..., store=...)."

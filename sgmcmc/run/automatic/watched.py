@@ -1,4 +1,4 @@
-"""How long the chains of a large model run, by what they predict and by some of its coordinates."""
+"""How long the chains of a large model run, by what they predict and by quantities with a name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.measured_error import watched
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.lengths import FEWEST, Lengths, Wishes
 from sgmcmc.target.target import Target
@@ -30,30 +32,85 @@ _BURN_IN, _LEAST_BURN_IN = 6, 500
 _LOOKS = 4
 """How often chains are looked at."""
 
-_ROWS, _COORDINATES = 500, 50
-"""Rows whose log-likelihood is watched, and coordinates that are, drawn at random."""
+_ROWS = 500
+"""Rows whose log-likelihood is watched."""
+
+
+class RowsWatched:
+    """Log-likelihood of some rows and log-prior along the draws.
+
+    Of a network single weights say little: hidden units change places, and chains need not agree
+    on them. What it predicts is watched by these.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        seed: For the rows.
+
+    Attributes:
+        name: Of the log-likelihood, with the number of rows.
+    """
+
+    def __init__(self, target: Target, data: Data, seed: int) -> None:
+        rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
+        rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
+        self.name = f"log-likelihood of {len(rows)} rows"
+        self._target, self._columns = target, data.rows(rows)
+        self._values: np.ndarray | None = None
+        self._graph: object = None
+
+    def along(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return both, (chains, draws) by name; what was computed before is not computed again."""
+        chains, count = next(iter(draws.values())).shape[:2]
+        if self._values is None or self._values.shape[1] > count:
+            self._values = np.zeros((chains, 0, 2))
+        new = [
+            [
+                self._at({name: array[chain, draw] for name, array in draws.items()})
+                for draw in range(self._values.shape[1], count)
+            ]
+            for chain in range(chains)
+        ]
+        self._values = np.concatenate([self._values, np.reshape(new, (chains, -1, 2))], 1)
+        return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
+
+    def again(self) -> RowsWatched:
+        """Return the same for other draws."""
+        other = object.__new__(RowsWatched)
+        other.__dict__ = {**self.__dict__, "_values": None}
+        return other
+
+    def _at(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        point = {name: tf.constant(value) for name, value in params.items()}
+
+        def value(params: Tensors, columns: Tensors) -> tf.Tensor:
+            found = tf.reduce_sum(self._target.log_lik(dict(params), dict(columns)))
+            prior = self._target.log_prior
+            rest = tf.zeros_like(found) if prior is None else prior(dict(params))
+            return tf.stack([found, tf.cast(tf.reshape(rest, []), found.dtype)])
+
+        if self._graph is None:
+            self._graph = trace(value, point, self._columns)
+        found: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
+        return found
 
 
 class Watched(Lengths):
-    """Runs until predictions and some coordinates have their effective sample size.
-
-    Of a network single weights say little: hidden units change places, and chains need not agree
-    on them. What it predicts is watched by the log-likelihood of some rows.
+    """Runs until predictions and every watched quantity have their effective sample size.
 
     Args:
         wishes: User's wishes for the draws.
         plan: Plan that was chosen.
         target: Log posterior, without a preconditioner.
-        data: Dataset.
-        seed: Seed of the choice of rows and coordinates.
+        rows: Rows whose log-likelihood is watched.
         thin: Number of iterations between the draws that the user wants to keep; fewer are kept if
             memory is short.
         began: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
         thin: Number of iterations between kept draws.
-        predictions: Diagnostics of the log-likelihood of the rows, at the last look.
-        coordinates: Diagnostics of the coordinates.
+        series: Watched quantities at the last look, (chains, draws) by name.
+        diagnostics: Diagnostics of each of them, by name.
     """
 
     def __init__(
@@ -61,37 +118,31 @@ class Watched(Lengths):
         wishes: Wishes,
         plan: LocalPlan,
         target: Target,
-        data: Data,
-        seed: int,
+        rows: RowsWatched,
         thin: int,
         began: float,
     ) -> None:
         super().__init__(wishes, began)
-        self._target = target
         d = target.space.user_layout.size
-        length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
-        self.cap = wishes.n_iters or max(length, FEWEST * thin)
-        self.burn_in = wishes.burn_in
-        if self.burn_in is None:
-            self.burn_in = max(_LEAST_BURN_IN, min(length, self.cap) // _BURN_IN)
+        self.burn_in, self.cap = lengths_of(wishes, plan, d, thin)
         a_draw = wishes.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
         most = max(1, min(_MOST_DRAWS, _MOST_BYTES // a_draw))
         self.thin = max(thin, -(-self.cap // most))
-        rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
-        rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
-        self.rows = len(rows)
-        self._columns = data.rows(rows)
-        self._places = np.sort(rng.choice(d, min(_COORDINATES, d), replace=False))
-        self._values = np.zeros((wishes.n_chains, 0))
-        self._graph: object = None
-        self.predictions: Diagnostics | None = None
-        self.coordinates: Diagnostics | None = None
+        self.rows = rows
+        self.series: dict[str, np.ndarray] = {}
+        self.diagnostics: dict[str, Diagnostics] = {}
+
+    @property
+    def predictions(self) -> Diagnostics:
+        """Diagnostics of the log-likelihood of rows, at the last look."""
+        return self.diagnostics[self.rows.name]
 
     @property
     def reached(self) -> bool:
         """Whether the draws are what was asked for."""
-        found = self.predictions, self.coordinates
-        return all(one is not None and one.enough(self._wishes.ess) for one in found)
+        return bool(self.diagnostics) and all(
+            found.enough(self._wishes.ess) for found in self.diagnostics.values()
+        )
 
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in."""
@@ -110,35 +161,17 @@ class Watched(Lengths):
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        chains, draws = next(iter(samples.values())).shape[:2]
-        new = [
-            [
-                self._log_lik({n: a[chain, draw] for n, a in samples.items()})
-                for chain in range(chains)
-            ]
-            for draw in range(self._values.shape[1], draws)
-        ]
-        if new:
-            self._values = np.concatenate([self._values, np.transpose(new)], 1)
-        self.predictions = diagnose({"log-likelihood": self._values})
-        self.coordinates = diagnose({"coordinates": self._watched(samples)})
+        draws = by_chain(samples.settings, samples)
+        tests = by_chain(samples.settings, samples.test_functions or {})
+        self.series = {**self.rows.along(draws), **watched({**draws, **tests})}
+        self.diagnostics = {name: diagnose({name: a}) for name, a in self.series.items()}
 
-    def _log_lik(self, params: Mapping[str, np.ndarray]) -> float:
-        """Return the log-likelihood of the rows that are watched."""
-        point = {name: tf.constant(value) for name, value in params.items()}
 
-        def value(params: Tensors, columns: Tensors) -> tf.Tensor:
-            return tf.reduce_sum(self._target.log_lik(dict(params), dict(columns)))
-
-        if self._graph is None:
-            self._graph = trace(value, point, self._columns)
-        return float(self._graph(point, self._columns))  # type: ignore[operator]
-
-    def _watched(self, samples: Samples) -> np.ndarray:
-        """Return the coordinates that are watched, (chains, draws, k)."""
-        found = []
-        for name, place in self._target.space.user_layout.slices.items():
-            flat = samples[name].reshape(*samples[name].shape[:2], -1)
-            mine = self._places[(self._places >= place.start) & (self._places < place.stop)]
-            found.append(flat[:, :, mine - place.start])
-        return np.concatenate(found, -1)
+def lengths_of(wishes: Wishes, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
+    """Return the burn-in and the largest number of iterations after it."""
+    length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
+    cap = wishes.n_iters or max(length, FEWEST * thin)
+    burn_in = wishes.burn_in
+    if burn_in is None:
+        burn_in = max(_LEAST_BURN_IN, min(length, cap) // _BURN_IN)
+    return burn_in, cap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,9 @@ from sgmcmc.tuning.information import shrunk_covariance
 WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others
 the warm-up ends if the draws are as wide as they should be, else coordinates are changed."""
+
+SHORT, LAST = (25, 25), (25, 75)
+"""The windows after which directions of curvature are looked for, and those after the last time."""
 
 _LAST = 50
 """Iterations after a change of coordinates that no other follows."""
@@ -91,17 +95,25 @@ class WarmUp:
             its dynamics hold coordinates in their state if those may change.
         wanted: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
         deadline: Time at which to stop, by the monotonic clock.
+        windows: Iterations of the windows.
     """
 
-    def __init__(self, sampler: Sampler, wanted: float | None, deadline: float) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        wanted: float | None,
+        deadline: float,
+        windows: Sequence[int] = WINDOWS,
+    ) -> None:
         self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
+        self._windows = windows
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
         self._dynamics, self._metric = dynamics, dynamics.metric
         self._first = float(sampler.chain.stepsizes.at(1, 1).max())
         d, dtype = sampler.target.size, np.dtype(sampler.target.dtype.as_numpy_dtype)
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
-        most = sum(WINDOWS) + _LAST
+        most = sum(windows) + _LAST
         rows = [
             {DRAWS: np.empty((most, d), dtype), LOG_POST: np.empty((2 * most, 2))}
             for _ in sampler.starts
@@ -124,8 +136,8 @@ class WarmUp:
         """Run it."""
         averaging, began = self._averaging(self._first), time.monotonic()
         with Progress(self._label, self._most * len(self._runners), verbose) as progress:
-            self._window(WINDOWS[0], averaging, progress)
-            for length in WINDOWS[1:]:
+            self._window(self._windows[0], averaging, progress)
+            for length in self._windows[1:]:
                 self._window(length, averaging, progress)
                 if self._metric is None or self._stuck:
                     break
@@ -180,7 +192,7 @@ class WarmUp:
     def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
         """Run all chains for some iterations."""
         end, began = self._done + length, self._done
-        while self._done < end and not (self._late and self._done > WINDOWS[0]):
+        while self._done < end and not (self._late and self._done > self._windows[0]):
             single = self._done - began < _SINGLE
             batch = min(1 if single else _BATCH, end - self._done)
             before = self._accepted()

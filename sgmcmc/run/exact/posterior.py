@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sgmcmc import checks
 from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
@@ -19,7 +22,7 @@ from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.exact.adaptation import WarmedUp, WarmUp, first_stepsize
+from sgmcmc.run.exact.adaptation import LAST, SHORT, WINDOWS, WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.exact.reporting import Told, report_on
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
@@ -27,9 +30,16 @@ from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler
+from sgmcmc.tuning.axes import find_axes
+from sgmcmc.tuning.local import look_around
+from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.objective import Objective
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
 """Iterations dropped after a warm-up, and where there was none."""
+
+_STEPS = 12
+"""Leapfrog steps of a move while directions of curvature are not known."""
 
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at, at the latest."""
@@ -81,7 +91,7 @@ def run_exactly(
         reason: Reason for the dynamics, if the user did not choose them.
         doubts: Further warnings for the report.
     """
-    told = Told(time.monotonic(), reason, warnings=list(doubts))
+    told = Told(reason=reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
     request = _whole(request)
     keywords = {**request.keywords, "n_chains": wishes.n_chains}
@@ -101,7 +111,7 @@ def run_exactly(
     if options.store is None:
         request = tune(request) if open_ else request
         trial = _fitting(wishes, told)
-        lengths = UntilEffective(wishes, _Quick(), d, options.thin, told.began, trial)
+        lengths = UntilEffective(wishes, _Quick(), d, options.thin, told.clock.began, trial)
         return _reported(run_lengths(request, lengths, verbose), wishes, told)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)
@@ -124,7 +134,7 @@ def _fitting(wishes: Wishes, told: Told) -> int:
     """Return how many iterations half the time that is left is enough for, by the warm-up's."""
     if wishes.max_seconds is None or told.warmed_up is None:
         return _TRIAL
-    left = told.began + wishes.max_seconds - time.monotonic()
+    left = told.clock.began + wishes.max_seconds - time.monotonic()
     each = told.warmed_up.seconds / max(1, told.warmed_up.iterations)
     return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
 
@@ -147,7 +157,7 @@ def _dynamics(request: Request) -> Hamiltonian:
 
 def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
     """Return the draws with their report."""
-    told.done("chain")
+    told.clock.done("chain")
     facts = origin_of(samples).facts
     return samples.with_report(report_on(samples, told, diagnose(samples), wishes.ess, facts))
 
@@ -160,15 +170,26 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
         start = find_start(model, preconditioner, wishes.n_chains, verbose)
         told.mode = start.mode
         told.warnings += start.warnings
-        told.done("mode and information")
-    found = _warmed_up(request, start, wishes, told, verbose)
+        told.clock.done("mode and information")
+    large = start.metric != "none" and model.target.size > DENSE_UP_TO
+    curved = large and preconditioner != "diagonal"
+    if curved:
+        # Before coordinates are known, trajectories of a given length take very many steps.
+        short = replace(request, dynamics=HMC(_STEPS))
+        found = _warmed_up(short, replace(start, metric="none"), wishes, told, verbose, SHORT)
+        for windows in (SHORT, SHORT, LAST):
+            told.clock.done("warm-up")
+            start = _along_axes(request, found, wishes, told, verbose)
+            found = _warmed_up(request, start, wishes, told, verbose, windows, found)
+    else:
+        found = _warmed_up(request, start, wishes, told, verbose)
     if found.lost and start.mode is not None:
         # The top of a posterior may be far from where it is, as in the neck of a funnel.
         start, told.mode = start_at_params(model, preconditioner), None
         told.warnings += start.warnings
         found = _warmed_up(request, start, wishes, told, verbose)
     told.warmed_up = found
-    told.done("warm-up")
+    told.clock.done("warm-up")
     return request.tuned(
         found.positions,
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
@@ -176,10 +197,38 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     )
 
 
+def _along_axes(
+    request: Request, found: WarmedUp, wishes: Wishes, told: Told, verbose: bool
+) -> Start:
+    """Return where a short warm-up has led, with the directions of unusual curvature there."""
+    model = request.read
+    target, data, seed = model.target, model.data, model.seed + found.iterations
+    with Progress("directions of curvature", 1, verbose) as progress:
+        positions = [
+            target.space.start(params, target.dtype).astype(np.float64)
+            for params in found.positions
+        ]
+        left = math.inf
+        if wishes.max_seconds is not None:
+            left = told.clock.began + wishes.max_seconds - time.monotonic()
+        scales = look_around(target, data, positions, seed).whitening
+        axes = find_axes(Objective(target, data), scales, positions, seed, left)
+        progress.advance(1)
+    told.axes = axes
+    told.clock.done("directions of curvature")
+    return Start(axes.preconditioner, found.positions, None, "none")
+
+
 def _warmed_up(
-    request: Request, start: Start, wishes: Wishes, told: Told, verbose: bool
+    request: Request,
+    start: Start,
+    wishes: Wishes,
+    told: Told,
+    verbose: bool,
+    windows: Sequence[int] = WINDOWS,
+    before: WarmedUp | None = None,
 ) -> WarmedUp:
-    """Return what the warm-up finds from a start."""
+    """Return what the warm-up finds from a start, with what one ``before`` took."""
     dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
     size = request.read.target.size
     trial = request.tuned(
@@ -193,7 +242,16 @@ def _warmed_up(
     )
     left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
-    return WarmUp(make_sampler(trial), wanted, told.began + left).run(verbose)
+    found = WarmUp(make_sampler(trial), wanted, told.clock.began + left, windows).run(verbose)
+    if before is None:
+        return found
+    return replace(
+        found,
+        iterations=before.iterations + found.iterations,
+        changed=before.changed + found.changed,
+        gradients=before.gradients + found.gradients,
+        seconds=before.seconds + found.seconds,
+    )
 
 
 _OF_THE_CHAIN = (

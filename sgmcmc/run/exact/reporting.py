@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from sgmcmc.bars import Clock
 from sgmcmc.results.diagnostics import Diagnostics
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.reports.misgivings import too_coarse
 from sgmcmc.run.reports.reporting import draws_facts, mode_facts
+from sgmcmc.tuning.axes import Axes
 from sgmcmc.tuning.mode import Mode
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
@@ -26,29 +27,20 @@ class Told:
     """What there is to tell of how the constants were chosen.
 
     Attributes:
-        began: Time at which the clock was started.
+        clock: Seconds, by task.
         reason: Reason for the dynamics; empty if the user chose them.
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
+        axes: Directions of curvature; ``None`` if none were searched for.
         warnings: Sentences on problems.
-        seconds: Seconds, by task.
     """
 
-    began: float
+    clock: Clock = field(default_factory=Clock)
     reason: str = ""
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
+    axes: Axes | None = None
     warnings: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    _last: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._last = self.began
-
-    def done(self, what: str) -> None:
-        """Put down the seconds since the last thing that was done."""
-        now = time.monotonic()
-        self.seconds[what], self._last = now - self._last, now
 
 
 def report_on(
@@ -84,6 +76,12 @@ def report_on(
             "coordinates changed, times": told.warmed_up.changed,
             "full gradients, all chains": told.warmed_up.gradients,
         }
+    if told.axes is not None:
+        lengths = told.axes.preconditioner.lengths
+        found["Warm-up"] |= {
+            "directions of unusual curvature": 0 if lengths is None else len(lengths),
+            "largest curvature left, scaled coordinates": told.axes.stiffest,
+        }
     found["Chain"] = {
         "observations, in every gradient": settings["N"],
         "stepsize": settings["stepsize"],
@@ -93,7 +91,7 @@ def report_on(
         "moves cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
     found["Draws"] = draws_facts(diagnostics, samples)
-    found["Seconds"] = {**told.seconds, "all": time.monotonic() - told.began}
+    found["Seconds"] = told.clock.facts()
     return Report({**found, "warnings": warnings})
 
 

@@ -163,36 +163,62 @@ class Preconditioner:
     The posterior covariance of ζ is near the identity where M is near the covariance of u.
 
     The dynamics' own equations hold for ζ. With a stepsize of its own each coordinate gets one
-    scale; a matrix M also undoes correlations.
+    scale; a matrix M also undoes correlations. With ``axes`` V and ``lengths`` s,
+    C = diag(root) (I + V diag(s − 1) Vᵀ): diagonal plus low rank, at a cost of O(dk).
 
     Args:
         root: C, a vector (M diagonal) or a lower triangular matrix, in float64.
         origin: û, the origin, at which ζ = 0.
+        axes: V, orthonormal directions of the scaled coordinates, (d, k); ``None`` for none.
+        lengths: s, factors of the scale along each, (k,).
     """
 
-    def __init__(self, root: np.ndarray, origin: np.ndarray) -> None:
+    def __init__(
+        self,
+        root: np.ndarray,
+        origin: np.ndarray,
+        axes: np.ndarray | None = None,
+        lengths: np.ndarray | None = None,
+    ) -> None:
         self.root = np.asarray(root, np.float64)
         self.origin = np.asarray(origin, np.float64)
         self.dense = self.root.ndim == 2
+        self.axes, self.lengths = axes, lengths
         self._inverse = np.linalg.inv(self.root) if self.dense else 1.0 / self.root
 
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy."""
         gap = np.asarray(u, np.float64) - self.origin
-        return (self._inverse @ gap.T).T if self.dense else self._inverse * gap
+        if self.dense:
+            return (self._inverse @ gap.T).T
+        scaled = self._inverse * gap
+        if self.axes is None or self.lengths is None:
+            return scaled
+        return scaled + ((scaled @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
 
     def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
         """Return u of ζ."""
+        if self.lengths is not None:
+            zeta = self._along(zeta, self.lengths)
         return tf.constant(self.origin, zeta.dtype) + self._times(self.root, zeta)
 
     def slope(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to ζ, Cᵀ times that with respect to u."""
-        return self._times(self.root.T, slope)
+        slope = self._times(self.root.T, slope)
+        return slope if self.lengths is None else self._along(slope, self.lengths)
 
     def score(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u of that with respect to ζ."""
+        if self.lengths is not None:
+            slope = self._along(slope, 1.0 / self.lengths)
         return self._times(self._inverse.T, slope)
 
     def _times(self, matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
         factor = tf.constant(matrix, vector.dtype)
         return tf.linalg.matvec(factor, vector) if self.dense else factor * vector
+
+    def _along(self, vector: tf.Tensor, lengths: np.ndarray) -> tf.Tensor:
+        """Return (I + V diag(lengths − 1) Vᵀ) times a vector."""
+        axes = tf.constant(self.axes, vector.dtype)
+        parts = tf.linalg.matvec(axes, vector, transpose_a=True)
+        return vector + tf.linalg.matvec(axes, tf.constant(lengths - 1.0, vector.dtype) * parts)

@@ -1,0 +1,160 @@
+"""Exact moves or stochastic gradients: chosen by the seconds that exact ones are foretold."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.engine.prefetcher import available_cores
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.inputs.options import without
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.calls import outside
+from sgmcmc.run.exact import run_exactly
+from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.request import Request
+from sgmcmc.target.posterior import WholePosterior
+from sgmcmc.target.target import Target
+
+_AFFORDABLE = 900.0
+"""Seconds up to which an exact method is taken if the user sets no limit."""
+
+_SAID = 180.0
+"""Foretold seconds beyond which the user is told before the run begins."""
+
+_OF_THE_TIME = 0.8
+"""Part of the user's ``max_seconds`` that an exact method may be foretold to take."""
+
+_LEFT = 0.3
+"""What part of the seconds that a user gave must be left to begin anew."""
+
+_ROWS, _TIMINGS = 50_000, 3
+"""Rows that a gradient is timed on, and how often."""
+
+MOVES = 320
+"""Moves of each chain of HMC or NUTS before the first draw is kept."""
+
+_LENGTH = 1.25 * math.pi / 2
+"""Length of a trajectory in units of d^(−1/4), the stepsize, up to the moves that are refused."""
+
+_OVERRUN = 4.0
+"""How many times as long as foretold an exact chain of the package's own choice may run."""
+
+_OF_OTHERS = ("minibatches", "replace", "updates")
+"""Keywords that mean nothing where every gradient takes the whole dataset, for a move of all."""
+
+
+def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> float:
+    """Return the seconds that a gradient of the log posterior over all rows takes.
+
+    Of very many rows it is timed on some.
+    """
+    size = min(data.size, _ROWS)
+    posterior = WholePosterior(target, data.slice(0, size))
+    point = tf.constant(position, target.dtype)
+    graph = trace(lambda u: posterior(u)[1], point)
+    graph(point)
+    seconds = []
+    for _ in range(_TIMINGS):
+        began = time.perf_counter()
+        graph(point).numpy()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds) * data.size / size
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What exact sampling is foretold to cost.
+
+    Args:
+        gradient: Seconds of a gradient over all rows.
+        gradients: Gradients of all chains.
+        wishes: What the user wants of the draws.
+    """
+
+    gradient: float
+    gradients: float
+    wishes: Wishes
+
+    @classmethod
+    def of(cls, gradient: float, d: int, wishes: Wishes) -> Foretold:
+        """Return what HMC costs in d coordinates that are near N(0, I)."""
+        steps = math.ceil(_LENGTH * d**0.25)
+        moves = MOVES + 2.0 * wishes.ess
+        return cls(gradient, wishes.n_chains * moves * steps, wishes)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds, with chains side by side."""
+        return self.gradient * self.gradients / min(self.wishes.n_chains, available_cores())
+
+    @property
+    def affordable(self) -> bool:
+        """Whether that is within the user's time, or some minutes."""
+        most = self.wishes.max_seconds
+        return self.seconds <= (_AFFORDABLE if most is None else _OF_THE_TIME * most)
+
+    def say(self, function: str) -> None:
+        """Warn of a long run before it begins, if the user has set no limit."""
+        if self.wishes.max_seconds is None and self.seconds > _SAID:
+            warnings.warn(
+                f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
+                f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "
+                "are integrated out by `groups=`, which takes a fraction of that.",
+                UserWarning,
+                stacklevel=outside(),
+            )
+
+
+def may_begin_anew(wishes: Wishes, left: float) -> bool:
+    """Return whether enough of the user's time is left."""
+    return wishes.max_seconds is None or left >= _LEFT * wishes.max_seconds
+
+
+def run_exact(
+    request: Request,
+    dynamics: Dynamics,
+    wishes: Wishes,
+    verbose: bool,
+    began: float,
+    reason: str,
+    doubts: list[str],
+    foretold: Foretold | None = None,
+) -> Samples:
+    """Return draws by HMC or NUTS on the whole dataset, with their report.
+
+    Args:
+        request: What the user asks for; what is chosen was left open.
+        dynamics: HMC or NUTS.
+        wishes: What the user wants of the draws.
+        verbose: Show progress.
+        began: When the clock of ``max_seconds`` was started.
+        reason: Why, for the report.
+        doubts: What else the report is to warn of.
+        foretold: Seconds, which bound the run if the user does not.
+    """
+    options = without(request.read.options, _OF_OTHERS)
+    exact = replace(
+        request.tuned(
+            method=dynamics.name,
+            dynamics=dynamics,
+            gradient=None,
+            minibatch_size=None,
+            stepsize=None,
+        ),
+        model=replace(request.read, options=options),
+        keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
+    )
+    if wishes.max_seconds is not None:
+        left = wishes.max_seconds - (time.monotonic() - began)
+        wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))
+    elif foretold is not None:
+        wishes = replace(wishes, max_seconds=max(_SAID, _OVERRUN * foretold.seconds))
+    return run_exactly(exact, wishes, verbose, reason, doubts)

@@ -1,0 +1,75 @@
+"""Diagonal plus low rank: the algebra of the coordinates, and the directions that are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.tuning.axes import find_axes
+from sgmcmc.tuning.objective import Objective
+from tests.tuning.models import Tensors, objective
+
+D, K = 300, 4
+
+
+def orthonormal(rng: np.random.Generator, d: int, k: int) -> np.ndarray:
+    return np.linalg.qr(rng.standard_normal((d, k)))[0]
+
+
+def low_rank(rng: np.random.Generator, d: int = 7, k: int = 2) -> tuple[Preconditioner, np.ndarray]:
+    """Return a preconditioner and its C as a matrix."""
+    root, axes = rng.uniform(0.5, 2.0, d), orthonormal(rng, d, k)
+    lengths = rng.uniform(0.1, 5.0, k)
+    full = np.diag(root) @ (np.eye(d) + axes @ np.diag(lengths - 1.0) @ axes.T)
+    return Preconditioner(root, rng.standard_normal(d), axes, lengths), full
+
+
+def test_low_rank_is_the_matrix_it_stands_for() -> None:
+    rng = np.random.default_rng(1)
+    found, C = low_rank(rng)
+    zeta, slope = rng.standard_normal((2, 7))
+    u = found.out_of(tf.constant(zeta)).numpy()
+    np.testing.assert_allclose(u, found.origin + C @ zeta, rtol=1e-12)
+    np.testing.assert_allclose(found.into(np.stack([u, u])), np.stack([zeta, zeta]), rtol=1e-9)
+    np.testing.assert_allclose(found.slope(tf.constant(slope)), C.T @ slope, rtol=1e-12)
+    back = found.score(found.slope(tf.constant(slope)))
+    np.testing.assert_allclose(back, slope, rtol=1e-9)
+
+
+def posterior(precision: np.ndarray) -> Objective:
+    """Return the log posterior −uᵀPu/2, all of it in one row."""
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        P = tf.constant(precision, params["u"].dtype)
+        return -0.5 * tf.reduce_sum(params["u"] * tf.linalg.matvec(P, params["u"])) * dataset["w"]
+
+    return objective(log_lik, {"w": np.ones(1)}, {"u": (len(precision),)}, dtype=tf.float64)
+
+
+def test_products_are_those_of_the_hessian() -> None:
+    rng = np.random.default_rng(2)
+    root = rng.standard_normal((9, 9))
+    P = root @ root.T
+    log_post, u, v = posterior(P), rng.standard_normal(9), rng.standard_normal(9)
+    np.testing.assert_allclose(log_post.times_hessian(u, v), P @ v, rtol=1e-10)
+    np.testing.assert_allclose(-log_post.likelihood_hessian(u), P, rtol=1e-10)
+
+
+def test_directions_of_unusual_curvature_are_undone() -> None:
+    """Four eigenvalues far from a usual one of 3: the whitened curvature is all near one."""
+    rng = np.random.default_rng(3)
+    scales, axes = rng.uniform(0.1, 10.0, D), orthonormal(rng, D, K)
+    unusual = np.array([3e3, 40.0, 0.2, 0.01])
+    spread = 3.0 * rng.uniform(0.8, 1.25, D)
+    bulk = np.eye(D) - axes @ axes.T
+    S = bulk @ np.diag(spread) @ bulk + axes @ np.diag(unusual) @ axes.T
+    P = S / np.outer(scales, scales)
+    found = find_axes(posterior(P), Preconditioner(scales, np.zeros(D)), [np.zeros(D)], seed=1)
+    assert found.preconditioner.lengths is not None and len(found.preconditioner.lengths) == K
+    columns = np.stack(
+        [found.preconditioner.out_of(tf.constant(row)).numpy() for row in np.eye(D)], axis=1
+    )
+    values = np.linalg.eigvalsh(columns.T @ P @ columns)
+    assert 0.7 < values[0] and values[-1] < 1.4
+    assert found.stiffest < 1.4
