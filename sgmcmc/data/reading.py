@@ -15,6 +15,7 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data, MappedColumn
 from sgmcmc.data.entries import (
     as_numbers,
     check_values,
+    is_stream,
     need_first_axis,
     need_numbers,
     refuse_nan,

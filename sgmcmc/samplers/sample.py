@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sgmcmc.dynamics import Underdamped
+from sgmcmc.dynamics import HMC, NUTS, Underdamped
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.driver import run
-from sgmcmc.run.exact import is_hamiltonian, run_exactly
+from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.request import AUTO, Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
@@ -119,7 +120,7 @@ def sample(
     request = _request("sample", locals())
     if open_arguments(request) or n_iters is None or burn_in is None:
         wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
-        if is_hamiltonian(request.dynamics):
+        if _is_hamiltonian(request.dynamics):
             return run_exactly(request, wishes, verbose)
         return run_automatically(request, wishes, verbose)
     return run(
@@ -211,3 +212,8 @@ def _method(dynamics: Any) -> str:
     if dynamics == AUTO:
         return Underdamped.name
     return dynamics if isinstance(dynamics, str) else type(dynamics).__name__.lower()
+
+
+def _is_hamiltonian(dynamics: Any) -> bool:
+    """Return whether dynamics, by name or as an object, are those of HMC or NUTS."""
+    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, NUTS.name)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.dynamics import HMC, NUTS
+from sgmcmc.dynamics import HMC
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import FullGradient
@@ -53,11 +53,6 @@ class _Quick:
     """A chain whose draws are nearly independent, for what decides its length."""
 
     autocorrelation: float = 1.0
-
-
-def is_hamiltonian(dynamics: Any) -> bool:
-    """Return whether a user means dynamics that are run here."""
-    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, NUTS.name)
 
 
 def _whole(request: Request) -> Request:
