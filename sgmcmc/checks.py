@@ -49,7 +49,7 @@ def from_outside(part: Any) -> bool:
 
 def whole_number(argument: str, value: Any, least: int) -> int:
     """Return ``value`` as an ``int``; whole floats pass, because R has no others."""
-    message = f"`{argument}` must be a whole number, {least} or more; it is {describe(value)}."
+    message = f"`{argument}` must be an integer, {least} or more; it is {describe(value)}."
     if not is_number(value):
         raise TypeError(message)
     if not float(value).is_integer() or value < least:
@@ -107,8 +107,8 @@ def floating_dtype(argument: str, value: Any) -> tf.DType:
 def minibatch_rows(argument: str, value: Any, size: int) -> int:
     """Return n: a proportion of N if between 0 and 1, else an integer from 1 to N."""
     message = (
-        f"`{argument}` must be a proportion between 0 and 1 or a whole number from 1 to {size}, "
-        f"the observations in `dataset`; it is {describe(value)}."
+        f"`{argument}` must be a proportion between 0 and 1 or an integer from 1 to {size}, the "
+        f"observations in `dataset`; it is {describe(value)}."
     )
     if not is_number(value):
         raise TypeError(message)

@@ -134,11 +134,11 @@ class Counts:
 
 def _check(label: str, values: NDArray[Any], shape: tuple[int, int]) -> None:
     if values.dtype.kind not in "iufb":
-        raise TypeError(f"`{label}` must hold whole numbers; its dtype is {values.dtype}.")
+        raise TypeError(f"`{label}` must hold integers; its dtype is {values.dtype}.")
     if 0 in shape:
         raise ValueError(f"`{label}` is empty: its shape is {tuple(shape)}.")
     wrong = ~((values >= 0) & (values < 2**31) & (values == np.floor(values)))
     if wrong.any():
         raise ValueError(
-            f"`{label}` must hold whole numbers of at least 0; it holds {values[wrong][0]}."
+            f"`{label}` must hold integers of at least 0; it holds {values[wrong][0]}."
         )

@@ -25,8 +25,8 @@ def pass_on(error: BaseException) -> None:
     """Raise KeyboardInterrupt if an error stands for Ctrl-C.
 
     If that comes while C or C++ (the interpreter's, NumPy's, TensorFlow's) calls Python, it
-    arrives as the cause of a SystemError, or as another error that only names it. Whoever goes on
-    after errors of any kind asks here first.
+    arrives as the cause of a SystemError, or as another error that only names it. Code that
+    continues after arbitrary errors calls this first.
     """
     cause: BaseException | None = error
     while cause is not None:

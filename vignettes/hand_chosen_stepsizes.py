@@ -104,7 +104,7 @@ def log_loss(samples: sgmcmc.Samples, test: Dataset) -> float:
 def predicted(samples: sgmcmc.Samples) -> str:
     """Return the largest error that the report predicts, in per cent, or why there is none."""
     facts = samples.report["Predicted"]
-    errors = facts.get("relative error of the posterior sds")
+    errors = facts.get("SD error (noise along the chain)")
     if errors is None:
         return "unknown"
     return "unstable" if isinstance(errors, str) else f"{100 * max(errors):.0f} %"

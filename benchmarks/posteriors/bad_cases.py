@@ -97,7 +97,7 @@ def judged(
 
 def _predicted(report: Any, place: int) -> float | None:
     """Return the predicted ratio of the sd of a coordinate, if there is a prediction."""
-    errors = (report or {}).get("Predicted", {}).get("relative error of the posterior sds")
+    errors = (report or {}).get("Predicted", {}).get("SD error (noise along the chain)")
     return 1.0 + errors[place] if isinstance(errors, list) else None
 
 

@@ -96,14 +96,14 @@ def write(results: Mapping[str, Any]) -> None:
 def _condition(report: Mapping[str, Any]) -> str:
     if "Mode" not in report:
         return "no mode"
-    return f"{report['Mode']['condition number of the information']:.0e}"
+    return f"{report['Mode']['condition number of observed information']:.0e}"
 
 
 def _predicted(result: Mapping[str, Any]) -> str:
     """Return the largest predicted error, or the sampler that has none."""
     if "Predicted" not in result["report"]:
         return "NUTS"
-    errors = result["report"]["Predicted"]["relative error of the posterior sds"]
+    errors = result["report"]["Predicted"]["SD error (noise along the chain)"]
     return f"{max(errors, key=abs):.1%}"
 
 

@@ -64,7 +64,7 @@ def summary(
     names = need_draws(samples, var_names)
     for q in quantiles:
         if not 0 < q < 1:
-            raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+            raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
     data = to_inference_data(samples)
     if libraries.arviz_is_new():
         table = _table(samples, names, quantiles)
@@ -109,7 +109,7 @@ def _with_warnings(table: Any, samples: Samples) -> Any:
     doubts = samples.quick_warnings()
     table.attrs["warnings"] = doubts
     if doubts:
-        warnings.warn("\n".join(["What speaks against these draws:", *doubts]), stacklevel=3)
+        warnings.warn("\n".join(["These draws may not be reliable:", *doubts]), stacklevel=3)
     return table
 
 

@@ -192,7 +192,7 @@ def _need_flat(samples: Samples) -> None:
         if name in manifolds:
             raise ValueError(
                 f"`samples`: {name!r} is on a manifold, {manifolds[name]}, where the mean of the "
-                "gradient is not zero, so that it is no control variate."
+                "gradient is not zero, so that it is not a control variate."
             )
 
 

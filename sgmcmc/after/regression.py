@@ -99,7 +99,7 @@ def _solve(
     if 2 * k > rows:
         complaint = (
             f"{k} control variates are too many for {rows} draws or batches: their coefficients "
-            "are shrunk. Take more of them, or degree 1."
+            "are shrunk. Use more of them, or degree 1."
         )
         weights = weights + k / rows
     elif not known.all():

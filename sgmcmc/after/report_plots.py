@@ -42,10 +42,10 @@ class ReportLists:
     def of(cls, report: Mapping[str, Any]) -> ReportLists:
         """Return these contents of a report."""
         return cls(
-            _numbers(report, "Predicted", "relative error of the posterior sds"),
-            _numbers(report, "Draws", "sd over that which the information implies"),
+            _numbers(report, "Predicted", "SD error (noise along the chain)"),
+            _numbers(report, "Draws", "SD of draws / Laplace SD"),
             _numbers(report, "Draws", "ESS, bulk"),
-            _numbers(report, "Predicted", "gradient noise along the chain, whitened"),
+            _numbers(report, "Predicted", "whitened gradient noise, along the chain"),
         )
 
 
@@ -85,7 +85,7 @@ def plot_report(samples: Samples) -> Any:
         >>> samples = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
         >>> axes = sgmcmc.plot_report(samples)
         >>> axes.shape, axes[0].get_ylabel()
-        ((4,), 'sd over that of the mode')
+        ((4,), 'SD of draws / Laplace SD')
 
     Source:
         Vehtari et al., Bayesian Analysis 16, 2021, for rank plots; docs/automatic.md for the rest.
@@ -96,8 +96,8 @@ def plot_report(samples: Samples) -> Any:
     report = samples.report
     if report is None:
         raise ValueError(
-            "`samples` has no report: it is made in the process of the sampler, and saved if it "
-            "was looked at before."
+            "`samples` has no report: a report is made in the process of the sampler, and saved "
+            "only if it was read there."
         )
     lists = ReportLists.of(report)
     draws = by_chain(samples.settings, samples)
@@ -124,10 +124,10 @@ def warning_line(warnings: list[str], width: int = 110) -> str:
 
 def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
     """Plot sds, measured with their standard errors and predicted, in units of the mode's."""
-    ax.set_ylabel("sd over that of the mode")
+    ax.set_ylabel("SD of draws / Laplace SD")
     shown = lists.measured if lists.measured is not None else lists.predicted
     if shown is None:
-        _say(ax, "The report has no prediction of sds.")
+        _say(ax, "The report has no prediction of SDs.")
         return
     places = np.arange(len(shown))
     ax.axhline(1.0, color="0.7", linewidth=0.8)
@@ -153,7 +153,7 @@ def plot_noise(ax: Any, lists: ReportLists) -> None:
     """Plot the gradient noise in parts of the chain, one after another."""
     ax.set(xlabel="part of the chain", ylabel="gradient noise, whitened variance")
     if lists.noise is None:
-        _say(ax, "Gradients take all observations, or their noise was not measured.")
+        _say(ax, "Gradients use all observations, or their noise was not measured.")
         return
     parts = np.arange(1, len(lists.noise) + 1)
     ax.bar(parts, lists.noise, color="0.75")

@@ -102,7 +102,7 @@ def _need_whole(label: str, array: np.ndarray, dtype: tf.DType) -> None:
         if wrong.size:
             raise ValueError(
                 f"`{label}` is named in `integers`, and holds {float(wrong.flat[0]):g}, which is "
-                "no whole number. Leave it out there, and it becomes floats."
+                "not an integer. Remove it from `integers`, and it becomes floats."
             )
     limits = np.iinfo(dtype.as_numpy_dtype)
     for extreme in (array.min(), array.max()):

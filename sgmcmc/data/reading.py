@@ -190,9 +190,9 @@ def _read_table(
         coded = table.categories.intersection(parts)
         if coded and len(table.names) > 1 and len(wanted) == 1:
             raise TypeError(
-                f"`{label}`: its column {min(coded)!r} holds categories, whose numbers are no "
-                "measurements. Hand it in by itself, as an entry of `dataset` with a name of its "
-                "own: it stays whole numbers, for tf.gather or tf.one_hot."
+                f"`{label}`: its column {min(coded)!r} holds categories, whose numbers are not "
+                "measurements. Pass it by itself, as an entry of `dataset` with a name of its "
+                "own: it stays integers, for tf.gather or tf.one_hot."
             )
         kept = np.dtype(np.int32 if coded else dtype_of(name).as_numpy_dtype)
         spools[name] = Spool(kept, in_memory=table.in_memory)

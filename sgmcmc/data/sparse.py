@@ -113,8 +113,8 @@ def read_sparse(label: str, values: Any) -> scipy.sparse.csr_array:
     """
     if len(values.shape) != 2:
         raise ValueError(
-            f"`{label}` is a sparse array of shape {tuple(values.shape)}. Of sparse arrays only "
-            "matrices are taken, with an observation in each row; hand in a dense one."
+            f"`{label}` is a sparse array of shape {tuple(values.shape)}. Only sparse matrices "
+            "are supported, with an observation in each row; pass a dense array."
         )
     if isinstance(values, tf.SparseTensor):
         places = np.asarray(values.indices)

@@ -78,7 +78,7 @@ def whole_numbers(fields: Any) -> NDArray[np.int64]:
     try:
         return np.array(fields, dtype=bytes).astype(np.int64)
     except ValueError as error:
-        raise ValueError("the content is not whole numbers") from error
+        raise ValueError("the content is not integers") from error
 
 
 def need_range(name: str, values: NDArray[np.int64], most: int) -> None:
@@ -119,8 +119,8 @@ def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
                 raise
             else:
                 raise DamagedFileError(
-                    f"{path} is damaged: {error}. It is left as it is: replace it by a whole copy "
-                    f"of {source.urls[0]}, or remove it to have it downloaded."
+                    f"{path} is damaged: {error}. It is left as it is: replace it by a complete "
+                    f"copy of {source.urls[0]}, or remove it to have it downloaded."
                 ) from error
     writable = folders.writable()
     if writable is not None:

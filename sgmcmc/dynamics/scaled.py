@@ -88,7 +88,7 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
     if isinstance(until, str):
         if until != BURN_IN:
             raise ValueError(
-                f"`until` must be a whole number, 'burn_in' or None; it is {describe(until)}."
+                f"`until` must be an integer, 'burn_in' or None; it is {describe(until)}."
             )
     elif until is not None:
         until = whole_number("until", until, 1)

@@ -179,7 +179,7 @@ def running_batch_means(
         Flegal & Jones, Annals of Statistics 38, 2010.
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"`batch_size` must be a whole number of at least 1; it is {batch_size}.")
+        raise ValueError(f"`batch_size` must be an integer of at least 1; it is {batch_size}.")
 
     def init(params: Tensors) -> State:
         zero = _zero(function(params))

@@ -102,10 +102,10 @@ class Watchdog:
             return
         _show_stacks()
         raise StandstillError(
-            f"No chain has come forward for {self._silent:.0f} seconds, and nothing was computed "
-            "in that time: something waits for what does not come, a file or a function of yours. "
-            "Standard error shows where each thread stands. The environment variable "
-            "SGMCMC_SILENT_SECONDS sets how long to wait, 0 for ever."
+            f"No chain has made progress for {self._silent:.0f} seconds, and nothing was computed "
+            "in that time: something is blocked, a file or a function of yours. Standard error "
+            "shows the stack of each thread. The environment variable SGMCMC_SILENT_SECONDS sets "
+            "the time limit, 0 for none."
         )
 
 

@@ -108,7 +108,7 @@ class NetworkEnsemble(BaseEstimator):
         checks.positive_number("prior_scale", self.prior_scale)
         if not (checks.is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise ValueError(
-                "`validation_fraction` must lie between 0 and 1; it is "
+                "`validation_fraction` must be between 0 and 1; it is "
                 f"{self.validation_fraction!r}."
             )
 

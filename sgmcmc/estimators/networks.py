@@ -159,7 +159,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         if quantiles is not None:
             q = np.atleast_1d(np.asarray(quantiles, float))
             if not ((q > 0) & (q < 1)).all():
-                raise ValueError(f"`quantiles` must lie between 0 and 1; they are {quantiles!r}.")
+                raise ValueError(f"`quantiles` must be between 0 and 1; they are {quantiles!r}.")
             return self._center + self._unit * self._quantiles(self._each(X), q).T
         means, _, variances = self._moments(self._each(X))
         mean = self._center + self._unit * means.mean(0)

@@ -118,13 +118,13 @@ class Gradient(ABC):
         Dynamics that estimate the gradient noise need it. By default it is not available.
         """
         raise ValueError(
-            f"`noise_variance`: {type(self).__name__} does not tell the noise of its estimates. "
-            "Give a number, or use 'minibatch', 'control_variate' or 'svrg'."
+            f"`noise_variance`: {type(self).__name__} does not estimate the noise of its "
+            "estimates. Give a number, or use 'minibatch', 'control_variate' or 'svrg'."
         )
 
     def centre(self, state: Any) -> tf.Tensor:
         """Return the position of the second gradient, (d,), for estimators that are ``centred``."""
-        raise TypeError(f"{type(self).__name__} has no centre")
+        raise TypeError(f"{type(self).__name__} has no center")
 
     def refresh_every(self, whole: WholeData) -> int | None:
         """Return the number of iterations between calls of ``refresh``; ``None`` for never."""

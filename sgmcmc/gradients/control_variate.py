@@ -99,8 +99,8 @@ class ControlVariate(Centred):
         if self.centre_at is not None:
             if self.opt_stepsize not in (None, "auto"):
                 raise ValueError(
-                    "`gradient`: ControlVariate finds its centre by `opt_stepsize`, or is told by "
-                    "`centre_at`; it was given both."
+                    "`gradient`: ControlVariate finds its center by `opt_stepsize`, or has it "
+                    "from `centre_at`; both were given."
                 )
             return None
         return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))

@@ -128,7 +128,7 @@ class AtRows:
             values = found.slice(0, data.size) if isinstance(found, DenseColumn) else np.zeros(0)
             if values.ndim != 1 or not len(values) or values.min() < 0 or values.max() >= size:
                 raise ValueError(
-                    f"`lookups`: the column {column!r} must be a vector of whole numbers from 0 to "
+                    f"`lookups`: the column {column!r} must be a vector of integers from 0 to "
                     f"{size - 1}, rows of {name!r}."
                 )
             numbers[column] = values.astype(np.int32)

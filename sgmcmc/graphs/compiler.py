@@ -179,8 +179,8 @@ def _by_xla(function: Callable[..., Any], *arguments: Any) -> Compiled:
 
 def _no_memory(error: tf.errors.ResourceExhaustedError) -> MemoryError:
     return MemoryError(
-        "There was not enough memory for the compiled chain. Take a smaller "
-        f"`minibatch_size`, or fewer parameters. {_first_line(error)}"
+        "There was not enough memory for the compiled chain. Use a smaller `minibatch_size`, or "
+        f"fewer parameters. {_first_line(error)}"
     )
 
 

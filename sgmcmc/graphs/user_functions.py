@@ -77,16 +77,16 @@ def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exc
         )
     if _FLOAT_INDEX.search(str(error)):
         return TypeError(
-            f"`{argument}` uses a {dtype.name} where TensorFlow wants whole numbers, such as the "
-            f"index of tf.gather. Numbers in `dataset` become {dtype.name}. Name the column "
-            "in `integers=['g']`, hand it in as tf.constant(g, tf.int32), or write "
-            "tf.cast(dataset['g'], tf.int32). pandas categoricals stay whole numbers, too. "
-            f"TensorFlow says: {text}"
+            f"`{argument}` uses a {dtype.name} where TensorFlow needs integers, such as the index "
+            f"of tf.gather. Numbers in `dataset` become {dtype.name}. Name the column in "
+            "`integers=['g']`, pass it as tf.constant(g, tf.int32), or write "
+            "tf.cast(dataset['g'], tf.int32). pandas categoricals stay integers, too. TensorFlow "
+            f"says: {text}"
         )
     if _PYTHON_CONTROL.search(str(error)):
         return TypeError(
-            f"`{argument}` lets Python branch or loop on the value of a tensor, which is not known "
-            "yet when the chain is compiled. Use tf.where or tf.cond, tf.map_fn or sums instead."
+            f"`{argument}` lets Python branch or loop on the value of a tensor, which is unknown "
+            "when the chain is compiled. Use tf.where or tf.cond, tf.map_fn or sums instead."
         )
     if "symbolic" in str(error) and "numpy" in str(error).lower():
         return TypeError(

@@ -210,8 +210,7 @@ def read_groups(
         dataset = {name: dataset[name] for name in dataset.columns}
     if not isinstance(dataset, Mapping):
         raise TypeError(
-            f"`dataset` must be a dict of arrays where there are `groups`; it is "
-            f"{describe(dataset)}."
+            f"`dataset` must be a dict of arrays if there are `groups`; it is {describe(dataset)}."
         )
     codes, labels = {}, {}
     for factor in factors:
@@ -322,7 +321,7 @@ def _rows(
     for name, column in rows.columns.items():
         if not isinstance(column, DenseColumn):
             raise TypeError(
-                f"`dataset[{name!r}]` is sparse, which models with `groups` do not take. Hand in "
+                f"`dataset[{name!r}]` is sparse, which models with `groups` do not support. Pass "
                 "a dense array."
             )
     return rows
@@ -378,8 +377,8 @@ def _try(
         value = tf.convert_to_tensor(log_lik({**own, **given}, dict(columns)))
         if value.shape != (n,):
             raise ValueError(
-                f"`log_lik` must return one term for each row where there are `groups`: for {n} "
-                f"rows a tensor of shape ({n},); it returned one of shape {value.shape}."
+                f"`log_lik` must return one term for each row if there are `groups`: for {n} rows "
+                f"a tensor of shape ({n},); it returned one of shape {value.shape}."
             )
         return value.numpy().astype(np.float64)
 

@@ -184,7 +184,7 @@ def _evaluated(
     if missing:
         raise ValueError(
             f"`log_lik` does not depend on the parameter {missing[0]!r}, and neither does "
-            "`log_prior` (the gradient is None). Use it, or take it out of `params`."
+            "`log_prior` (the gradient is None). Use it, or remove it from `params`."
         )
     minibatch = Minibatch(columns, weight)
     found = {
@@ -221,7 +221,7 @@ def _completer(target: Target, latents: Latents | None) -> Complete | None:
 
 
 def _try_values(target: Target, params: Tensors, columns: Tensors) -> dict[str, Any]:
-    """Return what the user's log-likelihood and log-prior give."""
+    """Return the values of the user's log-likelihood and log-prior."""
     shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
     given = f"params {shapes}"
     rows = ", ".join(f"{k!r} {tuple(v.shape)}" for k, v in columns.items())
@@ -274,7 +274,7 @@ def _try_terms(target: Target, params: Tensors, columns: Tensors) -> tf.Tensor:
 
 
 def _need_sum_of_terms(total: np.ndarray, terms: np.ndarray) -> None:
-    """Raise an error where a log-likelihood is not the sum of what it is of single rows."""
+    """Raise an error if a log-likelihood is not the sum of its values on single rows."""
     size = max(float(np.abs(terms).sum()), 1e-30)
     if abs(float(terms.sum(dtype=np.float64)) - float(total)) > _ROUNDING * size:
         raise ValueError(
@@ -321,14 +321,14 @@ def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tenso
             )
         if after.dtype.is_floating and not value.dtype.is_floating:
             raise TypeError(
-                f"`latents[{name!r}]` holds whole numbers, and `gibbs` returned "
-                f"{after.dtype.name} for it. Start it with floats, or return whole numbers."
+                f"`latents[{name!r}]` holds integers, and `gibbs` returned {after.dtype.name} for "
+                "it. Start it with floats, or return integers."
             )
     return completed
 
 
 def _need_free_prior(target: Target, position: tf.Tensor) -> None:
-    """Raise an error where the user's prior has a say on parameters that bring one along."""
+    """Raise an error if the user's prior depends on parameters whose geometry includes one."""
     log_prior = target.log_prior
     if log_prior is None:
         return
@@ -339,7 +339,7 @@ def _need_free_prior(target: Target, position: tf.Tensor) -> None:
 
 
 def _need_suitable_slopes(target: Target, gradient: np.ndarray, nearer: np.ndarray | None) -> None:
-    """Raise an error where the gradient shows that a likelihood does not suit a geometry."""
+    """Raise an error if the gradient shows that a likelihood is not valid for a geometry."""
     geometries, layout = target.space.geometries, target.space.layout
     for name, slope in layout.split(gradient).items():
         geometries[name].check_slope(name, slope)

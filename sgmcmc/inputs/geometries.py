@@ -1,4 +1,4 @@
-"""The spaces that parameters live in: bijectors, and what the dynamics say of them."""
+"""The spaces of the parameters: from bijectors, manifolds and the dynamics."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _read_one(label: str, prior: Any, start: np.ndarray) -> OnHalfLine:
         raise ValueError(f"`{label}[0]`: shapes must be positive; it is {describe(prior[0])}.")
     if not (rate >= 0).all():
         raise ValueError(
-            f"`{label}[1]`: rates must be positive, or 0 where `log_prior` has them; it is "
+            f"`{label}[1]`: rates must be positive, or 0 if `log_prior` has them; it is "
             f"{describe(prior[1])}."
         )
     power = prior[2] if len(prior) == 3 else 1.0
@@ -79,7 +79,7 @@ def read_geometries(
     starts: list[dict[str, np.ndarray]],
     dtype: tf.DType,
 ) -> dict[str, Geometry]:
-    """Return the geometry of each parameter that does not live in the whole of ℝᵈ.
+    """Return the geometry of each parameter with constraints.
 
     The starting values are known to be of these spaces then.
     """
@@ -113,7 +113,7 @@ def read_geometries(
 
 
 def _label(starts: list[dict[str, np.ndarray]], number: int, name: str) -> str:
-    """Return what a starting value is called in messages."""
+    """Return the label of a starting value in messages."""
     return f"params[{name!r}]" if len(starts) == 1 else f"params[{number}][{name!r}]"
 
 
@@ -137,7 +137,7 @@ def _try_bijector(start: str, name: str, bijector: Any, value: np.ndarray, dtype
 
 
 _ROUNDING = 1e-6
-"""How far from symmetric a matrix may be, as a part of its largest entry."""
+"""Tolerated asymmetry of a matrix, relative to its largest entry."""
 
 
 def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Preconditioner | None:
@@ -226,7 +226,7 @@ def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
 
 
 def _need_whole_space(value: Any, space: Space) -> None:
-    """Raise an error where a parameter is preconditioned that has coordinates of its own kind."""
+    """Raise an error if a parameter is preconditioned that has coordinates of its own kind."""
     for name in value if isinstance(value, Mapping) else space.layout.names:
         if not space.geometries[name].affine:
             raise ValueError(
@@ -240,7 +240,7 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
 
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
-    """Return variances or covariance, if few, else what distinguishes them from others."""
+    """Return variances or covariance, if small, else a digest."""
     if preconditioner is None:
         return "none"
     root = preconditioner.root

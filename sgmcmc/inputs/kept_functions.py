@@ -19,7 +19,7 @@ from sgmcmc.target.target import Target
 def try_test_functions(
     functions: Mapping[str, Callable[[Tensors], Any]], target: Target, start: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return what each test function returns at the start."""
+    """Return the value of each test function at the start."""
     shapes = ", ".join(f"{k!r} {shape}" for k, shape in target.space.user_layout.shapes.items())
     values = {}
     for name, function in functions.items():
@@ -40,10 +40,10 @@ def try_test_functions(
 def try_reductions(
     reductions: Mapping[str, Reduction], target: Target, start: np.ndarray
 ) -> dict[str, Reduction]:
-    """Return the reductions, once each has taken a first step at the start.
+    """Return the reductions, after a first step of each at the start.
 
     Raises:
-        TypeError, ValueError: What a reduction does wrong, in words.
+        TypeError, ValueError: A reduction is wrong; the message explains how.
     """
     for name, reduction in reductions.items():
         label = f"reductions[{name!r}]"

@@ -1,4 +1,4 @@
-"""The keyword-only arguments that every sampler has: defaults, what is said of them, and checks."""
+"""The keyword-only arguments of every sampler: defaults, descriptions, and checks."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ OF_A_RUN = (
 """Keywords about the draws of a run, which mean nothing to a sampler that runs step by step."""
 
 OF_GEODESICS = ("manifolds",)
-"""Keywords of those samplers alone that move along geodesics, or may."""
+"""Keywords of samplers that can move along geodesics."""
 
 ARGUMENTS: dict[str, list[str]] = {}
 """All arguments of each sampler function, entered where the function is defined; for hints."""
@@ -380,8 +380,8 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
     for name in OF_A_RUN if stepwise else ():
         if name == "executor" and given[name] is not None:
             raise ValueError(
-                f"`executor`: {method}() runs step by step, in the process that takes the steps. "
-                "Call the function that runs the whole chain, such as sample()."
+                f"`executor`: {method}() runs step by step, in the process that calls it. Call "
+                "the function that runs the whole chain, such as sample()."
             )
         if given[name] != DEFAULTS[name]:
             raise ValueError(
@@ -390,7 +390,7 @@ def read_options(method: str, keywords: Mapping[str, Any], stepwise: bool) -> Op
             )
     _need_geodesics(method, given["manifolds"])
     if given["latents"] is not None and given["gibbs"] is None:
-        raise ValueError("`latents` are handed to `gibbs`, which was not given.")
+        raise ValueError("`latents` are for `gibbs`, which was not given.")
     options = Options(
         **{name: keyword["reader"](name, given[name]) for name, keyword in KEYWORDS.items()}
     )
@@ -409,7 +409,7 @@ def without(options: Options, names: Iterable[str]) -> Options:
 
 
 def _hint(method: str, name: str) -> str:
-    """Return what the user may have meant by an argument that ``method`` does not have."""
+    """Return a hint on an argument that ``method`` does not have."""
     owners = [function for function, names in ARGUMENTS.items() if name in names]
     if owners:
         return f" It is one of {', '.join(owners)}."
@@ -419,7 +419,7 @@ def _hint(method: str, name: str) -> str:
 
 
 def _need_geodesics(method: str, manifolds: Any) -> None:
-    """Raise an error where a function is given manifolds that moves in ℝᵈ alone."""
+    """Raise an error if a function is given manifolds that moves in ℝᵈ alone."""
     if manifolds is not None and "manifolds" not in ARGUMENTS.get(method, OF_GEODESICS):
         raise ValueError(
             f"`manifolds`: {method}() moves in ℝᵈ, not along manifolds. Use sggmc() or gsgnht(), "
@@ -436,7 +436,7 @@ def read_length(n_iters: Any, thin: int) -> int:
 
 
 def check_names(options: Options, names: list[str]) -> None:
-    """Raise an error where an option names a parameter that there is not."""
+    """Raise an error if an option names a parameter that there is not."""
     known_keys("bijectors", options.bijectors, names, "the parameters are")
     known_keys("manifolds", options.manifolds, names, "the parameters are")
     if not isinstance(options.store_params, bool):

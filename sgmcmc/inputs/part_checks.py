@@ -31,7 +31,7 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import LogLik, LogPrior, Target
 
 _REPEATED = 1e-3
-"""How far two results for the same arguments may be apart, as a part of what changed."""
+"""Tolerated difference of two results for the same arguments, relative to the change."""
 
 _ROWS_OF_EXACT = 64
 """Rows of the dataset that exact dynamics are tried on, whose moves may take many gradients."""
@@ -54,8 +54,8 @@ def check_part(
 
     It is for your own dynamics, gradient estimators and minibatches what scikit-learn's
     ``check_estimator`` is for estimators. Most mistakes in a part do not stop a chain: its draws
-    are wrong. The same is tried, in a few hundredths of a second, before each chain that such a
-    part is handed to.
+    are wrong. The same checks run, in a few hundredths of a second, before each chain with such a
+    part.
 
     - **Dynamics**: ``init``, ``refresh``, ``step``, ``learn`` and ``finish_step`` (``start`` and
       ``transition`` of exact ones) return a ``NamedTuple`` with a ``position`` of shape (d,), and
@@ -67,8 +67,8 @@ def check_part(
       arguments give the same estimate; ``needs_rows`` is set if it looks at row numbers.
     - **Minibatches**: ``draw`` returns integers of shape (count, n) between 0 and N − 1, the same
       for the same generator. Weights are positive, one for each row, and rows are drawn as often
-      as they say, so that a sum over the dataset is estimated without bias: E Σ w = N. Where a
-      row is in a minibatch twice, its places are neighbours. ``to_json`` returns what JSON holds.
+      as they say, so that a sum over the dataset is estimated without bias: E Σ w = N. If a row is
+      in a minibatch twice, its places are neighbors. ``to_json`` returns what JSON holds.
 
     Args:
         part: Object of a class of your own (or of this package).
@@ -87,7 +87,8 @@ def check_part(
         ``None``, if nothing is wrong.
 
     Raises:
-        TypeError, ValueError: Names the class, the method, and the mistake.
+        TypeError, ValueError: The part is wrong; the message names the class, the method, and the
+            mistake.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -229,7 +230,7 @@ def _try_gradient(
                 gradient, target, memory, position, *given
             ):
                 raise ValueError(
-                    f"`{label}` looks at `minibatch.rows`, which are handed over on request: set "
+                    f"`{label}` uses `minibatch.rows`, which are provided on request: set "
                     "`needs_rows = True` in the class."
                 ) from error
             raise
@@ -249,8 +250,8 @@ def _try_gradient(
             if _differ(a, b, 10 * _REPEATED * _size(a)):
                 raise ValueError(
                     f"`{label}` gives different results for the same arguments: it draws random "
-                    "numbers of its own, or keeps something in Python between calls. What an "
-                    "estimator remembers belongs into its state."
+                    "numbers of its own, or keeps something in Python between calls. The memory "
+                    "of an estimator belongs in its state."
                 )
     return tf.constant(results[0][0])
 
@@ -281,7 +282,7 @@ def _try_refresh(gradient: Gradient, whole: WholeData, memory: Any, position: np
         return
     if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
         raise ValueError(
-            f"`{name}.refresh_every` must return None or a whole number, 1 or more; it returned "
+            f"`{name}.refresh_every` must return None or an integer, 1 or more; it returned "
             f"{describe(every)}."
         )
     with naming(gradient, "refresh"):
@@ -343,9 +344,8 @@ def _try_dynamics(
                 _need_tuple(label, after)
                 if not hasattr(after, "position"):
                     raise TypeError(
-                        f"`{label}` returned a state without `position`, a "
-                        f"{type(after).__name__} of {', '.join(after._fields)}; the chain is "
-                        "where its `position` is."
+                        f"`{label}` returned a state without `position`, a {type(after).__name__} "
+                        f"of {', '.join(after._fields)}; `position` is the position of the chain."
                     )
                 _need_vector(label, after.position, position, "a state whose `position` is")
                 if state is not None:
@@ -364,11 +364,11 @@ def _try_dynamics(
                     raise ValueError(
                         f"`{type(own).__name__}.{name}` gives different results for the same "
                         "arguments: it draws random numbers of its own, or keeps something in "
-                        "Python between calls. Use the standard normals that it is handed "
-                        "(`start_normals`, `refresh_normals` and `step_normals` say how many), or "
-                        "ask for seeds with `seeds`: what tf.random draws cannot be drawn again "
-                        "when a chain is resumed, and what NumPy draws is drawn once, when the "
-                        "chain is compiled."
+                        "Python between calls. Use the standard normals that it receives "
+                        "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
+                        "or ask for seeds with `seeds`: what tf.random draws cannot be drawn "
+                        "again when a chain is resumed, and what NumPy draws is drawn once, when "
+                        "the chain is compiled."
                     )
 
 
@@ -473,7 +473,7 @@ def _need_like(label: str, after: Any, before: Any) -> None:
     """Raise an error unless a state has the structure, shapes and dtypes of the one before."""
     if type(after) is not type(before) or _names(after) != _names(before):
         raise TypeError(
-            f"`{label}` must return a state like the one that it was handed, a "
+            f"`{label}` must return a state like the one that it received, a "
             f"{type(before).__name__} of {', '.join(_names(before))}; it returned a "
             f"{type(after).__name__} of {', '.join(_names(after))}."
         )

@@ -39,7 +39,7 @@ _Part = TypeVar("_Part")
 
 
 def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]) -> _Part:
-    """Return the part that a user means."""
+    """Return the part that the user chose."""
     if isinstance(value, kind):
         return value
     wanted = f"{or_list(names)}, or an object of {kind.__module__.rpartition('.')[0]}"
@@ -66,7 +66,7 @@ def _part(argument: str, value: Any, names: Mapping[str, Any], kind: type[_Part]
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a sampler, known to go together.
+    """The parts of a sampler, known to be compatible.
 
     Attributes:
         dynamics: Dynamics, bound to what the gradient estimator provides.
@@ -93,7 +93,7 @@ class Parts:
 
 
 def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
-    """Return the parts that a user means, known to go together.
+    """Return the user's parts, known to be compatible.
 
     Args:
         dynamics: User's dynamics: a name or an object.
@@ -107,38 +107,38 @@ def read_parts(dynamics: Any, gradient: Any, options: Options) -> Parts:
 
 
 def read_dynamics(value: Any) -> Dynamics:
-    """Return the dynamics that a user means."""
+    """Return the user's dynamics."""
     return _part("dynamics", value, _DYNAMICS, Dynamics)  # type: ignore[type-abstract]
 
 
 def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
-    """Return the gradient estimator that a user means, known to suit the dynamics."""
+    """Return the user's gradient estimator, known to be compatible with the dynamics."""
     gradient = _part("gradient", value, _GRADIENTS, Gradient)  # type: ignore[type-abstract]
     if isinstance(dynamics, ExactDynamics) and not isinstance(gradient, FullGradient):
         raise ValueError(
-            f"`gradient`: {type(gradient).__name__} does not go with {type(dynamics).__name__}, "
-            "which accepts or rejects by the log posterior over the whole dataset; an estimate of "
-            "its gradient does not tell that. Use 'full'."
+            f"`gradient`: {type(gradient).__name__} is not compatible with "
+            f"{type(dynamics).__name__}, which accepts or rejects by the log posterior over the "
+            "whole dataset; an estimated gradient is not enough for that. Use 'full'."
         )
     search = gradient.search() if isinstance(dynamics, SimplexDynamics) else None
     if search is not None and search.n_iters:
         raise ValueError(
-            f"`gradient`: {type(gradient).__name__} finds its centre by stochastic gradient "
-            f"ascent, which does not go with {type(dynamics).__name__}. Name the centre, "
-            "ControlVariate(centre_at={...}), or use 'svrg', whose centre follows the chain."
+            f"`gradient`: {type(gradient).__name__} finds its center by stochastic gradient "
+            f"ascent, which is not compatible with {type(dynamics).__name__}. Give the center, "
+            "ControlVariate(centre_at={...}), or use 'svrg', whose center follows the chain."
         )
     return gradient
 
 
 def _fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
-    """Return the dynamics, told of what the gradient estimator hands them."""
+    """Return the dynamics, adapted to the gradient estimator."""
     if isinstance(dynamics, SimplexDynamics) and (gradient.centred or isinstance(gradient, SAGA)):
         return replace(dynamics, differences=True)
     return dynamics
 
 
 def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
-    """Raise an error where latent variables are drawn beside dynamics that need log p(θ | x)."""
+    """Raise an error if latent variables are drawn beside dynamics that need log p(θ | x)."""
     if gibbs is not None and isinstance(dynamics, ExactDynamics):
         raise ValueError(
             f"`gibbs`: {type(dynamics).__name__} needs the log posterior of the parameters alone, "
@@ -148,7 +148,7 @@ def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
 
 
 def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
-    """Raise an error where parameters on manifolds are to be moved by dynamics of ℝᵈ."""
+    """Raise an error if parameters on manifolds are to be moved by dynamics of ℝᵈ."""
     if manifolds and not dynamics.on_manifolds:
         raise ValueError(
             f"`dynamics`: {type(dynamics).__name__} moves in ℝᵈ, and `manifolds` names "
@@ -157,12 +157,12 @@ def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
 
 
 def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, n: int) -> None:
-    """Raise an error where dynamics are to learn the gradient's noise, and nothing tells it."""
+    """Raise an error if dynamics are to learn the gradient's noise, and nothing tells it."""
     if not dynamics.learns_noise:
         return
     reason = None
     if type(gradient).terms is Gradient.terms:
-        reason = f"{type(gradient).__name__} does not tell the noise of its estimates"
+        reason = f"{type(gradient).__name__} does not estimate the noise of its estimates"
     elif gibbs is not None:
         reason = "latent variables are drawn by `gibbs`, which have noise of their own"
     elif n < 2:
@@ -172,7 +172,7 @@ def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, n: int)
 
 
 def read_minibatches(value: Any, replace: bool) -> Minibatches:
-    """Return how a user wants rows to be drawn.
+    """Return the user's way of drawing rows.
 
     Args:
         value: User's ``minibatches``; ``None`` leaves it to ``replace``.
@@ -192,7 +192,7 @@ def read_minibatches(value: Any, replace: bool) -> Minibatches:
 def bind_minibatches(
     minibatches: Minibatches, gradient: Gradient, minibatch_size: Any, size: int
 ) -> RowDraws:
-    """Return how rows are drawn from this dataset.
+    """Return the way of drawing rows, bound to this dataset.
 
     Args:
         minibatches: User's way of drawing minibatches.
@@ -203,19 +203,19 @@ def bind_minibatches(
     """
     if gradient.whole_dataset:
         if minibatches != Uniform():
-            raise ValueError("`minibatches`: the gradient takes the whole dataset; use 'uniform'.")
+            raise ValueError("`minibatches`: the gradient uses the whole dataset; use 'uniform'.")
         if minibatch_size is not None and not (
             is_number(minibatch_size) and minibatch_size == size
         ):
             raise ValueError(
-                f"`minibatch_size`: the gradient takes the whole dataset of {size} observations; "
-                f"leave it out. It is {describe(minibatch_size)}."
+                f"`minibatch_size`: the gradient uses the whole dataset of {size} observations; "
+                f"omit it. It is {describe(minibatch_size)}."
             )
         return minibatches.bind(size, size)
     if minibatch_size is None:
         raise ValueError(
-            f"`minibatch_size` must be given: a proportion between 0 and 1 or a whole number from "
-            f"1 to {size}."
+            "`minibatch_size` must be given: a proportion between 0 and 1 or an integer from 1 "
+            f"to {size}."
         )
     draws = minibatches.bind(size, minibatch_rows("minibatch_size", minibatch_size, size))
     if from_outside(draws):

@@ -1,4 +1,4 @@
-"""Finds mistakes in the user's functions that no error gives away, before anything runs.
+"""Finds mistakes in the user's functions that raise no error, before anything runs.
 
 A chain runs all the same where a log-likelihood is no sum over the observations (a mean, an (n, 1)
 set against an (n,), a prior within it) or draws random numbers, and its draws are wrong.
@@ -33,7 +33,7 @@ Complete = Callable[[Tensors, Tensors], Tensors]
 
 
 class Sums(NamedTuple):
-    """By how much a log-likelihood changes from one position to another.
+    """Changes of a log-likelihood from one position to another.
 
     Attributes:
         whole: Value on all rows.
@@ -66,7 +66,7 @@ class Sums(NamedTuple):
 
 
 class Trial:
-    """What the user's functions give at the start, and near it.
+    """Values of the user's functions at the start, and near it.
 
     Args:
         target: Log posterior.
@@ -205,9 +205,9 @@ def refuse_silent_mistakes(
     complete: Complete | None,
     in_parts: bool,
 ) -> None:
-    """Raise an error where functions draw random numbers or `log_lik` is no sum over the rows.
+    """Raise an error if functions draw random numbers or `log_lik` is no sum over the rows.
 
-    A dataset that is never taken in parts need not be a sum; what is a mistake there too is.
+    If the dataset is never read in parts, `log_lik` need not be a sum.
 
     Args:
         target: Log posterior.
@@ -218,7 +218,7 @@ def refuse_silent_mistakes(
         in_parts: Whether the dataset is read in parts.
 
     Raises:
-        ValueError: Says what was found and what to write.
+        ValueError: A function is wrong; the message says how to correct it.
     """
     size = min(data.size, _MOST_ROWS, max(2, rows))
     columns = data.rows(np.arange(size))
@@ -246,13 +246,13 @@ def refuse_silent_mistakes(
 
 
 def _refuse_randomness(name: str, first: Any, second: Any) -> None:
-    """Raise an error where a function gives two values for the same arguments."""
+    """Raise an error if a function gives two values for the same arguments."""
     if name == "gibbs":
         for key, value in first.items():
             if not _equal(value, second[key]):
                 raise ValueError(
                     f"`gibbs` returns different values of {key!r} for the same arguments, seed "
-                    "included. Random numbers must come from the seed that it is handed, "
+                    "included. Random numbers must come from the seed that it receives, "
                     "tf.random.stateless_uniform(shape, seed=seed) and the like: those of "
                     "tf.random cannot be drawn again when a chain is resumed, and what NumPy "
                     "draws would be drawn once and for all when the chain is compiled."
@@ -281,7 +281,7 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
 def _refuse_broadcasting(
     target: Target, complete: Complete | None, start: np.ndarray, columns: Tensors
 ) -> None:
-    """Raise an error where `log_lik` is a sum once a column is a vector, or a vector a column."""
+    """Raise an error if `log_lik` is a sum once a column is a vector, or a vector a column."""
     for name, changed in _reshaped(columns):
         try:
             sums = Trial(target, complete, start, changed).sums()
@@ -291,10 +291,10 @@ def _refuse_broadcasting(
         if sums is None or not sums.is_sum:
             continue
         if columns[name].shape.rank == 2:
-            found, advice = "(N, 1)", f"hand it in as a vector, {name}[:, 0]"
+            found, advice = "(N, 1)", f"pass it as a vector, {name}[:, 0]"
         else:
             found = "(N,), and `log_lik` sets it against an (n, 1)"
-            advice = f"make that a vector, tf.squeeze(prediction, 1), or hand in {name}[:, None]"
+            advice = f"make that a vector, tf.squeeze(prediction, 1), or pass {name}[:, None]"
         raise ValueError(
             f"`log_lik` must be a sum over the observations; it sums over n × n pairs of them. "
             f"`dataset[{name!r}]` has the shape {found}: an (n, 1) and an (n,) broadcast to "
@@ -353,7 +353,7 @@ _ROUNDING = 1e-3
 
 
 def need_sum_of_pieces(target: Target, data: Data, start: np.ndarray) -> None:
-    """Raise an error where the log-likelihood of some rows is not the sum over two halves of them.
+    """Raise an error if the log-likelihood of some rows is not the sum over two halves of them.
 
     A dataset that is taken as a whole need not be a sum.
 

@@ -44,7 +44,7 @@ def read_stepsizes(argument: str, value: Any, layout: Layout) -> Stepsizes:
 
 
 def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
-    """Raise an error where the coordinates of a parameter on a manifold have different stepsizes.
+    """Raise an error if the coordinates of a parameter on a manifold have different stepsizes.
 
     A geodesic is no longer one on other scales.
     """
@@ -72,8 +72,8 @@ def read_scaled(
         return dynamics, value
     if isinstance(dynamics, ExactDynamics | SimplexDynamics):
         raise ValueError(
-            f"`{argument}`: gradient_scaled() does not go with {type(dynamics).__name__}. Give a "
-            "number, or one for each parameter."
+            f"`{argument}`: gradient_scaled() is not compatible with {type(dynamics).__name__}. "
+            "Give a number, or one for each parameter."
         )
     until = value.until
     if until == BURN_IN:
@@ -152,7 +152,7 @@ def _need_shape(label: str, entry: Any, shape: tuple[int, ...]) -> None:
 
 
 JOINT, IN_TURN = "joint", "in_turn"
-"""What a user writes for it."""
+"""The user's values for the order of updates."""
 
 _MIXING = ("auto", "dense")
 """Names of preconditioners that mix parameters."""
@@ -161,7 +161,7 @@ _MIXING = ("auto", "dense")
 def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None:
     """Return the order in which parameters move; ``None`` where they move together.
 
-    A single parameter has nobody to take turns with.
+    A single parameter cannot take turns.
 
     Args:
         updates: User's ``updates``, "joint" or "in_turn".
@@ -192,7 +192,7 @@ def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None
 
 
 def need_steps(updates: str, dynamics: Dynamics) -> None:
-    """Raise an error where dynamics without steps are to move parameters in turn."""
+    """Raise an error if dynamics without steps are to move parameters in turn."""
     if updates == IN_TURN and isinstance(dynamics, ExactDynamics):
         raise ValueError(
             f"`updates`: {type(dynamics).__name__} accepts or rejects a move of all parameters "
@@ -201,7 +201,7 @@ def need_steps(updates: str, dynamics: Dynamics) -> None:
 
 
 def need_unmixed(updates: str, preconditioner: object, space: Space) -> None:
-    """Raise an error where a preconditioner that goes by a name would mix the parameters."""
+    """Raise an error if a preconditioner that goes by a name would mix the parameters."""
     named = isinstance(preconditioner, str) and preconditioner in _MIXING
     if updates == IN_TURN and named and len(space.layout.names) > 1:
         _refuse_mixing()

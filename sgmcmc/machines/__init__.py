@@ -1,4 +1,4 @@
-"""Where work is done: in this process, or in the workers of an executor."""
+"""Executors: work in this process, or in the workers of an executor."""
 
 from sgmcmc.machines.spread import HERE, Machines, Spread
 from sgmcmc.machines.worker import Courier

@@ -1,4 +1,4 @@
-"""Executors of every make: which can be used, how wide they are, how to replace broken ones."""
+"""Executors of any kind: checks, numbers of workers, replacement of broken ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sgmcmc.checks import describe
 from sgmcmc.machines.adapters import adapted
 
 _UNKNOWN = 16
-"""Workers that are counted on where an executor does not tell how many it has."""
+"""Number of workers to assume if an executor does not say."""
 
 _LOSSES = (
     *("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError"),
@@ -22,13 +22,13 @@ _LOSSES = (
 """Errors of Dask's distributed and of Ray that say that a worker, or what it had done, is gone."""
 
 _SPAWN = (
-    "`executor`: its processes are forked, and TensorFlow does not survive that. Make them anew: "
+    "`executor`: its processes are forked, and TensorFlow does not survive that. Create them with "
     'ProcessPoolExecutor(..., mp_context=multiprocessing.get_context("spawn")), or "forkserver".'
 )
 
 
 def checked(executor: Any) -> Executor:
-    """Return an executor, once it is known to be one that can be used.
+    """Return an executor, checked.
 
     Raises:
         TypeError: It is none.
@@ -45,7 +45,7 @@ def checked(executor: Any) -> Executor:
         raise ValueError(_SPAWN)
     if is_shut_down(executor):
         raise ValueError(
-            "`executor` has been shut down. Make the call inside its `with` block, or hand in a "
+            "`executor` has been shut down. Make the call inside its `with` block, or pass a "
             "function that makes one."
         )
     return executor
@@ -63,7 +63,7 @@ def is_maker(value: Any) -> bool:
 
 
 def is_shut_down(executor: Executor) -> bool:
-    """Return whether an executor says that it takes no more work; a broken one is replaced."""
+    """Return whether an executor has been shut down; a broken one is replaced."""
     if getattr(executor, "_broken", False):
         return False
     names = ("_shutdown", "_shutdown_thread")
@@ -71,7 +71,7 @@ def is_shut_down(executor: Executor) -> bool:
 
 
 def width(executor: Executor) -> int:
-    """Return how many workers an executor has, or may have."""
+    """Return the number of workers that an executor has, or may have."""
     for name in ("_max_workers", "num_workers"):
         found = getattr(executor, name, None)
         if isinstance(found, int) and found > 0:
@@ -106,15 +106,15 @@ def like(executor: Executor) -> Executor | None:
 
 
 DEATHS = 4
-"""How many workers may die in a row at the same call."""
+"""Largest number of workers that may die in a row at the same call."""
 
 
 _warned: weakref.WeakSet[Executor] = weakref.WeakSet()
-"""Broken executors that users were told of."""
+"""Broken executors about which users have been warned."""
 
 
 class LastingExecutor:
-    """A user's executor, or one that is made as often as it takes: broken pools are recreated.
+    """A user's executor, or one made on demand: broken pools are recreated.
 
     ``generation`` is how often it was replaced.
     """
@@ -140,7 +140,7 @@ class LastingExecutor:
 
     @property
     def width(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return width(self._executor())
 
     def submit(self, function: Any, *arguments: Any) -> Future[Any]:
@@ -152,7 +152,7 @@ class LastingExecutor:
             except BrokenExecutor as error:
                 self.renew(generation, error)
             except RuntimeError as error:
-                raise ValueError(f"`executor` takes no work: {error}.") from error
+                raise ValueError(f"`executor` does not accept work: {error}.") from error
         raise given_up()
 
     def renew(self, generation: int, error: BaseException) -> None:
@@ -201,14 +201,14 @@ class LastingExecutor:
 
 
 def _warn_once(executor: Executor) -> None:
-    """Warn that a pool broke in an earlier call, unless that was said."""
+    """Warn once that a pool broke in an earlier call."""
     if executor not in _warned:
         _warned.add(executor)
         warnings.warn(
-            "`executor` is broken, because one of its workers died in an earlier call. A new pool "
-            "like it takes its place for the time of this call, and of each later one, whose "
-            "workers have to start and import TensorFlow each time. Make a new executor, or hand "
-            "in a function that makes one.",
+            "`executor` is broken, because one of its workers died in an earlier call. A new "
+            "pool like it replaces it for this call, and for each later one; its workers have to "
+            "start and import TensorFlow each time. Create a new executor, or pass a function "
+            "that makes one.",
             RuntimeWarning,
             stacklevel=2,
         )

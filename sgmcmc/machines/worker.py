@@ -1,4 +1,4 @@
-"""What runs in a worker, and the form in which objects are sent there.
+"""Code that runs in a worker, and the form in which objects are sent there.
 
 The functions that users wrote are lambdas and closures, which only cloudpickle can send. What is
 large and shared by many objects, a dataset, is not sent with each of them: they name it by a key,

@@ -1,4 +1,4 @@
-"""What every manifold has."""
+"""The interface of manifolds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import tensorflow as tf
 from sgmcmc.target.geometry import Geometry
 
 _ROUNDING = 1e-3
-"""How far from a manifold a starting value may be, on the scale of its entries, which are not
-larger than one."""
+"""Tolerated distance of a starting value from a manifold, relative to its entries."""
 
 
 class Manifold(Geometry, ABC):
@@ -22,7 +21,7 @@ class Manifold(Geometry, ABC):
     measure, the area of the manifold, of functions that may be written for all of ℝᵈ: of their
     gradients no more than the tangent part is used.
 
-    A subclass is a frozen dataclass, by whose constants it is shown and recognised in a store. It
+    A subclass is a frozen dataclass, by whose constants it is shown and recognized in a store. It
     has ``dimension``, ``tangent``, ``flow`` and ``retracted``, of tensors of the parameter's shape,
     and ``check_shape``.
 
@@ -58,7 +57,7 @@ class Manifold(Geometry, ABC):
 
     @abstractmethod
     def retracted(self, u: tf.Tensor) -> tf.Tensor:
-        """Return a point of the manifold near u, which is one but for rounding or a small step."""
+        """Return a point of the manifold near u, which is off it by rounding or a small step."""
 
     def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient on the manifold, the tangent part of that in ℝᵈ."""
@@ -78,10 +77,10 @@ class Manifold(Geometry, ABC):
             )
 
     remedy: str = ""
-    """What to do about a starting value that is off the manifold."""
+    """Advice for a starting value that is off the manifold."""
 
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Return the point of the manifold that a chain starts at, right to rounding."""
+        """Return the starting point of a chain on the manifold, exact to rounding."""
         return self._nearest(value)
 
     def _nearest(self, value: np.ndarray) -> np.ndarray:

@@ -11,17 +11,17 @@ import tensorflow as tf
 from sgmcmc.manifolds.base import Manifold
 
 _AT_REST = 1e-30
-"""Added to the square of a speed, which a velocity of zero has to be divided by."""
+"""Number added to the square of a speed, so that a velocity of zero can be divided by it."""
 
 _ROUNDING = 1e-4
 """How far the sum of a point of the simplex may be from one."""
 
 
 class UnitVectors(Manifold):
-    """What moves along great circles, as a unit vector along the last axis does."""
+    """Base class of manifolds of unit vectors along the last axis, with great circles."""
 
     what = "unit vectors"
-    """What the last axis has the components of."""
+    """Object whose components are along the last axis."""
 
     def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
         """Raise an error unless there are two or more components."""
@@ -127,7 +127,7 @@ class Simplex(UnitVectors):
         """Return g / √(1 + (εg/v)⁴), g the slope.
 
         With counts c in a component, g is (2c + 1)/v, and near the edge a kick εg is larger than
-        v itself. It would throw v anywhere. Elsewhere what is taken away is of order ε⁴.
+        v itself. It would throw v anywhere. Elsewhere the change is of order ε⁴.
         """
         return slope / tf.sqrt(1.0 + tf.math.divide_no_nan(stepsize * slope, u) ** 4)
 
@@ -140,7 +140,7 @@ class Simplex(UnitVectors):
         return tf.maximum(u * u, _least(u.dtype))
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
-        """Return ω; gradients are taken with respect to v."""
+        """Return ω; gradients are computed with respect to v."""
         return self.constrain(point)
 
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:

@@ -45,7 +45,7 @@ class Stiefel(Manifold):
         2.2.2; Byrne & Girolami, Scandinavian Journal of Statistics 40, 2013, section 4.3.
     """
 
-    remedy = "Take numpy.linalg.qr of it."
+    remedy = "Use numpy.linalg.qr of it."
 
     def check_shape(self, label: str, shape: tuple[int, ...]) -> None:
         """Raise an error unless there are no more columns than rows."""

@@ -1,9 +1,9 @@
-"""Which observations a gradient sees: one file for each way to draw rows, and the streams.
+"""Minibatches: one file for each way of drawing rows, and the streams.
 
 :class:`Uniform` draws every subset of n rows with equal chance (or rows with replacement),
-:class:`Weighted` rows in proportion to probabilities, and :class:`Reshuffled` takes them in an
-order that is new in each epoch. A stream brings what was drawn to the
-chain: gathered ahead on the host, in place from where the data lie, or on the device.
+:class:`Weighted` rows in proportion to probabilities, and :class:`Reshuffled` goes through them in
+a new order in each epoch. A stream brings the drawn rows to the chain: gathered ahead on the host,
+in place, or on the device.
 """
 
 from sgmcmc.data.minibatch import Minibatch

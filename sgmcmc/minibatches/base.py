@@ -1,4 +1,4 @@
-"""What every way of drawing minibatches has."""
+"""The interface of minibatches."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class RowDraws(Protocol):
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Return the rows of ``count`` independent minibatches, integers of shape (count, n).
 
-        Where a row is in a minibatch twice, its places are neighbours.
+        If a row is in a minibatch twice, its places are neighbors.
         """
 
 
 class Minibatches(ABC):
-    """A way of drawing the rows of a minibatch, as a user asks for it.
+    """A way of drawing the rows of a minibatch, before it is bound to a dataset.
 
     Your own subclass works wherever these do: ``bind`` says how rows are drawn.
 
@@ -55,9 +55,9 @@ class Minibatches(ABC):
             size: Minibatch size n.
 
         Raises:
-            ValueError: The two do not suit.
+            ValueError: The two are not compatible.
         """
 
     @abstractmethod
     def to_json(self) -> Any:
-        """Return what distinguishes these draws from others, in a form that JSON can hold."""
+        """Return what identifies these draws, in a form that JSON can hold."""

@@ -1,4 +1,4 @@
-"""Minibatches that a user's own class draws: checked in each block, and tried before a chain."""
+"""Minibatches of a user-defined class: checked in each block, and tested before a chain."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from sgmcmc.graphs.user_functions import naming
 from sgmcmc.minibatches.base import Minibatches, RowDraws
 
 _ROUNDING = 1e-3
-"""How far the expected rows of a minibatch, by the weights, may be from n, as a part of n."""
+"""Tolerated relative difference of the expected size of a minibatch, by the weights, from n."""
 
 _MOST_DRAWN = 100_000
-"""Row numbers that are drawn to see how often each comes, twice."""
+"""Number of rows drawn, twice, to count how often each appears."""
 
 _MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
 _TOO_OFTEN = 8.0
-"""Standard errors by which rows come too often that are in no doubt drawn too often."""
+"""Number of standard errors beyond which a row counts as drawn too often."""
 
 
 def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:
     """Return the rows of ``count`` minibatches, (count, n), known to be rows of the dataset.
 
-    What gathers them looks at no bounds: a row beyond the last is foreign memory.
+    The code that gathers them checks no bounds: a row beyond the last would be foreign memory.
     """
     found = draws.draw(rng, count)
     label = f"`minibatches`: {type(draws).__name__}.draw"
@@ -58,7 +58,7 @@ def check_bound(draws: RowDraws, rows: int) -> None:
             raise TypeError(f"{label} has no `{name}`; what `bind` returns must have one.")
     size, weights = draws.size, draws.weights
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ValueError(f"{label}.size must be a whole number, 1 or more; it is {describe(size)}.")
+        raise ValueError(f"{label}.size must be an integer, 1 or more; it is {describe(size)}.")
     if draws.every_row and size != rows:
         raise ValueError(
             f"{label}.every_row says that a minibatch is the whole dataset of {rows} rows, and "
@@ -92,7 +92,7 @@ def check_bound(draws: RowDraws, rows: int) -> None:
 
 
 def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighbours: bool) -> None:
-    """Try minibatches whose draws a user wrote.
+    """Test user-defined minibatches.
 
     Args:
         minibatches: User's minibatches.
@@ -111,7 +111,7 @@ def try_minibatches(minibatches: Minibatches, draws: RowDraws, rows: int, neighb
     if not np.array_equal(first, again):
         raise ValueError(
             f"{label} gives different rows for the same generator. All randomness must come from "
-            "the `rng` that it is handed, and nothing be kept between calls: a block is drawn "
+            "the `rng` that it receives, and nothing may be kept between calls: a block is drawn "
             "again when a chain is resumed."
         )
     if neighbours:

@@ -1,4 +1,4 @@
-"""Rows in order: permuted once an epoch, and taken n at a time."""
+"""Rows in order: permuted once an epoch, and used n at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Reshuffled(Minibatches):
-    """Minibatches in order: rows are permuted once an epoch, and taken n at a time.
+    """Minibatches in order: rows are permuted once an epoch, and used n at a time.
 
     An epoch is a pass over the data, of R = N/n minibatches. If n does not divide N, the last
     minibatch of an epoch is completed from the next. The noise of a sum over an epoch vanishes, so
@@ -47,7 +47,8 @@ class Reshuffled(Minibatches):
         symmetric: Whether every other epoch is the one before, backwards.
 
     Raises:
-        TypeError, ValueError: ``block`` is no positive integer, or ``symmetric`` no truth value.
+        TypeError, ValueError: ``block`` is not a positive integer, or ``symmetric`` not a truth
+            value.
 
     Example:
         >>> import sgmcmc
@@ -70,7 +71,7 @@ class Reshuffled(Minibatches):
         flag("symmetric", self.symmetric)
 
     def bind(self, rows: int, size: int) -> OrderedDraws:
-        """Return how rows are taken from a dataset of ``rows`` rows."""
+        """Return the draws from a dataset of ``rows`` rows."""
         if self.block > rows:
             raise ValueError(
                 f"`minibatches`: `block` is {self.block}, longer than an epoch: `dataset` has "
@@ -79,7 +80,7 @@ class Reshuffled(Minibatches):
         return OrderedDraws(rows, size, int(self.block), self.symmetric)
 
     def to_json(self) -> Any:
-        """Return the name that these minibatches go by, or what they are made with."""
+        """Return the name of these minibatches, or their constants."""
         if self.block == 1:
             return "symmetric" if self.symmetric else "reshuffled"
         return {"name": "reshuffled", "block": int(self.block), "symmetric": self.symmetric}

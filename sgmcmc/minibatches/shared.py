@@ -1,7 +1,7 @@
 """The minibatches of several chains that share a kernel.
 
-Blocks hold the row numbers of all of them, and those of an iteration are gathered in one go: from
-where the data lie, or out of one tensor that holds the data for all chains.
+Blocks hold the row numbers of all of them, and those of an iteration are gathered together: in
+place, or from one tensor that holds the data for all chains.
 """
 
 from __future__ import annotations

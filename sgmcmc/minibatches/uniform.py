@@ -1,4 +1,4 @@
-"""Rows that are all equally likely."""
+"""Uniform minibatches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sgmcmc.data.numbers import below
 from sgmcmc.minibatches.base import Minibatches
 
 _AT_A_TIME = 1 << 15
-"""Row numbers that are drawn, sorted and mended before the next: they stay in the cache."""
+"""Row numbers that are drawn, sorted and corrected together: they stay in the cache."""
 
 _COMPARED = 1 << 17
 """Up to how many comparisons each repeat is compared with all of its minibatch; more are looked
@@ -163,11 +163,11 @@ class Uniform(Minibatches):
         flag("replace", self.replace)
 
     def bind(self, rows: int, size: int) -> UniformDraws:
-        """Return how rows are drawn from a dataset of ``rows`` rows."""
+        """Return the draws from a dataset of ``rows`` rows."""
         return UniformDraws(rows, size, self.replace)
 
     def to_json(self) -> str:
-        """Return the name that these minibatches go by."""
+        """Return the name of these minibatches."""
         return "replacement" if self.replace else "uniform"
 
 

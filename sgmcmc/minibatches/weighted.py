@@ -12,7 +12,7 @@ from sgmcmc.minibatches.base import Minibatches
 from sgmcmc.minibatches.uniform import row_dtype
 
 _STEPS = 8
-"""Rows that are looked at one by one before the rest are found by bisection."""
+"""Rows that are compared one by one before a bisection."""
 
 
 class Weighted(Minibatches):
@@ -69,7 +69,7 @@ class Weighted(Minibatches):
         self.p.flags.writeable = False
 
     def bind(self, rows: int, size: int) -> WeightedDraws:
-        """Return how rows are drawn from a dataset of ``rows`` rows."""
+        """Return the draws from a dataset of ``rows`` rows."""
         if len(self.p) != rows:
             raise ValueError(
                 f"`minibatches`: `p` holds {len(self.p)} probabilities, and `dataset` has {rows} "
@@ -78,7 +78,7 @@ class Weighted(Minibatches):
         return WeightedDraws(self.p, size)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what distinguishes these probabilities from others."""
+        """Return what identifies these probabilities."""
         return {"weighted": digest(self.p), "effective": float(1 / (self.p**2).sum())}
 
     def __repr__(self) -> str:

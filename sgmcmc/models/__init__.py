@@ -1,4 +1,4 @@
-"""Ready-made models: what a sampler needs of each, to be handed to it."""
+"""Ready-made models: log-likelihood, log-prior, starting values and predictions of each."""
 
 from __future__ import annotations
 

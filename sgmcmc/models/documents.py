@@ -16,10 +16,10 @@ from sgmcmc.data.minibatch import Tensors
 Ints = NDArray[np.int32]
 
 WEIGHTINGS = ("tf-idf", "counts", "unit")
-"""What documents are made unit vectors of: see :func:`unit_vectors`."""
+"""Sources of the documents' unit vectors: see :func:`unit_vectors`."""
 
 _LONGEST = 1e-4
-"""By how much the length of a unit vector in float32 may differ from 1."""
+"""Tolerated difference of the length of a unit vector in float32 from 1."""
 
 
 class Documents(NamedTuple):
@@ -185,7 +185,7 @@ def _checked(documents: Any) -> sparse.csr_array:
     if wrong.size:
         raise ValueError(
             f"`documents`: document {wrong[0]} has length {lengths[wrong[0]]:g}, not 1. Divide "
-            'each by its length; for counts of words take `weighting="tf-idf"`.'
+            'each by its length; for counts of words use `weighting="tf-idf"`.'
         )
     return _scaled(rows)
 

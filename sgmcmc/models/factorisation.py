@@ -1,4 +1,4 @@
-"""Bayesian probabilistic matrix factorisation: ratings as products of factors."""
+"""Bayesian probabilistic matrix factorization: ratings as products of factors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def matrix_factorisation(
     n_users: int | None = None,
     n_items: int | None = None,
 ) -> MatrixFactorisation:
-    """Return Bayesian probabilistic matrix factorisation of ratings.
+    """Return Bayesian probabilistic matrix factorization of ratings.
 
     The rating of item j by user i is r_ij ~ N(c + U_i·V_j + a_i + b_j, 1/τ), with D factors U_i of
     each user and V_j of each item and biases a_i and b_j. All entries of U are N(0, 1/λ_U), those
@@ -47,8 +47,8 @@ def matrix_factorisation(
 
     Raises:
         TypeError: ``ratings`` has no columns of numbers, or another argument is not one.
-        ValueError: a column is missing, or a number in it is wrong; ``rank`` is not a whole number
-            of at least 1; a constant is not positive.
+        ValueError: a column is missing, or a number in it is wrong; ``rank`` is not an integer ≥ 1;
+            a constant is not positive.
 
     Example:
         >>> import numpy as np, sgmcmc
@@ -95,7 +95,7 @@ def matrix_factorisation(
 
 @dataclass(frozen=True, eq=False)
 class MatrixFactorisation:
-    """What a sampler needs of a matrix factorisation; made by :func:`matrix_factorisation`.
+    """A matrix factorization, as a sampler uses it; made by :func:`matrix_factorisation`.
 
     Args:
         dataset: Ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,).

@@ -174,7 +174,7 @@ class Prediction:
 
         Raises:
             TypeError: ``draws`` is not a number.
-            ValueError: It is not a whole number of at least 1.
+            ValueError: It is not an integer ≥ 1.
 
         Example:
             >>> import tensorflow as tf

@@ -56,8 +56,7 @@ def dp_mixture(
     Raises:
         TypeError: ``counts`` holds no numbers, or another argument is not one.
         ValueError: a count is negative or not whole, an observation is empty, ``base`` or
-            ``concentration`` is not positive, ``max_components`` is not a whole number of at
-            least 1.
+            ``concentration`` is not positive, ``max_components`` is not an integer ≥ 1.
 
     Example:
         >>> from sgmcmc.models import dp_mixture
@@ -85,7 +84,7 @@ def dp_mixture(
 
 @dataclass(frozen=True, eq=False)
 class DPMixture:
-    """What a sampler needs of a Dirichlet-process mixture; made by :func:`dp_mixture`.
+    """A Dirichlet-process mixture, as a sampler uses it; made by :func:`dp_mixture`.
 
     Args:
         dataset: Observations: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the words of
@@ -110,7 +109,7 @@ class DPMixture:
 
     @property
     def alpha(self) -> dict[str, Any]:
-        """What a sampler's ``alpha`` has to be: the concentrations of components and sticks.
+        """Concentrations of components and sticks, for a sampler's ``alpha``.
 
         A stick (v, 1 − v) is Dirichlet(1, α). α is drawn, so its part of the prior is in
         :meth:`log_lik`, and here stands next to nothing in its place.
@@ -119,7 +118,7 @@ class DPMixture:
 
     @property
     def latents(self) -> Tensors:
-        """What a sampler has to keep: ``{"component": (N,)}``, none at the start."""
+        """Latent variables that a sampler keeps: ``{"component": (N,)}``, none at the start."""
         return {"component": tf.fill(self.dataset["lengths"].shape, -1)}
 
     def gibbs(self, params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:
@@ -178,7 +177,7 @@ class DPMixture:
     gibbs.advice = (  # type: ignore[attr-defined]
         "For a Dirichlet-process mixture that mostly means that `max_components` is reached: a "
         "slice was so low that a component might be above it which is not held. Make the model "
-        "with twice as many. If it goes on, take a smaller `stepsize`."
+        "with twice as many. If this recurs, use a smaller `stepsize`."
     )
 
     def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:
@@ -253,7 +252,7 @@ class DPMixture:
         if n_components > self.max_components:
             raise ValueError(
                 f"`n_components` is {n_components}, and the model holds at most "
-                f"{self.max_components} components: take fewer, or a larger `max_components`."
+                f"{self.max_components} components: use fewer, or a larger `max_components`."
             )
         rng, K = np.random.default_rng(seed), self.max_components
         shape, rate = self.concentration

@@ -20,7 +20,7 @@ _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
 
 @dataclass(frozen=True)
 class KerasModel:
-    """What a sampler needs of a Keras network; :func:`sgmcmc.keras_model` makes it.
+    """A Keras network, as a sampler uses it; :func:`sgmcmc.keras_model` makes it.
 
     Args:
         log_lik: Log-likelihood of each row, of `params` and `dataset`.
@@ -67,11 +67,11 @@ def keras_model(
         targets: Name of the targets.
 
     Returns:
-        A :class:`sgmcmc.models.KerasModel`: what samplers take, and `predict`.
+        A :class:`sgmcmc.models.KerasModel`: the arguments of samplers, and `predict`.
 
     Raises:
-        TypeError: The model is no Keras model, or the likelihood none of these.
-        ValueError: The model has no weights yet, has batch normalisation, or draws random numbers.
+        TypeError: The model is not a Keras model, or the likelihood none of these.
+        ValueError: The model has no weights yet, has batch normalization, or draws random numbers.
 
     Example:
         >>> import keras, numpy as np, sgmcmc
@@ -139,15 +139,15 @@ def _refuse_state(model: Any) -> None:
         path = ["model", *variable.path.split("/")]
         if path[-1] == _RANDOM:
             raise ValueError(
-                "`model` draws random numbers, in dropout or a layer of noise. A posterior needs a "
-                "likelihood that is the same each time; the draws of the weights take the place "
-                "of dropout. Leave these layers out."
+                "`model` draws random numbers, in dropout or a layer of noise. A posterior needs "
+                "a likelihood that is the same each time; the draws of the weights replace "
+                "dropout. Remove these layers."
             )
         if path[-1] in _MOVING:
             raise ValueError(
-                f"`model`: with the batch normalisation in {path[-2]!r} the output of a row "
-                "depends on the others of its minibatch, so no row has a likelihood of its own. "
-                "Use keras.layers.LayerNormalization or GroupNormalization."
+                f"`model`: with the batch normalization in {path[-2]!r} the output of a row "
+                "depends on the others of its minibatch, so that rows are not independent. Use "
+                "keras.layers.LayerNormalization or GroupNormalization."
             )
 
 

@@ -1,4 +1,4 @@
-"""Ratings of items by users, as a user hands them over, and held out to be predicted."""
+"""Ratings of items by users, and held-out ratings to predict."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Ratings(NamedTuple):
 
 
 class HeldOutRatings:
-    """Ratings that a chain has not seen and is to predict.
+    """Held-out ratings, which a chain should predict.
 
     Made by :meth:`MatrixFactorisation.held_out`.
 
@@ -129,7 +129,7 @@ class HeldOutRatings:
 
         Raises:
             TypeError: ``draws`` or ``skip`` is not a number.
-            ValueError: They are not whole numbers of at least 1 and 0.
+            ValueError: They are not integers ≥ 1 and ≥ 0.
 
         Example:
             >>> import tensorflow as tf
@@ -215,7 +215,7 @@ def _numbers(name: str, array: np.ndarray, size: int | None) -> NDArray[np.int32
     if not fine.all():
         row = int(np.flatnonzero(~fine)[0])
         raise ValueError(
-            f"{label} must number {name}s from 0 in whole numbers; row {row} is {array[row]}."
+            f"{label} must number {name}s by integers from 0; row {row} is {array[row]}."
         )
     most = 2**24 if size is None else size
     if array.max() >= most:

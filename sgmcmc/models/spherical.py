@@ -53,7 +53,7 @@ def sam(
         TypeError: ``documents`` hold no numbers, or another argument is not one.
         ValueError: a count is negative or not whole, a document has no words, or is not of length
             1 with ``weighting="unit"``; there are fewer than two coordinates; ``n_topics`` or
-            ``n_sweeps`` is not a whole number of at least 1; a concentration is not positive.
+            ``n_sweeps`` is not an integer ≥ 1; a concentration is not positive.
 
     Example:
         >>> from sgmcmc.models import sam
@@ -83,7 +83,7 @@ def sam(
 
 @dataclass(frozen=True, eq=False)
 class SphericalTopicModel:
-    """What a sampler needs of the spherical admixture model; made by :func:`sam`.
+    """The spherical admixture model, as a sampler uses it; made by :func:`sam`.
 
     Args:
         dataset: Documents: ``"places"`` and ``"values"`` (N, T), or ``"vectors"`` (N, W).
@@ -120,8 +120,9 @@ class SphericalTopicModel:
         """Draw the proportions of the topics in the documents of a minibatch, given the topics.
 
         p(θ | β, v) ∝ Π_k θ_k^(α − 1) exp(κ v'r / ‖r‖), r = Σ_k θ_k β_k. Each sweep moves every
-        θ_k against the others by an exact slice. The sweeps go on from the last visit of a document
-        if the sampler was given ``latents=model.latents``; else they start from equal parts.
+        θ_k against the others by an exact slice. The sweeps continue from the last visit of a
+        document if the sampler was given ``latents=model.latents``; else they start from equal
+        parts.
 
         Args:
             params: ``{"topics": (K, W)}``.
@@ -166,10 +167,9 @@ class SphericalTopicModel:
 
     @property
     def latents(self) -> Tensors:
-        """What a sampler has to keep for Gibbs sweeps that go on from visit to visit.
+        """Latent variables to keep, for Gibbs sweeps that continue from visit to visit.
 
-        ``{"proportions": (N, K)}``, equal parts at the start: hand it over as
-        ``latents=model.latents``.
+        ``{"proportions": (N, K)}``, equal parts at the start: pass it as ``latents=model.latents``.
         """
         shape = [next(iter(self.dataset.values())).shape[0], self.n_topics]
         return {"proportions": tf.fill(shape, 1 / self.n_topics)}
@@ -248,7 +248,7 @@ class SphericalTopicModel:
 
         Raises:
             TypeError: ``n_documents`` is not a number.
-            ValueError: It is not a whole number of at least 1.
+            ValueError: It is not an integer ≥ 1.
 
         Example:
             >>> from sgmcmc.models import sam

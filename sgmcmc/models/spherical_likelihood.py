@@ -154,7 +154,7 @@ class HeldOut:
 
         Raises:
             TypeError: ``draws`` is not a number.
-            ValueError: It is not a whole number of at least 1.
+            ValueError: It is not an integer ≥ 1.
 
         Example:
             >>> import tensorflow as tf

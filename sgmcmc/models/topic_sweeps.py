@@ -162,7 +162,7 @@ def _draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 def topic_counts(assigned: tf.Tensor, n_topics: int, dtype: tf.DType) -> tf.Tensor:
-    """Return how many words of each document have each topic, (n, K).
+    """Return the number of words of each document with each topic, (n, K).
 
     Topics are int32 (n, ...), -1 for none.
     """

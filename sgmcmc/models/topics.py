@@ -39,7 +39,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> To
     Raises:
         TypeError: ``counts`` holds no numbers, or another argument is not one.
         ValueError: a count is negative or not whole, a document has no words, ``n_topics`` or
-            ``n_sweeps`` is not a whole number of at least 1, ``alpha`` is not positive.
+            ``n_sweeps`` is not an integer ≥ 1, ``alpha`` is not positive.
 
     Example:
         >>> from sgmcmc.models import lda
@@ -62,7 +62,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> To
 
 @dataclass(frozen=True, eq=False)
 class TopicModel:
-    """What a sampler needs of latent Dirichlet allocation; made by :func:`lda`.
+    """Latent Dirichlet allocation, as a sampler uses it; made by :func:`lda`.
 
     Args:
         dataset: Documents: ``"words"`` int32 (N, T) and ``"lengths"`` int32 (N,), T the words of
@@ -89,7 +89,7 @@ class TopicModel:
         """Draw the topic of every word of a minibatch by Gibbs sampling, given the topics.
 
         p(z_i = k | z_-i, ω) ∝ (α + n_dk) ω_{k, w_i}, n_dk without word i; the proportions of the
-        topics in a document are integrated out. The sweeps go on from the last visit of a
+        topics in a document are integrated out. The sweeps continue from the last visit of a
         document if the sampler was given ``latents=model.latents``; else they start again.
 
         Args:
@@ -128,9 +128,9 @@ class TopicModel:
 
     @property
     def latents(self) -> Tensors:
-        """What a sampler has to keep for Gibbs sweeps that go on from visit to visit.
+        """Latent variables to keep, for Gibbs sweeps that continue from visit to visit.
 
-        ``{"assignments": (N, T)}``, the topic of each word, none at the start: hand it over as
+        ``{"assignments": (N, T)}``, the topic of each word, none at the start: pass it as
         ``latents=model.latents``.
         """
         return {"assignments": tf.fill(self.dataset["words"].shape, -1)}
@@ -228,8 +228,8 @@ class TopicModel:
         shown, document, word = held_out(table, every)
         if not len(word):
             raise ValueError(
-                f"`counts`: no document has {every} words, so none is hidden. "
-                "Take a smaller `every`."
+                f"`counts`: no document has {every} words, so that none is hidden. Use a smaller "
+                "`every`."
             )
         words, lengths = map(tf.constant, unrolled(shown))
         hidden = tf.constant(document), tf.constant(word)
@@ -319,7 +319,7 @@ class Completion:
 
         Raises:
             TypeError: ``draws`` is not a number.
-            ValueError: It is not a whole number of at least 1.
+            ValueError: It is not an integer ≥ 1.
 
         Example:
             >>> import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Models that users have already, in the forms of other libraries, and what is made of them."""
+"""Models from other libraries, and simulation-based calibration."""
 
 from sgmcmc.neighbours.calibration import Calibration, sbc
 from sgmcmc.neighbours.joint import JointModel, from_joint

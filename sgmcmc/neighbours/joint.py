@@ -69,7 +69,7 @@ def from_joint(
         ValueError: Rows depend on each other; the prior depends on the rows; a support depends on
             another parameter; a parameter is discrete; a name is not known; variables of ``groups``
             are no effects of groups.
-        TypeError: ``joint`` is no joint distribution.
+        TypeError: ``joint`` is not a joint distribution.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow_probability as tfp
@@ -242,7 +242,7 @@ class JointModel:
                     f"returned a {type(joint).__name__}."
                 )
         elif covariates:
-            raise ValueError("`data`: only a `joint` that is a function of it takes covariates.")
+            raise ValueError("`data`: covariates need a `joint` that is a function of them.")
         return joint
 
     def _is_joint(self, joint: Any) -> bool:
@@ -354,7 +354,7 @@ class JointModel:
         return tf.gather(terms, row) if ROW in self.dataset else terms
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
-        """Return the log density of the parameters, and of what is observed without rows.
+        """Return the log density of the parameters, and of observed variables without rows.
 
         Args:
             params: Values of the parameters.

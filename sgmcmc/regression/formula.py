@@ -167,7 +167,7 @@ def _without_places(text: str) -> str:
     if re.search(r"\b0_", kept):
         raise ValueError(
             "`formula`: bars and offset(...) must be added to the other terms; they have no "
-            "interactions, and cannot be taken away."
+            "interactions, and cannot be removed."
         )
     return kept.strip() or "1"
 

@@ -66,7 +66,7 @@ def glm(
         A :class:`Regression`, whose ``summary()`` is a frame with a row for each term.
 
     Raises:
-        ValueError, TypeError: Formula, data, family or priors do not suit; the message names the
+        ValueError, TypeError: Formula, data, family or priors are invalid; the message names the
             term and the reason.
 
     Example:

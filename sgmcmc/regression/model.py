@@ -84,7 +84,7 @@ class Effects:
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return what the effects of a row's group are multiplied by, (rows, effects)."""
+        """Return the factors of the effects of a row's group, (rows, effects)."""
         parts = [
             np.asarray(matrix(bar.terms, frame, spec), np.float64)
             for bar, spec in zip(self.bars, self.specs, strict=True)
@@ -94,7 +94,7 @@ class Effects:
 
 @dataclass(frozen=True)
 class Model:
-    """A regression, as it was made from formula and data.
+    """A regression, made from formula and data.
 
     Attributes:
         formula, family: Formula and family, as given.
@@ -290,14 +290,14 @@ def make_model(
     """Return the model of a regression and the response.
 
     Raises:
-        ValueError, TypeError: Formula, data or priors do not suit; the message names the term.
+        ValueError, TypeError: Formula, data or priors are invalid; the message names the term.
     """
     outcomes = response_levels(formula, frame, family)
     y = read_response(formula, frame, family, outcomes)
     if family.several and (formula.bars or formula.offset is not None):
         raise ValueError(
-            "`formula`: bars and offset(...) do not go with family 'categorical', whose levels "
-            "each have a linear predictor."
+            "`formula`: bars and offset(...) are not compatible with family 'categorical', each "
+            "of whose levels has a linear predictor."
         )
     built = matrix(formula.fixed, frame)
     terms = tuple(map(str, built.columns))
@@ -314,8 +314,8 @@ def make_model(
     if family.name == "ordinal":
         if not intercept:
             raise ValueError(
-                "`formula`: cutpoints of family 'ordinal' take the place of the intercept, which "
-                "cannot be taken away."
+                "`formula`: cutpoints of family 'ordinal' replace the intercept, which cannot be "
+                "removed."
             )
         terms, center, scale = terms[1:], center[1:], scale[1:]
         below = np.cumsum(np.bincount(y.astype(int), minlength=len(outcomes)))[:-1] / len(y)

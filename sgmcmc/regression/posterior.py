@@ -1,4 +1,4 @@
-"""What a sampler is handed of a regression: log density, data, starting values and groups."""
+"""The posterior of a regression: log density, data, starting values and groups."""
 
 from __future__ import annotations
 

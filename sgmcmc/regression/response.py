@@ -25,7 +25,7 @@ def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     name = formula.censored
     flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
     if not np.isin(flags, (0.0, 1.0)).all():
-        raise ValueError(f"`data[{name!r}]` must be 1 where a time is censored, else 0.")
+        raise ValueError(f"`data[{name!r}]` must be 1 if the time is censored, else 0.")
     return flags
 
 
@@ -107,11 +107,10 @@ def read_response(
         )
     if (formula.trials is not None) != (family.name == "binomial"):
         raise ValueError(
-            f"`formula`: trials(n) goes with family 'binomial', and with no other; the family is "
-            f"{family.name!r}."
+            f"`formula`: trials(n) is for family 'binomial' only; the family is {family.name!r}."
         )
     if family.name == "binomial" and (y > trials_of(formula, frame)).any():
         raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
     if formula.censored is not None and family.name not in ("exponential", "weibull"):
-        raise ValueError(f"`formula`: cens(c) does not go with family {family.name!r}.")
+        raise ValueError(f"`formula`: cens(c) is not compatible with family {family.name!r}.")
     return y

@@ -1,4 +1,4 @@
-"""What a regression returns: summary, effects, predictions and comparisons."""
+"""The result of a regression: summary, effects, predictions and comparisons."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _DRAWS = 1000
-"""Draws that predictions are taken over, at the most."""
+"""Largest number of draws used for predictions."""
 
 _NUMBERS = 2**24
-"""Numbers of predictions that are held at a time."""
+"""Largest number of predictions held at a time."""
 
 _LOO_ROWS = 1000
-"""Rows whose leave-one-out density is computed; of more, the others are extrapolated to."""
+"""Largest number of rows whose leave-one-out density is computed; it is extrapolated to others."""
 
 
 class Regression:
@@ -146,7 +146,7 @@ class Regression:
         return found
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
-        """Return a frame with a row for each term and each sd of groups.
+        """Return a frame with a row for each term and each SD of groups.
 
         Args:
             prob: Probability of the central interval.
@@ -159,7 +159,7 @@ class Regression:
         import pandas as pd
 
         if not (checks.is_number(prob) and 0 < prob < 1):
-            raise ValueError(f"`prob` must lie between 0 and 1; it is {prob!r}.")
+            raise ValueError(f"`prob` must be between 0 and 1; it is {prob!r}.")
         rows = {}
         for term, draws in self._draws.items():
             lower, upper = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
@@ -338,8 +338,8 @@ class Regression:
     def loo(self, seed: int = 0) -> Loo:
         """Return the leave-one-out cross-validation by Pareto-smoothed importance sampling.
 
-        Of more than 1000 rows, 1000 are looked at; the log density of all rows at the posterior
-        mean is the other half of a difference estimator.
+        Of more than 1000 rows, 1000 are used; the log density of all rows at the posterior mean is
+        the other half of a difference estimator.
 
         Args:
             seed: Seed of the choice of rows.
@@ -368,7 +368,7 @@ class Regression:
         return np.asarray(found, np.float64).reshape(-1, len(places))
 
     def _at_mean(self) -> np.ndarray:
-        """Return something near the log density of each row: the mean over a few draws."""
+        """Return an approximate log density of each row: the mean over a few draws."""
         few = self._thinned()
         few = few[:: max(1, len(next(iter(by_chain(few.settings, few).values()))[0]) // 5)]
         found = few.predict(self._model.log_lik, self._weighted(np.arange(len(self._frame))))

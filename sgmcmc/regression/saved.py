@@ -1,4 +1,4 @@
-"""Regressions on disk: draws, data and what the model was made from; nothing that is executed."""
+"""Regressions on disk: draws, data and model; nothing in the files is executed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What comes back: draws in memory or on disk, and the schema of their arrays."""
+"""Results: draws in memory or on disk, and the schema of their arrays."""

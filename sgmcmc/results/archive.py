@@ -26,7 +26,7 @@ def write_archive(
     settings: Mapping[str, Any],
     report: Mapping[str, Any] | None,
 ) -> None:
-    """Write samples to a file, which appears under its name only once it is whole.
+    """Write samples to a file, which appears under its name only once it is complete.
 
     Args:
         path: File.
@@ -62,7 +62,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what ``write_archive`` wrote, by the names of the arguments of ``Samples``.
 
     Raises:
-        ValueError: The file is not one that ``write_archive`` wrote, or not whole.
+        ValueError: The file is not one that ``write_archive`` wrote, or is incomplete.
         OSError: The file cannot be opened.
     """
     if os.path.isdir(path):
@@ -72,8 +72,8 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
             return _read(file)
         except Exception as error:
             raise ValueError(
-                f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or not "
-                f"whole: {error}"
+                f"`path`: {os.fspath(path)!r} is not a file that Samples.save wrote, or is "
+                f"incomplete: {error}"
             ) from error
 
 

@@ -116,11 +116,11 @@ def matrix(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 SLICE = "slice"
-"""The setting that says which of a chain's kept draws there are: ``[start, stop, step]``."""
+"""The setting for the slice of a chain's kept draws: ``[start, stop, step]``."""
 
 
 def need_slice(place: Any) -> slice:
-    """Return what was written in brackets, if it is a slice."""
+    """Return the index in brackets, if it is a slice."""
     if isinstance(place, slice):
         return place
     raise TypeError(
@@ -168,7 +168,7 @@ def sliced(
 
 
 def draw_numbers(settings: Mapping[str, Any], draws: int) -> range:
-    """Return the numbers, among all that a chain has kept, of the draws that there are."""
+    """Return the numbers of these draws among all that the chain has kept."""
     place = settings.get(SLICE)
     return range(draws) if place is None else range(*place)
 

@@ -45,14 +45,14 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
 
 
 def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """Return what the coordinates of a parameter are called, as in :func:`sgmcmc.summary`."""
+    """Return the labels of a parameter's coordinates, as in :func:`sgmcmc.summary`."""
     if not shape:
         return [name]
     return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
 
 class Conversions(Predictions):
-    """Draws of parameters that can be handed to pandas and ArviZ."""
+    """Draws of parameters that can be converted for pandas and ArviZ."""
 
     def to_dataframe(self) -> Any:
         """Return the draws as a pandas data frame, a row for each, a column for each component.
@@ -82,11 +82,11 @@ class Conversions(Predictions):
     ) -> Path:
         """Write a SavedModel that predicts with ``f`` over the draws, for TensorFlow alone.
 
-        What loads it needs neither this package nor the code of ``f``:
+        Loading it needs neither this package nor the code of ``f``:
         ``tf.saved_model.load(folder).signatures["mean"](x=...)["mean"]``. Its signatures ``mean``,
         ``quantiles`` and ``draws`` give what :meth:`predict` gives for the same draws; their inputs
-        are the entries of ``dataset``, with any number of rows. A call holds draws × rows
-        values, so hand over thousands of rows at a time, not millions.
+        are the entries of ``dataset``, with any number of rows. A call holds draws × rows values,
+        so pass thousands of rows at a time, not millions.
 
         Args:
             folder: Path of the folder; it must not exist, or be empty. It appears only once it is
@@ -119,7 +119,7 @@ class Conversions(Predictions):
         checks.function("f", f, "of `params` and `dataset`")
         for q in quantiles:
             if not (checks.is_number(q) and 0 <= q <= 1):
-                raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+                raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
         if self._origin is not None and self._origin.groups is not None:
             raise ValueError(
                 "`samples` is of a model with groups, whose effects a SavedModel does not have."

@@ -12,7 +12,7 @@ import numpy as np
 from sgmcmc import libraries
 
 _COORDINATES = 1000
-"""Coordinates of a parameter beyond which not all are looked at."""
+"""Number of coordinates of a parameter beyond which not all are used."""
 
 RHAT = 1.01
 """The largest R-hat of chains that agree."""
@@ -20,7 +20,7 @@ RHAT = 1.01
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the draws say of the chains.
+    """Effective sample sizes and R-hat of draws.
 
     Attributes:
         draws: Number of draws of each chain.
@@ -44,7 +44,7 @@ class Diagnostics:
         return self.smallest >= ess and float(np.nanmax(self.rhat)) <= RHAT
 
     def warnings(self, ess: float) -> list[str]:
-        """Return sentences on what falls short."""
+        """Return sentences on diagnostics that fall short."""
         found = []
         if self.smallest < ess:
             found.append(f"The smallest effective sample size is {self.smallest:.0f}, not {ess:g}.")

@@ -21,7 +21,7 @@ from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
 
 
 def read_path(store: Any) -> Path | None:
-    """Return the file that a user wants values written to, or ``None``."""
+    """Return the file to which values are written, or ``None``."""
     if store is None:
         return None
     if not isinstance(store, str | os.PathLike) or not os.fspath(store):
@@ -90,10 +90,10 @@ OfRows = Callable[[Tensors, Tensors], tf.Tensor]
 """A function of parameters and columns that returns an entry for each row."""
 
 _NUMBERS = 2**24
-"""How many numbers there may be on the way to the values of one piece."""
+"""Largest number of intermediate values of one piece."""
 
 _DRAWS = 128
-"""How many draws a piece has, where rows and memory allow."""
+"""Number of draws in a piece, if rows and memory allow."""
 
 _TRIED = 11
 """Rows that a function is tried on first."""
@@ -166,11 +166,11 @@ class Evaluation:
         return {**self.__dict__, "_graphs": {}, "_last": (None, {})}
 
     def over(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[np.ndarray]:
-        """Yield what a method of this returns for each of these arguments."""
+        """Yield a method's result for each of these arguments."""
         return map_over(self._data, self, method, calls)
 
     def pieces(self, most_rows: int | None = None) -> tuple[int, int]:
-        """Return how many rows and draws a piece has.
+        """Return the numbers of rows and draws in a piece.
 
         Args:
             most_rows: Largest number of rows.
@@ -260,9 +260,9 @@ class Evaluation:
         found = as_tensor(self._label, returned, "a tensor with an entry for each row of `dataset`")
         if found.shape.rank is None or found.shape.rank == 0 or found.shape[0] != size:
             raise ValueError(
-                f"`{self._label}` must return an entry for each of the {size} rows that it is "
-                f"handed, a tensor of shape ({size},) or ({size}, ...); it returned one of shape "
-                f"{found.shape}. It was called with {given}."
+                f"`{self._label}` must return an entry for each of the {size} rows that it "
+                f"receives, a tensor of shape ({size},) or ({size}, ...); it returned one of "
+                f"shape {found.shape}. It was called with {given}."
             )
         return found
 

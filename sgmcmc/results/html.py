@@ -1,4 +1,4 @@
-"""What a notebook shows of draws, reports and samplers."""
+"""HTML for notebooks: draws, reports and samplers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sgmcmc.results.arrays import by_chain
 
 _SECTION = "Draws"
 _SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:.3f}"))
-"""What a report has of each coordinate: its name there, the heading here, the worst, its form."""
+"""Diagnostics of each coordinate: name in the report, heading, worst value, format."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -25,7 +25,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def page(title: str, *parts: str, warnings: Sequence[str] = ()) -> str:
-    """Return a title, what is below it, and what speaks against the draws."""
+    """Return a page: title, parts, and warnings."""
     doubts = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
     below = f"<p><b>Warnings</b></p><ul>{doubts}</ul>" if doubts else ""
     return f"<div><p><b>{escape(title)}</b></p>{''.join(parts)}{below}</div>"
@@ -34,7 +34,7 @@ def page(title: str, *parts: str, warnings: Sequence[str] = ()) -> str:
 def draws_table(
     settings: Mapping[str, Any], draws: Mapping[str, np.ndarray], report: Mapping[str, Any] | None
 ) -> str:
-    """Return a table of parameters, with what a report says of the worst coordinate of each."""
+    """Return a table of parameters, with the diagnostics of the worst coordinate of each."""
     if not draws:
         return "<p>no draws kept</p>"
     sizes = [int(np.prod(array.shape[2:])) for array in by_chain(settings, draws).values()]

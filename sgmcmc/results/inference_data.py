@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LOG_LIK = "log_lik"
-"""What the terms of the log-likelihood are called in their group."""
+"""Name of the terms of the log-likelihood in their group."""
 
 _MOST_BYTES = 2**28
 """What the terms may take. ArviZ, which works on all of them at once, takes several times that."""
@@ -93,7 +93,7 @@ def _effects(
 
 
 def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
-    """Return terms that the user has taken, if they belong to these draws."""
+    """Return the user's terms, if they belong to these draws."""
     arrays = by_chain(samples.settings, samples)
     places = next(iter(arrays.values())).shape[:2] if arrays else terms.shape[:2]
     if terms.ndim != 3 or terms.shape[:2] != places:
@@ -121,8 +121,9 @@ def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
     step = -(-count // max(1, most))
     if step > 1 and draws is None:
         warnings.warn(
-            f"`log_likelihood`: the terms of {rows} rows are taken at one draw in {step}, and all "
-            "groups hold only these. `log_likelihood_draws` says how many, of all chains together.",
+            f"`log_likelihood`: the terms of {rows} rows are computed at one draw in {step}, and "
+            "all groups hold only these. `log_likelihood_draws` says how many, of all chains "
+            "together.",
             stacklevel=4,
         )
     return samples if step == 1 else samples[step - 1 :: step]

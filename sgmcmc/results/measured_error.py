@@ -1,4 +1,4 @@
-"""Errors of means and sds that are measured: draws at a stepsize against draws at half of it."""
+"""Measured errors of means and SDs: draws at a stepsize against draws at half of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _EACH, _LOOKED_AT, _WORST = 20, 200, 5
 many of these, those with the fewest effective draws, are watched."""
 
 _LEAST = 0.05
-"""What is left of a variance, at the least, when its error is taken away."""
+"""Least fraction of a variance that remains after its error is subtracted."""
 
 _SURE = 2.0
-"""Monte Carlo standard errors beyond the tolerance at which an error is called one."""
+"""Monte Carlo standard errors beyond the tolerance at which an error is reported."""
 
 COLUMNS = ("mean_error", "mean_error_se", "sd_error", "sd_error_se", "ess")
 
 
 @dataclass(frozen=True)
 class MeasuredError:
-    """What :meth:`sgmcmc.Samples.check` returns: errors of the draws, measured.
+    """Measured errors of draws, the result of :meth:`sgmcmc.Samples.check`.
 
     Args:
         table: A data frame with a row for each watched quantity: ``mean_error``, the error of its
@@ -194,7 +194,7 @@ def _warnings(table: Any, tolerance: float) -> list[str]:
     blind = table.index[(table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)]
     if len(blind):
         found.append(
-            f"The chains are too short to tell errors of {', '.join(map(str, blind[:3]))}"
+            f"The chains are too short to detect errors of {', '.join(map(str, blind[:3]))}"
             + (f" and {len(blind) - 3} others" if len(blind) > 3 else "")
             + f" from chance: the smallest effective sample size is {table.ess.min():.0f}."
         )

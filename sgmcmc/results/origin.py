@@ -1,4 +1,4 @@
-"""Where draws come from: the sampler, for what is asked of it afterwards."""
+"""The origin of draws: their sampler, for later computations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Origin(Protocol):
 
     @property
     def target(self) -> Target:
-        """What was sampled, in the coordinates of the chain."""
+        """Target, in the coordinates of the chain."""
 
     @property
     def data(self) -> Data:
@@ -40,7 +40,7 @@ class Origin(Protocol):
 
     @property
     def go_on(self) -> Callable[[int, bool], Any] | None:
-        """What runs the chains on."""
+        """Function that continues the chains."""
 
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
@@ -63,7 +63,7 @@ class Origin(Protocol):
 
 
 def need_chains(settings: Mapping[str, Any], origin: Origin | None) -> Callable[[int, bool], Any]:
-    """Return what runs the chains of some draws on, or say why nothing can."""
+    """Return the function that continues the chains of some draws, or raise an error."""
     if settings.get("slice") is not None:
         raise ValueError("`samples` is a slice: extend all draws, and slice what comes back.")
     if origin is None:

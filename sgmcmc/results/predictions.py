@@ -1,4 +1,4 @@
-"""What draws say of data: predictions, and the terms of the log-likelihood."""
+"""Predictions from draws, and the terms of the log-likelihood."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from sgmcmc.results.origin import Origin
 from sgmcmc.target.target import LogLik, terms
 
 _ROUNDING = 1e-3
-"""How far the sum of the terms may be from the log-likelihood of the rows together, as a part of
-the sum of their sizes."""
+"""Tolerated relative difference of the sum of the terms from the log-likelihood of the rows."""
 
 _LOO_NUMBERS = 2**24
-"""Terms that leave-one-out cross-validation holds, at the most."""
+"""Largest number of terms held for leave-one-out cross-validation."""
 
 
 class Predictions(Arrays):
@@ -54,7 +53,7 @@ class Predictions(Arrays):
         """Return a function of parameters and data over all draws: mean, quantiles, or all values.
 
         The function is compiled, and runs over pieces of rows and draws, so that memory is bounded;
-        what it gives for a row must depend on that row alone. It may draw random numbers, with the
+        its value for a row must depend on that row alone. It may draw random numbers, with the
         operations of ``tf.random``: then these are draws of the posterior predictive.
 
         Args:
@@ -93,7 +92,7 @@ class Predictions(Arrays):
             raise ValueError("`store`: reduced values stay in memory. Write reduce=None with it.")
         for q in quantiles if reduce == "quantiles" else ():
             if not (checks.is_number(q) and 0 <= q <= 1):
-                raise ValueError(f"`quantiles` must lie between 0 and 1; there is {q!r}.")
+                raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
         draws = self._by_chain()
         if self._origin is not None:
             f, draws, dataset = self._origin.rows(f, draws, dataset)
@@ -114,7 +113,7 @@ class Predictions(Arrays):
     ) -> np.ndarray:
         """Return the terms of the log-likelihood, log p(x_i | θ), of all rows at all draws.
 
-        Where ``log_lik`` returns the sum over its rows, the terms are its values on each of them
+        If ``log_lik`` returns the sum over its rows, the terms are its values on each of them
         alone. They take chains × draws × N numbers: thin first, ``samples[::10].log_lik()``, or
         write them to disk.
 
@@ -132,12 +131,12 @@ class Predictions(Arrays):
                 without arguments that makes one; ``None`` stays in this process.
 
         Returns:
-            An array (chains, draws, N) in the dtype of the chain, with the axis of chains even
-            where there is one chain; mapped from disk if it is in a file.
+            An array (chains, draws, N) in the dtype of the chain, with the axis of chains even if
+            there is one chain; mapped from disk if it is in a file.
 
         Raises:
             ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
-                a file; the log-likelihood is no sum over rows.
+                a file; the log-likelihood is not a sum over rows.
 
         Example:
             >>> import numpy as np, sgmcmc
@@ -201,7 +200,7 @@ class Predictions(Arrays):
 
         Raises:
             ValueError, TypeError: ``dataset`` or ``log_lik`` is needed, since the draws come from
-                a file; the log-likelihood is no sum over rows.
+                a file; the log-likelihood is not a sum over rows.
 
         Example:
             >>> import numpy as np, sgmcmc
@@ -331,7 +330,7 @@ class Predictions(Arrays):
         return tf.as_dtype(found if found == np.float32 else np.float64)
 
     def rows_of(self, dataset: Mapping[str, Any] | None) -> int:
-        """Return how many rows a dataset has, or the chain's own."""
+        """Return the number of rows of a dataset, or of the chain's own."""
         parts = self._units(dataset, None, None)
         return self._data(dataset).size if parts is None else len(parts.pack)
 
@@ -390,7 +389,7 @@ def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation) -> None:
-    """Raise an error where a log-likelihood is not the sum of what it is of single rows."""
+    """Raise an error if a log-likelihood is not the sum of what it is of single rows."""
     rows = Span(0, min(evaluation.rows, 11), 0)
     columns = evaluation.columns(rows)
     params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}

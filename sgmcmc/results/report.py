@@ -1,4 +1,4 @@
-"""The report: what a statistician has to know of a set of draws before believing them."""
+"""The report: what to check before using a set of draws."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.results import html
+
+_RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
+"""Line below the head of a report with ranges."""
 
 
 class Report(Mapping[str, Any]):
@@ -41,18 +44,23 @@ class Report(Mapping[str, Any]):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on what speaks against trusting the draws; none is a good sign."""
+        """Sentences on reasons not to trust the draws; an empty list is a good sign."""
         return list(self.get("warnings", []))
 
     @property
     def _head(self) -> str:
-        return f"Report on {self.get('method', 'a chain')}"
+        return f"Sampling report: {self.get('method', 'a chain')}"
 
     def __str__(self) -> str:
-        lines = [self._head, ""]
+        sections = [facts for facts in self._facts.values() if isinstance(facts, Mapping)]
+        width = 2 + max([44, *(len(name) for facts in sections for name in facts)])
+        lines = [self._head, _RANGES, ""] if any(map(_has_range, sections)) else [self._head, ""]
         for title, facts in self._facts.items():
             if isinstance(facts, Mapping):
-                lines += [title, *(f"  {name:<46}{_text(value)}" for name, value in facts.items())]
+                lines += [
+                    title,
+                    *(f"  {name:<{width}}{_text(value)}" for name, value in facts.items()),
+                ]
                 lines.append("")
         lines.append("Warnings")
         lines += [f"  ! {warning}" for warning in self.warnings] or ["  none"]
@@ -68,6 +76,11 @@ class Report(Mapping[str, Any]):
             if isinstance(facts, Mapping)
         ]
         return html.page(self._head, *sections, warnings=self.warnings or ["none"])
+
+
+def _has_range(facts: Mapping[str, Any]) -> bool:
+    """Return whether a section shows a list of numbers as a range."""
+    return any(isinstance(value, list | tuple) and value for value in facts.values())
 
 
 def _text(value: Any) -> str:

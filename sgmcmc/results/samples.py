@@ -1,4 +1,4 @@
-"""What a sampler returns."""
+"""Samples: the result of a sampler."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ class Samples(Conversions):
 
     @property
     def origin(self) -> Origin | None:
-        """The sampler that made the draws, as long as they are in its process; else ``None``."""
+        """The sampler that made the draws, if they are in its process; else ``None``."""
         return self._origin
 
     @property
     def report(self) -> Report | None:
         """How the constants were chosen and how good the draws are; made when first asked for.
 
-        ``None`` where the draws came from a file that has none.
+        ``None`` if the draws came from a file without a report.
         """
         if self._report is None and self._origin is not None:
             self._report = self._origin.report(self)
@@ -121,7 +121,7 @@ class Samples(Conversions):
         Where that would take longer, a sentence says so.
         """
         if self._report is None and self._origin is not None and not self._origin.judges_quickly:
-            return ["Not checked yet, which takes a while here: print(samples.report)."]
+            return ["Not checked yet (slow for this model); run print(samples.report)."]
         return [] if self.report is None else self.report.warnings
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,20 +140,20 @@ class Samples(Conversions):
         return found
 
     def extend(self, n_iters: int, verbose: bool = True) -> Samples:
-        """Run the same chains on, from where they ended, and return all draws, old and new.
+        """Continue the same chains from where they ended, and return all draws, old and new.
 
-        They are the draws of one call with as many iterations in all, bit for bit. Draws that go
-        to a store go on in the store. A search for a mode is not made again.
+        They are the draws of one call with as many iterations in all, bit for bit. Draws in a store
+        continue in the store. A search for a mode is not repeated.
 
         Args:
             n_iters: Number of further iterations.
             verbose: Whether to show progress.
 
         Returns:
-            New samples; those at hand stay as they are.
+            New samples; the present ones are unchanged.
 
         Raises:
-            ValueError: The draws are a slice, or no longer know the sampler that made them.
+            ValueError: The draws are a slice, or are no longer linked to their sampler.
         """
         go_on = need_chains(self.settings, self._origin)
         return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
@@ -164,9 +164,9 @@ class Samples(Conversions):
         """Measure the error of these draws: run the same chains at half the stepsize.
 
         The chains are run again from the same starts, with ε/2 for ε and twice the iterations, so
-        that they take twice as long. What moves tells the error: of an error in proportion to ε,
-        error(ε) = 2 (q(ε) − q(ε/2)), and of dynamics with a closed law the factor is the law's.
-        It needs no such law, and holds on manifolds and the simplex too.
+        that they take twice as long. The difference gives the error: if the error is proportional
+        to ε, error(ε) = 2 (q(ε) − q(ε/2)); for dynamics with a closed form the factor comes from
+        it. No closed form is needed, and it works on manifolds and the simplex too.
 
         Args:
             tolerance: Largest accepted relative error of a posterior SD; means may be off by 0.1
@@ -181,8 +181,8 @@ class Samples(Conversions):
             that name what is off and by how much, and the draws ``at_half`` the stepsize.
 
         Raises:
-            ValueError: The draws are a slice, or made by HMC or NUTS, or no longer know the
-                sampler that made them.
+            ValueError: The draws are a slice, or made by HMC or NUTS, or are no longer linked to
+                their sampler.
 
         Example:
             >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -250,13 +250,13 @@ class Samples(Conversions):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, in NumPy's npz format.
 
-        The file appears under its name only once it is whole; one that was there is replaced.
+        The file appears under its name only once it is complete; one that was there is replaced.
 
         Args:
             path: File to write; the name is used as it is.
 
         Raises:
-            OSError: The file cannot be written; what was there stays as it was.
+            OSError: The file cannot be written; an existing file is unchanged.
 
         Example:
             >>> import tempfile, os
@@ -277,10 +277,10 @@ class Samples(Conversions):
             path: File.
 
         Returns:
-            What was saved.
+            The saved samples.
 
         Raises:
-            ValueError: The file is not one that :meth:`save` wrote, or not whole.
+            ValueError: The file is not one that :meth:`save` wrote, or is incomplete.
             OSError: The file cannot be opened.
         """
         return cls(**read_archive(path))

@@ -1,4 +1,4 @@
-"""The schema of a run: what its arrays are, enough to make `Samples` of them without the model."""
+"""The schema of a run: its arrays, in enough detail to make `Samples` without the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Schema:
-    """What the arrays of a run are.
+    """The arrays of a run.
 
     Attributes:
         settings: Settings of the sampler.
@@ -168,7 +168,7 @@ _ROUNDING = 1e-5
 """Log-likelihood and gradient may differ by rounding between two machines."""
 
 _BEFORE = {"updates": "joint"}
-"""Settings that earlier versions did not write down, and what held then."""
+"""Settings that earlier versions did not store, with their values then."""
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

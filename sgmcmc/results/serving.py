@@ -91,7 +91,7 @@ def write_saved_model(
         raise ValueError(f"`folder`: {str(path)!r} is there already, and is not an empty folder.")
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
-            raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature cannot take.")
+            raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature does not support.")
         if not name.isidentifier():
             raise ValueError(f"`dataset`: a signature cannot have an input called {name!r}.")
     asked = [
@@ -109,8 +109,8 @@ def write_saved_model(
                 signatures[name] = graph.get_concrete_function()
         except Exception as error:
             raise ValueError(
-                "`f` must work for any number of rows, which is not known while it is compiled: "
-                f"take it from tf.shape, not from the shape of an array. {error}"
+                "`f` must work for any number of rows, which is unknown while it is compiled: "
+                f"use tf.shape, not the shape of an array. {error}"
             ) from error
     path.parent.mkdir(parents=True, exist_ok=True)
     part = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)

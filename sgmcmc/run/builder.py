@@ -29,15 +29,15 @@ class Crew(Protocol):
         """Whether chains share a kernel; known once they have begun."""
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
-        """Return what the chains start from."""
+        """Return the states from which the chains start."""
 
     def compile(self, runner: Runner) -> bool:
-        """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
+        """Compile the kernel of all runners; return whether XLA could."""
 
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
     ) -> None:
-        """Run each runner until it has done so many iterations in all.
+        """Run each runner up to its goal, a number of iterations in all.
 
         Args:
             goals: Iterations to reach, for each runner.

@@ -1,4 +1,4 @@
-"""Short tracebacks for wrong arguments: what is between the caller and the check says nothing."""
+"""Short tracebacks for wrong arguments, without the frames between the caller and the check."""
 
 from __future__ import annotations
 

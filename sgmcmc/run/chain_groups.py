@@ -144,7 +144,7 @@ class Groups:
         return self._kernel is not None
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
-        """Return what the chains start from."""
+        """Return the states from which the chains start."""
         self._kernel = self._pool = None
         carries = begun_in_groups(self._sampler, kernel, self._stream, starts)
         if carries is None:
@@ -154,7 +154,7 @@ class Groups:
         return carries
 
     def compile(self, runner: Runner) -> bool:
-        """Compile the kernel of all runners; tell whether that worked, which XLA may not."""
+        """Compile the kernel of all runners; return whether XLA could."""
         if self._kernel is not None:
             self._pool = group_pool(self._kernel, self._stepsizes)
             (group,) = self._groups([runner.total], [runner])
@@ -166,7 +166,7 @@ class Groups:
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
     ) -> None:
-        """Run each runner until it has done so many iterations in all."""
+        """Run each runner up to its goal, a number of iterations in all."""
         if self._kernel is None:
             self._alone.advance_to(goals, runners, progress)
             return

@@ -256,7 +256,7 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
     except (MemoryError, ValueError):  # NumPy has no arrays beyond the address space
         there = "" if most is None else f", and this machine has {most / 1e9:.3g}"
         raise MemoryError(
-            f"`n_iters`: the draws take {wanted / 1e9:.3g} GB of memory{there}. Keep fewer with "
+            f"`n_iters`: the draws need {wanted / 1e9:.3g} GB of memory{there}. Keep fewer with "
             "`thin`, write them to disk with `store`, or keep only `reductions` of them, with "
             "`store_params=False`."
         ) from None

@@ -1,4 +1,4 @@
-"""What a user leaves open is chosen here, before the sampler is made."""
+"""Chooses the arguments that the user left open, before the sampler is made."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def centre_is_open(gradient: Any) -> bool:
 
 
 def open_arguments(request: Request) -> list[str]:
-    """Return the names of the arguments that are to be chosen."""
+    """Return the names of the arguments to choose."""
     found = {
         "stepsize": _is(request.stepsize, (AUTO,)),
         "dynamics": _is(request.dynamics, (AUTO,)),
@@ -166,7 +166,7 @@ def read(request: Request) -> Reading:
 
 
 def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
-    """Choose what a request leaves open.
+    """Choose the open constants of a request.
 
     Args:
         reading: Request, read.
@@ -217,7 +217,7 @@ def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Reques
 def _refuse(
     request: Request, options: Options, dynamics: Dynamics, in_turn: tuple[slice, ...] | None
 ) -> None:
-    """Raise an error where constants cannot be chosen."""
+    """Raise an error if constants cannot be chosen."""
     name, reason = (open_arguments(request) or ["stepsize"])[0], None
     if options.gibbs is not None:
         reason = "latent variables are drawn by `gibbs`"
@@ -234,19 +234,19 @@ def _refuse(
             need_law_in_turn(dynamics, in_turn[-1].stop)
         except ValueError as error:
             raise ValueError(
-                f"`updates`: {error} Give a `stepsize`, or take updates='joint'."
+                f"`updates`: {error} Give a `stepsize`, or use updates='joint'."
             ) from None
     elif "stepsize" in open_arguments(request) and not has_thermostat(dynamics):
         try:
             LinearLaw(dynamics, 0.1)
         except ValueError as error:
             raise ValueError(
-                f"`dynamics`: {error} Give a `stepsize`, or take 'underdamped'."
+                f"`dynamics`: {error} Give a `stepsize`, or use 'underdamped'."
             ) from None
 
 
 def _given(reading: Reading, tolerance: float) -> Given:
-    """Return what the user has fixed, known to be right."""
+    """Return the user's choices, checked."""
     request, model = reading.request, reading.request.read
     options = model.options
     gradient = None

@@ -1,4 +1,4 @@
-"""Who runs the chains of a phase: threads of this process, or the workers of an executor.
+"""Crews, which run the chains of a phase: threads of this process, or the workers of an executor.
 
 A worker is handed where a chain is, runs it for about a second, and hands back what the chain has
 kept and where it is then. So whoever waits shows progress and writes the store, a worker that dies
@@ -38,7 +38,7 @@ from sgmcmc.run.chain_groups import (
 from sgmcmc.run.sampler import Phase, Sampler
 
 _KEPT_BYTES = 2**25
-"""How much a stretch may bring back."""
+"""Largest number of bytes that a stretch returns."""
 
 
 class Stretch(NamedTuple):
@@ -241,11 +241,11 @@ _MOVED = 2e6
 each observation would else be on the way most of the time."""
 
 _LAST = 10.0
-"""Seconds that Ctrl-C leaves to the stretches that workers are at."""
+"""Seconds after Ctrl-C that workers have to finish their stretches."""
 
 
 def crew_of(sampler: Sampler, phase: Phase, total: int) -> Crew:
-    """Return who runs the chains of a phase.
+    """Return the crew that runs the chains of a phase.
 
     Args:
         sampler: Sampler.
@@ -275,17 +275,17 @@ class Threads:
         return False
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
-        """Return what the chains start from."""
+        """Return the states from which the chains start."""
         return [kernel.init(start) for start in starts]
 
     def compile(self, runner: Runner) -> bool:
-        """Compile the kernel of all runners; tell whether that worked."""
+        """Compile the kernel of all runners; return whether that worked."""
         return runner.compile(self._compiler)
 
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
     ) -> None:
-        """Run each runner until it has done so many iterations in all."""
+        """Run each runner up to its goal, a number of iterations in all."""
         scheduler.advance_to(goals, runners, progress)
 
 
@@ -313,7 +313,7 @@ class Workers:
         return self._size > 1
 
     def begin(self, kernel: Kernel, starts: Sequence[Start]) -> list[Carry]:
-        """Return what the chains start from."""
+        """Return the states from which the chains start."""
         self._size, carries = self._wanted, None
         if self._size > 1:
             stream = shared_stream(self._sampler, self._phase, self._size)
@@ -352,7 +352,7 @@ class Workers:
     def advance_to(
         self, goals: Sequence[int], runners: Sequence[Runner], progress: Progress
     ) -> None:
-        """Run each runner until it has done so many iterations in all.
+        """Run each runner up to its goal, a number of iterations in all.
 
         At Ctrl-C, workers first end the stretches that they are at; a second one does not wait.
 

@@ -1,4 +1,4 @@
-"""The driver of a whole run: phase after phase, and back comes what the chain has kept."""
+"""The driver of a whole run, phase after phase, which returns the draws."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler, make_sampler
 
 _MOST_GOALS = 64
-"""How often a chain whose length is decided on the way may stop to be looked at."""
+"""Largest number of stops of a chain whose length is decided during the run."""
 
 
 @brief
 @on_machines
 def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
-    """Make the sampler that a user asks for, run it, and return its draws.
+    """Make the user's sampler, run it, and return its draws.
 
     Args:
         request: Request of the user.
@@ -267,7 +267,7 @@ def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> Di
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
     advice = diverged.advice or (
-        f"Try a smaller `{argument}` for it, or start nearer to where the posterior is."
+        f"Try a smaller `{argument}` for it, or start nearer to the posterior."
     )
     kept = "" if samples is None else " The finite draws before that are in `.samples`."
     return DivergenceError(

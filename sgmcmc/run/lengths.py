@@ -1,4 +1,4 @@
-"""How long a chain is to run, decided on the way from what the draws are worth so far."""
+"""Lengths of chains, decided during the run from the effective sample size so far."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ FEWEST = 25
 
 
 def need_draws(wishes: Wishes, thin: int) -> None:
-    """Raise an error where a length of the user's leaves too few draws to judge them."""
+    """Raise an error if a length of the user's leaves too few draws to judge them."""
     if wishes.n_iters is not None and wishes.n_iters < FEWEST * thin:
         raise ValueError(
             f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
-            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which takes {FEWEST}."
+            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which needs {FEWEST}."
         )
 
 
 class Lengths(ABC):
-    """How long a chain is to run, decided on the way.
+    """Length of a chain, decided during the run.
 
     Args:
         wishes: User's wishes for the draws.
@@ -66,7 +66,7 @@ class Lengths(ABC):
 
     @abstractmethod
     def goals(self) -> Iterator[int]:
-        """Yield how many iterations to have run after burn-in."""
+        """Yield the numbers of iterations after burn-in at which to stop."""
 
     @abstractmethod
     def see(self, samples: Samples) -> None:
@@ -75,7 +75,7 @@ class Lengths(ABC):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a user wants of the draws.
+    """The user's wishes for the draws.
 
     Attributes:
         tolerance: Largest relative error of a posterior SD.
@@ -94,7 +94,7 @@ class Wishes:
     max_seconds: float | None
 
     def checked(self) -> Wishes:
-        """Return the same, once every wish is known to be one that can be granted."""
+        """Return the same, checked."""
         tolerance = checks.positive_number("tolerance", self.tolerance)
         if tolerance >= 1:
             raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance:g}.")
@@ -111,7 +111,7 @@ class Wishes:
 
 
 class Timed(Protocol):
-    """What tells how fast a chain forgets.
+    """Plan with a predicted autocorrelation time.
 
     Attributes:
         autocorrelation: Autocorrelation time, in iterations.
@@ -119,7 +119,7 @@ class Timed(Protocol):
 
     @property
     def autocorrelation(self) -> float:
-        """Iterations for an independent draw."""
+        """Autocorrelation time, in iterations."""
 
 
 class UntilEffective(Lengths):
@@ -164,7 +164,7 @@ class UntilEffective(Lengths):
 
     @property
     def reached(self) -> bool:
-        """Whether the draws are what was asked for."""
+        """Whether the requested effective sample size is reached."""
         return self.diagnostics is not None and self.diagnostics.enough(self._wishes.ess)
 
     def goals(self) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What draws remember of the sampler that made them."""
+"""The link of draws to the sampler that made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user asks for, and the model that was read from it: once a call, and handed on."""
+"""The user's request, and the model read from it once per call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target
 
 AUTO = "auto"
-"""What a user writes for a constant that is to be chosen."""
+"""The user's value for a constant that should be chosen."""
 
 
 def is_open(value: Any) -> bool:
@@ -67,7 +67,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, as it was given.
+    """The user's request, as it was given.
 
     Attributes:
         function: Name of the function that was called.

@@ -1,4 +1,4 @@
-"""The sampler: target, data and parts, checked and put together."""
+"""The sampler: target, data and parts, checked and assembled."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Sampler:
 
 
 def make_sampler(request: Request) -> Sampler:
-    """Check everything that the user handed over and put the sampler together."""
+    """Check the user's input and assemble the sampler."""
     request = prepared(request)
     model, options = request.read, request.read.options
     used = parts.read_parts(request.dynamics, request.gradient, options)
@@ -211,7 +211,7 @@ def make_sampler(request: Request) -> Sampler:
 
 
 def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
-    """Return what a person would want to see of a sampler with its draws."""
+    """Return the settings of a sampler, stored with its draws."""
     space = sampler.target.space
     return {
         **{name: parts.json_value(value) for name, value in sampler.tuning.items()},
@@ -230,7 +230,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
 
 
 def _options(options: Options) -> dict[str, Any]:
-    """Return what a person would want to see of the keyword arguments."""
+    """Return the keyword arguments for the settings."""
     stored = options.store_params
     manifolds = {name: repr(manifold) for name, manifold in options.manifolds.items()}
     return {
@@ -262,7 +262,7 @@ def _paths() -> dict[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of what the numbers depend on."""
+    """Return the versions of the libraries that the numbers depend on."""
     return {
         "sgmcmc": __version__,
         "tensorflow": tf.__version__,
@@ -286,7 +286,7 @@ def whole_data(
 def _make_recorder(
     request: Request, options: Options, target: Target, start: np.ndarray, dynamics: Dynamics
 ) -> Recorder:
-    """Return what is written down of the chain's draws."""
+    """Return the recorder of the chain's draws."""
     if request.stepwise:
         return Recorder(target, stepwise=True)
     names = target.space.layout.names

@@ -176,7 +176,7 @@ def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples
     for name in _NOT_HERE:
         if name in keywords:
             raise TypeError(
-                f"{function}() has no argument `{name}`: every move takes the whole dataset, and "
+                f"{function}() has no argument `{name}`: every move uses the whole dataset, and "
                 "its log posterior."
             )
     request = Request(

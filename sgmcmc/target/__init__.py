@@ -1,1 +1,1 @@
-"""What is sampled: the log posterior and its gradient in the coordinates of the chain."""
+"""The target: the log posterior and its gradient in the coordinates of the chain."""

@@ -1,4 +1,4 @@
-"""How the named parameters lie in one flat vector.
+"""Layouts: the places of the named parameters in one flat vector.
 
 Inside a chain the state is one vector. That keeps noise, stepsizes, draws and storage to a single
 array each, whatever the user's parameters look like; the names come back at the two ends.

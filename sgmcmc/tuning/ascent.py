@@ -1,4 +1,4 @@
-"""The way up to where the posterior is, for models too large for Newton steps."""
+"""Ascent to the posterior, for models too large for Newton steps."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ShareState(NamedTuple):
 
 
 class InformedGradient(Gradient):
-    """The minibatch gradient of the likelihood, and of the prior where the likelihood has a say.
+    """The minibatch gradient of the likelihood, and a fraction of the prior's.
 
     The density of a large hierarchical model is highest where all weights are zero and their
     precision is huge, far from its posterior. So the prior's gradient counts by the part that the
@@ -115,7 +115,7 @@ class InformedGradient(Gradient):
 
 
 class DualAveraging:
-    """Drives the mean acceptance rate to the one that is wanted.
+    """Drives the mean acceptance rate to its target.
 
     log ε_t = μ − √t/(γ(t + t₀)) Σ (wanted − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
     the average of log ε_t with weights t^(−0.75) counts.
@@ -145,5 +145,5 @@ class DualAveraging:
 
     @property
     def settled(self) -> float:
-        """The stepsize to go on with."""
+        """Stepsize after the adaptation."""
         return math.exp(self._mean) if self._count else self.stepsize

@@ -9,7 +9,7 @@ import numpy as np
 from sgmcmc.tuning.objective import Objective
 
 _ROUNDS, _SETTLING = 50, 12
-"""How often sds are mended, and after how many times curvatures are averaged."""
+"""Number of updates of the SDs, and number after which curvatures are averaged."""
 
 _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""
@@ -44,9 +44,9 @@ def observed_information(
 ) -> Information:
     """Return the information at a position.
 
-    Second derivatives do not tell how a prior with a kink, such as Laplace's, holds a coordinate.
-    There its curvature is that of its gradient between one sd to the left and one to the right,
-    which in turn depends on the sd: s² = 1/(J(s))ⱼⱼ is solved by iteration.
+    Second derivatives do not describe the effect of a prior with a kink, such as Laplace's. There
+    its curvature is that of its gradient between one sd to the left and one to the right, which in
+    turn depends on the sd: s² = 1/(J(s))ⱼⱼ is solved by iteration.
 
     Args:
         objective: Log posterior.
@@ -119,7 +119,7 @@ def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
-    """Return the covariance of draws, drawn towards the identity as far as they are few.
+    """Return the covariance of draws, shrunk towards the identity, more so if they are few.
 
     Args:
         draws: Draws in coordinates in which the covariance may be the identity, (k, d).

@@ -1,7 +1,7 @@
-"""The law of a chain on a Gaussian posterior, from the closed law of its linear recursion.
+"""The stationary distribution of a chain on a Gaussian posterior, from its linear recursion.
 
 In the direction of an eigenvector of the information, with curvature λ, the gradient estimate is
-−λθ with noise on top. What a dynamics makes of that is a linear recursion, of which the stationary
+−λθ with noise on top. Under the dynamics this becomes a linear recursion, of which the stationary
 variance and the autocorrelation follow exactly. The recursion is read off the dynamics' own code,
 by feeding it unit vectors.
 """
@@ -26,7 +26,7 @@ _ROUNDING = 1e-9
 
 
 class LinearLaw:
-    """The law of a dynamics in directions of given curvature.
+    """The stationary distribution of a dynamics in directions of given curvature.
 
     Args:
         dynamics: Dynamics whose state moves linearly, such as SGLD, SGHMC or underdamped Langevin.
@@ -49,7 +49,7 @@ class LinearLaw:
             exact = False
         if not exact:
             raise ValueError(
-                f"{type(dynamics).__name__} does not move linearly, by the same law in every "
+                f"{type(dynamics).__name__} does not move linearly, in the same way in every "
                 "direction."
             )
         # Noise comes with a gradient in the curvature's own units, (m, size, ...).
@@ -97,7 +97,7 @@ class LinearLaw:
 
     @property
     def stable(self) -> bool:
-        """Whether the chain has a stationary law."""
+        """Whether the chain has a stationary distribution."""
         return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _ROUNDING)
 
     def variance(self, noise: float) -> float:
@@ -105,7 +105,7 @@ class LinearLaw:
         return float(self.covariance(np.full((1, 1), noise))[0][0, 0])
 
     def autocorrelation_time(self, noise: float) -> float:
-        """Return the iterations that one independent draw in the first direction takes."""
+        """Return the autocorrelation time in the first direction."""
         variance, sums = self.covariance(np.full((1, 1), noise))
         return max(1.0, float(2 * sums[0, 0] / variance[0, 0] - 1))
 
@@ -208,7 +208,7 @@ class LinearLaw:
 
 
 _LEAST, _MOST = 1e-8, 1.0
-"""Between what frictions one is looked for; at 1 a momentum is forgotten in a step."""
+"""Between what frictions one is looked for; at 1 a momentum decorrelates in a step."""
 
 
 class RestingState(NamedTuple):

@@ -1,4 +1,4 @@
-"""How much each observation bends the log posterior, against the posterior's own width."""
+"""Leverage: each observation's contribution to the curvature of the log posterior."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sgmcmc.target.target import Target
 
 PROBES = 48
 _UNIFORM = 0.1
-"""What part of the probability is shared out evenly, so that no row is left out for long."""
+"""Fraction of the probability that is spread evenly, so that every row is drawn now and then."""
 
 _STEP = 1.5
-"""How many posterior sds a probe goes to each side; over less, rounding would show."""
+"""Distance of probes to each side, in posterior SDs; smaller ones have rounding errors."""
 
 _PIECE_NUMBERS = 2**22
 

@@ -1,4 +1,4 @@
-"""What can be known of a posterior around a few positions where d is too large for matrices."""
+"""Local scales, curvature and noise of a posterior, if d is too large for matrices."""
 
 from __future__ import annotations
 

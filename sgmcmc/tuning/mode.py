@@ -49,7 +49,7 @@ class Mode:
 
     Attributes:
         position: θ̂, flat and unconstrained, in float64.
-        gradient: Gradient of the log posterior there, flat.
+        gradient: Gradient of the log posterior at the position, flat.
         information: Curvature there, and the covariance that it implies.
         distance: Length of the remaining Newton step: √(gᵀMg/d), in posterior SDs of a coordinate.
         evaluations: Number of passes over the whole dataset.

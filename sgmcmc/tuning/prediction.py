@@ -191,16 +191,16 @@ class Surroundings:
 
 
 def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
-    """Raise an error where no law is at hand of parameters that move in turn."""
+    """Raise an error if no law is at hand of parameters that move in turn."""
     if type(dynamics) is not SGLD:
         raise ValueError(
-            f"There is no closed law of {type(dynamics).__name__} with parameters that move in "
+            f"There is no closed form for {type(dynamics).__name__} with parameters that move in "
             "turn."
         )
     if d > _IN_TURN_UP_TO:
         raise ValueError(
-            f"The law of parameters that move in turn is computed for up to {_IN_TURN_UP_TO} "
-            f"coordinates; there are {d}."
+            "The distribution of parameters that move in turn is computed for up to "
+            f"{_IN_TURN_UP_TO} coordinates; there are {d}."
         )
 
 

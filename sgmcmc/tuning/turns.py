@@ -1,4 +1,4 @@
-"""The law of SGLD on a Gaussian posterior where parameters move one after the other.
+"""The distribution of SGLD on a Gaussian posterior where parameters move one after the other.
 
 A pass is an affine map. With H the information, n the noise of the gradient estimate, which all
 that move in a pass share, and P_j the projection on the coordinates of parameter j, its moves are
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 
 class LawInTurn:
-    """The law of SGLD with parameters in turn.
+    """The distribution of SGLD with parameters in turn.
 
     Args:
         information: H, in the chain's coordinates, (d, d).

@@ -23,11 +23,11 @@ def close_figures() -> Any:
 
 
 PREDICTED = {
-    "relative error of the posterior sds": [0.01, 0.02, 0.03],
-    "gradient noise along the chain, whitened": [0.1, 0.2, 0.3, 0.2],
+    "SD error (noise along the chain)": [0.01, 0.02, 0.03],
+    "whitened gradient noise, along the chain": [0.1, 0.2, 0.3, 0.2],
 }
 DRAWS = {
-    "sd over that which the information implies": [1.0, 1.1, 0.9],
+    "SD of draws / Laplace SD": [1.0, 1.1, 0.9],
     "ESS, bulk": [400.0, 100.0, 900.0],
 }
 
@@ -63,8 +63,8 @@ def test_all_panels(tmp_path: Path) -> None:
     "report",
     [
         {},
-        {"Predicted": {"nothing, because": "latent variables are drawn by `gibbs`"}},
-        {"Predicted": {"relative error of the posterior sds": "unbounded"}, "Draws": DRAWS},
+        {"Predicted": {"not available": "latent variables are drawn by `gibbs`"}},
+        {"Predicted": {"SD error (noise along the chain)": "unbounded"}, "Draws": DRAWS},
         {"Predicted": PREDICTED},
     ],
 )

@@ -235,7 +235,7 @@ def test_columns_that_stay_whole_numbers(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "names", "words"),
     [
-        (G + 0.5, ["g"], ("`dataset['g']`", "`integers`", "no whole number")),
+        (G + 0.5, ["g"], ("`dataset['g']`", "`integers`", "not an integer")),
         (np.where(G > 2, np.nan, G), ["g"], ("`dataset['g']`", "NaN")),
         (G + 2**31, ["g"], ("`dataset['g']`", "int32", "tf.constant(g, tf.int64)")),
         (G, ["grop"], ("`integers`", "'grop'", "'g'")),

@@ -82,8 +82,8 @@ def test_kos(small_kos: Path) -> None:
         (b"2 2 1\n3 1 1", b"3 1 1\n2 2 1", "not in the order of documents and words"),
         (b"3 4 7", b"3 4 6", "not positive with the sum 12"),
         (b"1 3 1\n2 2 1", b"1 3 0\n2 2 2", "not positive with the sum 12"),
-        (b"3 4 7", b"3 4 x", "not whole numbers"),
-        (b"3 4 7", b"3 4 7.0", "not whole numbers"),
+        (b"3 4 7", b"3 4 x", "not integers"),
+        (b"3 4 7", b"3 4 7.0", "not integers"),
     ],
 )
 def test_kos_refuses(small_kos: Path, old: bytes, new: bytes, reason: str) -> None:
@@ -214,7 +214,7 @@ def test_movielens(small_ratings: Path) -> None:
     [
         (RATINGS, b"", "0 lines instead of 3"),
         (b"1\t3\t1\t8", b"1\t3\t8", "a line is not 'user item rating timestamp'"),
-        (b"1\t3\t1\t8", b"1\t3\tx\t8", "not whole numbers"),
+        (b"1\t3\t1\t8", b"1\t3\tx\t8", "not integers"),
         (b"2\t1\t5", b"3\t1\t5", "user: not one of 1 to 2"),
         (b"1\t3\t1", b"1\t0\t1", "item: not one of 1 to 3"),
         (b"2\t1\t5", b"2\t1\t6", "rating: not one of 1 to 5"),

@@ -112,7 +112,7 @@ MODEL = {
 RUN = {
     "n_iters zero": bad_value("`n_iters`", "1 or more", "it is 0", n_iters=0),
     "n_iters negative": bad_value("`n_iters`", "-3", n_iters=-3),
-    "n_iters fraction": bad_value("`n_iters`", "whole", "2.5", n_iters=2.5),
+    "n_iters fraction": bad_value("`n_iters`", "integer", "2.5", n_iters=2.5),
     "n_iters string": bad_type("`n_iters`", "'many'", n_iters="many"),
     "n_iters inf": bad_value("`n_iters`", "inf", n_iters=INF),
     "n_iters_opt negative": bad_value("`n_iters_opt`", "-1", method="sgldcv", n_iters_opt=-1),
@@ -124,7 +124,7 @@ RUN = {
     "verbose": bad_type("`verbose`", "True or False", "'no'", verbose="no"),
     "verbose number": bad_type("`verbose`", "1", verbose=1),
     "seed negative": bad_value("`seed`", "-1", seed=-1),
-    "seed fraction": bad_value("`seed`", "whole", "1.5", seed=1.5),
+    "seed fraction": bad_value("`seed`", "integer", "1.5", seed=1.5),
     "seed string": bad_type("`seed`", "'a'", seed="a"),
     "dtype int32": bad_value("`dtype`", "tf.float32 or tf.float64", "int32", dtype=tf.int32),
     "dtype nonsense": bad_value("`dtype`", "'real'", dtype="real"),

@@ -54,10 +54,10 @@ INTEGERS = {
 }  # fmt: skip
 
 CHAINS = {
-    "fraction": bad_value("`n_chains`", "whole", "2.5", n_chains=2.5),
+    "fraction": bad_value("`n_chains`", "integer", "2.5", n_chains=2.5),
     "string": bad_type("`n_chains`", "'4'", n_chains="4"),
     "negative": bad_value("`n_chains`", "1 or more", n_chains=-2),
-    "NaN": bad_value("`n_chains`", "whole", n_chains=NAN),
+    "NaN": bad_value("`n_chains`", "integer", n_chains=NAN),
     "a start too few for a group": bad_value(
         "`params`", "`n_chains` must be 63", params=[{"theta": 0.0}] * (MANY - 1), n_chains=MANY
     ),
@@ -84,7 +84,7 @@ KEEPING = {
     "reductions of a slash": bad_value(
         "`reductions`", "slash", reductions={"a/b": (0.0, lambda state, params: state)}
     ),
-    "burn_in fraction": bad_value("`burn_in`", "whole", burn_in=0.5),
+    "burn_in fraction": bad_value("`burn_in`", "integer", burn_in=0.5),
     "thin string": bad_type("`thin`", "'2'", thin="2"),
 }
 

@@ -398,7 +398,7 @@ WRONG_ESTIMATES: dict[str, Gradient] = {
         lambda g, state, _: (tf.cast(g, tf.float64), state)
     ),
     "Estimate.estimate` must return a state like": Estimate(lambda g, state, _: (g, Counted(g, g))),
-    "Estimate.estimate` looks at `minibatch.rows`.*needs_rows = True": Estimate(
+    "Estimate.estimate` uses `minibatch.rows`.*needs_rows = True": Estimate(
         lambda g, state, minibatch: (g * tf.cast(minibatch.rows[0] >= 0, g.dtype), state)
     ),
 }

@@ -68,7 +68,7 @@ def test_preconditioners_that_do_not(preconditioner: Any) -> None:
 
 
 def test_stepsizes_are_chosen_where_the_law_is_known() -> None:
-    with pytest.raises(ValueError, match="^`updates`: There is no closed law of SGHMC"):
+    with pytest.raises(ValueError, match="^`updates`: There is no closed form for SGHMC"):
         run("sghmc", "auto")
     with pytest.raises(ValueError, match="^`updates`"):
         sgmcmc.sample(PROBLEM.log_lik, PROBLEM.dataset, START, PROBLEM.log_prior, updates="in_turn")

@@ -378,7 +378,7 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
     (_wrong, {"observed": {}}, "at least one variable"),
     (_wrong, {"observed": {"y": YG, "mu": 0.0}, "rows": ["y"]}, "none is left to sample"),
     (_wrong, {"observed": {"mu": 0.0}}, "'mu' is a single number"),
-    (_wrong, {"data": {"x": X}}, "only a `joint` that is a function"),
+    (_wrong, {"data": {"x": X}}, "covariates need a `joint` that is a function"),
     (lambda: 3, {}, "`joint` must be a joint distribution"),
     (lambda: lambda data: 3, {"data": {"x": X}}, "must return a joint distribution"),
     (lambda: lambda data: _wrong(), {}, "`data` must hold the covariates"),

@@ -261,7 +261,7 @@ def test_the_left_side_and_offsets() -> None:
         (("y ~ x + C(f)", FRAME.assign(f="a")), "'f'.* has one level"),
         (("y ~ x", FRAME.assign(x=np.where(np.arange(N) == 3, np.nan, X))), "missing values"),
         (("y ~ x + (1 | )", FRAME), "must have terms, a bar and a factor"),
-        (("y | trials(8) ~ x", FRAME), "goes with family 'binomial'"),
+        (("y | trials(8) ~ x", FRAME), "is for family 'binomial' only"),
     ],
 )
 def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> None:

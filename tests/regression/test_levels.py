@@ -169,8 +169,13 @@ def test_loo_knows_weights() -> None:
     ("formula", "family", "error", "message"),
     [
         ("kind ~ x", "ordinal", TypeError, "text has no order"),
-        ("grade ~ 0 + x", "ordinal", ValueError, "take the place of the intercept"),
-        ("kind ~ x + (1 | w)", "categorical", ValueError, "do not go with family 'categorical'"),
+        ("grade ~ 0 + x", "ordinal", ValueError, "replace the intercept"),
+        (
+            "kind ~ x + (1 | w)",
+            "categorical",
+            ValueError,
+            "not compatible with family 'categorical'",
+        ),
         ("one ~ x", "categorical", ValueError, "has one level"),
         ("y ~ x", "ordinal", ValueError, "looks like a measurement"),
         ("kind ~ x", "gaussian", TypeError, "must hold numbers"),

@@ -30,7 +30,7 @@ def test_a_mapping_of_plain_facts() -> None:
 
 def test_a_page() -> None:
     lines = [" ".join(line.split()) for line in str(Report(FACTS)).splitlines()]
-    assert lines[0] == "Report on underdamped"
+    assert lines[0] == "Sampling report: underdamped"
     for line in ("found yes", "distance 0.02135", "rows all", "noise 0.5 to 2", "none none"):
         assert line in lines
     assert "by name a 1.5, b 2" in lines

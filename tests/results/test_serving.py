@@ -74,6 +74,6 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
         samples.export(tmp_path / "a", lambda params, dataset: params["theta"][0], data)
     with pytest.raises(ValueError, match="called 'a b'"):
         samples.export(tmp_path / "a", lambda p, d: d["a b"] * p["theta"][0], {"a b": np.zeros(3)})
-    with pytest.raises(ValueError, match="`quantiles` must lie"):
+    with pytest.raises(ValueError, match="`quantiles` must be"):
         samples.export(tmp_path / "a", first, data, quantiles=[2])
     assert [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -108,7 +108,7 @@ def test_a_stepsize_alone_may_be_open() -> None:
     found = call("sgldcv", preconditioner=None)
     assert found.settings["preconditioner"] == "none"
     assert found.report is not None
-    error = np.asarray(found.report["Predicted"]["relative error of the posterior sds"])
+    error = np.asarray(found.report["Predicted"]["SD error (noise along the chain)"])
     assert 0 < np.abs(error).max() < 0.06
 
 

@@ -120,12 +120,12 @@ def test_a_report_predicts_sgld_and_nothing_of_others() -> None:
     samples = reported("sgld", stepsize=1e-3, n_iters=20_000)
     report = samples.report
     assert report["Chain"]["updates"] == "in turn"
-    predicted = np.array(report["Predicted"]["relative error of the posterior sds"])
-    implied = np.array(report["Draws"]["sd over that which the information implies"])
+    predicted = np.array(report["Predicted"]["SD error (noise along the chain)"])
+    implied = np.array(report["Draws"]["SD of draws / Laplace SD"])
     assert predicted.max() > 0.05
     np.testing.assert_allclose(implied, 1 + predicted, rtol=0.1)
     report = reported("sghmc", stepsize=1e-4).report
-    what = report["Predicted"]["relative error of the posterior sds"]
+    what = report["Predicted"]["SD error (noise along the chain)"]
     assert what == "not known for these dynamics with parameters that move in turn"
 
 
@@ -133,5 +133,5 @@ def test_a_report_predicts_sgld_and_nothing_of_others() -> None:
 def test_a_stepsize_is_chosen_for_sgld() -> None:
     samples = reported("sgldcv", stepsize="auto", opt_stepsize="auto", preconditioner="diagonal")
     assert samples.settings["updates"] == "in_turn"
-    predicted = np.array(samples.report["Predicted"]["relative error of the posterior sds"])
+    predicted = np.array(samples.report["Predicted"]["SD error (noise along the chain)"])
     assert np.abs(predicted).max() < 0.06

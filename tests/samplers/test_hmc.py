@@ -292,7 +292,7 @@ def test_the_report_says_what_was_chosen_and_reached(
     assert report["method"] == name and report["Mode"]["found"]
     assert all(0.6 < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
     assert report["Chain"]["divergences"] == 0
-    assert 1 <= report["Chain"]["gradients of a move"] < 20
+    assert 1 <= report["Chain"]["gradients per trajectory"] < 20
     assert min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01
     assert "acceptance rate" in str(report)
     assert found[name]["beta"].dtype == np.float64

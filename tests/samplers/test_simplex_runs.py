@@ -251,7 +251,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "latents dtype": (
         {"gibbs": lambda p, m, s: {"u": m["z"][:, 0]}, "latents": {"u": np.zeros(10, int)}},
         TypeError,
-        "holds whole numbers",
+        "holds integers",
     ),
     "gibbs fails": ({"gibbs": lambda p, m, s: m["y"]}, ValueError, "`gibbs` failed"),
 }

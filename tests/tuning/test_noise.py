@@ -82,6 +82,6 @@ def test_errors_that_last_are_named() -> None:
     )  # fmt: skip
     exact = np.sqrt(np.diag(np.linalg.inv(X.T @ X)))
     ratio = samples["beta"].reshape(-1, D).std(0) / exact
-    predicted = 1 + np.array(samples.report["Predicted"]["relative error of the posterior sds"])
+    predicted = 1 + np.array(samples.report["Predicted"]["SD error (noise along the chain)"])
     assert (ratio > 1.3 * predicted).all()
-    assert any("Storm" in warning and "sd of" in warning for warning in samples.report.warnings)
+    assert any("Storm" in warning and "SD of" in warning for warning in samples.report.warnings)

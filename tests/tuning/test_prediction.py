@@ -92,7 +92,7 @@ def test_in_turn_is_stable_where_each_parameter_is(around: Surroundings) -> None
 
 
 def test_of_other_dynamics_in_turn_nothing_is_known(around: Surroundings) -> None:
-    with pytest.raises(ValueError, match="no closed law of Underdamped"):
+    with pytest.raises(ValueError, match="no closed form for Underdamped"):
         around.predict(Underdamped(), 0.03, (slice(0, 2), slice(2, D)))
 
 

@@ -13,7 +13,7 @@ test_that("sgmcmcSample needs no constants, and says what it chose", {
     # The report comes along in files.
     file <- tempfile()
     saveRDS(chain, file)
-    expect_output(print(report(readRDS(file))), "Report on underdamped")
+    expect_output(print(report(readRDS(file))), "Sampling report: underdamped")
 })
 
 test_that("sgmcmcSample with all parts given is the named function, and runs step by step", {

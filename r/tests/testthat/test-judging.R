@@ -55,7 +55,7 @@ test_that("components come in R's order, with matrices by column", {
 test_that("a report says what speaks against the draws", {
     page <- report(chains())
     expect_s3_class(page, "sgmcmcReport")
-    expect_output(print(page), "Report on sgld.*R-hat")
+    expect_output(print(page), "Sampling report: sgld.*R-hat")
     expect_type(page$warnings, "character")
     expect_equal(page$Chain$`minibatch size`, "200 of 200")
     few <- run("sgld", nIters = 30, params = list(theta = c(30, 30)), stepsize = 1e-5)

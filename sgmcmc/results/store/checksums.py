@@ -1,4 +1,4 @@
-"""What makes sure that a store is what was written: checksums, looked at before it is used."""
+"""Checksums of a store, verified before it is used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILE = re.compile(r"array-\d+(-\d+)?\.npy", re.ASCII)
 
 
 def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Record]) -> None:
-    """Write what is said of a store, with its own checksum.
+    """Write the description of a store, with its own checksum.
 
     Args:
         path: Folder.
@@ -81,7 +81,7 @@ def arrays_of(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def state_of(path: Path, chain: int) -> dict[str, np.ndarray] | None:
-    """Return what the checkpoint of a chain says, or ``None`` where there is none yet."""
+    """Return the contents of a chain's checkpoint, or ``None`` if there is none yet."""
     file = checkpoint(path, CHAIN, chain)
     return read_arrays(file) if file.exists() else None
 
@@ -137,7 +137,7 @@ def checksums(
 
 
 def remember(rows: Mapping[str, FileRows], state: Mapping[str, np.ndarray] | None) -> None:
-    """Take the checksums that a checkpoint has kept for known."""
+    """Restore the checksums that a checkpoint has kept."""
     for name, record in rows.items():
         if state is not None and CHECKSUM + name in state:
             record.know(counted(state, name), int(state[CHECKSUM + name]))

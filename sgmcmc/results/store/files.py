@@ -1,9 +1,9 @@
 """The large files of a store: arrays that rows are written into.
 
-Arrays are in NumPy's npy format and are read by memory mapping, so opening costs nothing and a
-slice reads only itself. Rows are written with ordinary writes, not through the mapping, because
-a full disk then is an error that can be told and not the end of the process. A checksum of the rows
-that count is kept as they are written, so that no damaged draw is ever taken for a draw.
+Arrays are in NumPy's npy format and are read by memory mapping, so that opening costs nothing and a
+slice reads only itself. Rows are written with ordinary writes, not through the mapping, because a
+full disk is then an error and not the end of the process. A checksum of the rows that count is kept
+as they are written, so that no damaged draw is ever taken for a draw.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sgmcmc import atomic_files
 from sgmcmc.results.arrays import Results
 
 ABOUT = "about.json"
-"""What made the store, and which files its arrays lie in."""
+"""File that describes the store, and names the files of its arrays."""
 CHAIN = "chain"
-"""The kind of the checkpoints that tell how far the draws are."""
+"""Kind of the checkpoints of the draws."""
 REDUCTION = "reduction/"
 """How the names begin under which a checkpoint holds results of reductions."""
 CHECKSUM = "checksum/"
@@ -52,7 +52,7 @@ class FileRows:
         self._known = 0, 0
 
     def know(self, rows: int, checksum: int) -> None:
-        """Take the checksum of the first rows for known."""
+        """Set the known checksum of the first rows."""
         self._known = rows, checksum
 
     def __setitem__(self, rows: slice, values: np.ndarray) -> None:
@@ -87,7 +87,7 @@ class FileRows:
 
 def explained(path: Path) -> contextlib.AbstractContextManager[None]:
     """Name the store in errors of the operating system."""
-    return atomic_files.explained("store", path, "what was written before is whole")
+    return atomic_files.explained("store", path, "what was written before is intact")
 
 
 def mapped_array(path: Path) -> np.memmap:

@@ -124,8 +124,8 @@ class Store:
             if fingerprint["n_iters"] < before["n_iters"]:
                 raise ValueError(
                     f"`store`: {str(self.path)!r} holds a longer chain: `n_iters` was "
-                    f"{before['n_iters']} and is {fingerprint['n_iters']}. A chain may go on, but "
-                    "is never cut; take a slice of its draws. Nothing was changed."
+                    f"{before['n_iters']} and is {fingerprint['n_iters']}. A chain may be "
+                    "continued, but is never cut; use a slice of its draws. Nothing was changed."
                 )
             with blamed("store"):
                 arrays = arrays_of(self.path, self.about)
@@ -155,7 +155,7 @@ class Store:
         self.about = json.loads(json.dumps(about))
 
     def rows(self, chain: int) -> dict[str, FileRows]:
-        """Return where a chain's records are written to."""
+        """Return the arrays to which a chain's records are written."""
         assert self.about is not None
         rows = {name: FileRows(self.path / f, chain) for name, f in self.about["arrays"].items()}
         remember(rows, state_of(self.path, chain))
@@ -167,11 +167,11 @@ class Store:
         return checksums(self._rows[chain], state)
 
     def handover(self) -> dict[str, np.ndarray] | None:
-        """Return what the phases before the chain have found, if they are done."""
+        """Return the results of the phases before the chain, if they are done."""
         return self._found(_HANDOVER)
 
     def warm_up(self) -> dict[str, np.ndarray] | None:
-        """Return what was chosen before the chain was made, if that is done."""
+        """Return the constants chosen before the chain was made, if that is done."""
         return self._found(_WARM_UP)
 
     def _found(self, file: str) -> dict[str, np.ndarray] | None:
@@ -180,12 +180,12 @@ class Store:
             return read_arrays(path) if path.exists() else None
 
     def save_warm_up(self, found: Mapping[str, np.ndarray]) -> None:
-        """Write down what was chosen before the chain was made."""
+        """Save the constants chosen before the chain was made."""
         with explained(self.path):
             write_arrays(self.path / _WARM_UP, found)
 
     def save_handover(self, found: Mapping[str, np.ndarray], kinds: Iterable[str]) -> None:
-        """Write down what the phases before the chain have found.
+        """Save the results of the phases before the chain.
 
         Args:
             found: ``positions`` of the chains, flat; and if they are modes, ``gradients`` there and

@@ -1,4 +1,4 @@
-"""Posteriors without constants from the user: chosen, run, and reported on."""
+"""Sampling without constants from the user."""
 
 from sgmcmc.run.automatic.posterior import run_automatically
 

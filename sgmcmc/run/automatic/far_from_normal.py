@@ -1,4 +1,4 @@
-"""Small data and a posterior far from normal: NUTS, which holds there, and can be afforded."""
+"""Small data and a posterior far from normal: NUTS, which is reliable and affordable there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.plan import Plan
 
 _PATIENCE = 6
-"""How many times as long as foretold chains run before their law is given up."""
+"""Multiple of the predicted length after which we switch to NUTS."""
 
 _GRADIENTS = 25
 """Gradients of a move of NUTS where the posterior is far from normal."""
@@ -58,7 +58,7 @@ def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bo
 
 
 class UntilFar(UntilEffective):
-    """Runs until every coordinate has its effective sample size, or draws speak against the law.
+    """Runs until coordinates have their effective sample size, or are found far from normal.
 
     Args:
         wishes: User's wishes for the draws.
@@ -93,7 +93,7 @@ class UntilFar(UntilEffective):
         return bool(self.variances[-1] <= WIDE and self.variances[0] >= 1 / WIDE)
 
     def goals(self) -> Iterator[int]:
-        """Yield how many iterations to have run after burn-in."""
+        """Yield the numbers of iterations after burn-in at which to stop."""
         for goal in super().goals():
             yield goal
             if self.against and self._may_stop:
@@ -108,8 +108,9 @@ class UntilFar(UntilEffective):
         draws = self.diagnostics.draws
         if not self.normal:
             self.against = (
-                "the posterior is far from normal: in coordinates whitened at its mode, variances "
-                f"range from {self.variances[0]:.2g} to {self.variances[-1]:.2g}"
+                "the posterior is far from normal: in coordinates whitened at its mode, the "
+                f"eigenvalues of the draws' covariance range from {self.variances[0]:.2g} to "
+                f"{self.variances[-1]:.2g}"
             )
         elif not self.reached and self._wishes.n_iters is None and draws >= self.cap // self._thin:
             self.against = (

@@ -42,7 +42,7 @@ from sgmcmc.tuning.local import (
 from sgmcmc.tuning.mode import DENSE_UP_TO
 
 _TRIES, _SMALLER = 4, 4.0
-"""How often chains that diverge start anew, and with how much smaller a stepsize."""
+"""Largest number of restarts of chains that diverge, and the divisor of their stepsize."""
 
 _HALVINGS, _MOST_TIME = 3, 4.0
 """How often a stepsize is halved for its error, and for how many times the seconds until then."""
@@ -54,17 +54,17 @@ _FIRST = 0.6
 """Part of the user's seconds that the chains may use before their error is measured."""
 
 _CHANGED = 2.0
-"""By what factor the largest curvature may have grown until the chain's end."""
+"""Factor by which the largest curvature may grow until the chain's end."""
 
 
 def run_large(
     request: Request, dynamics: Dynamics, wishes: Wishes, verbose: bool, began: float
 ) -> Samples:
-    """Choose constants from what is found around the chains' starts, run them, and report.
+    """Choose constants from measurements around the chains' starts, run them, and report.
 
     The chains go up the likelihood, each from a start of its own; scales, curvature and noise are
-    measured there; the chains run for a while; everything is measured again, and frozen; and
-    then comes what is kept.
+    measured there; the chains run for a while; everything is measured again, and frozen; and then
+    draws are kept.
 
     Args:
         request: Request, read.
@@ -74,7 +74,7 @@ def run_large(
         began: Time at which the clock of ``max_seconds`` was started.
 
     Raises:
-        ValueError: The dynamics have no closed law, or too few draws would be kept.
+        ValueError: The dynamics have no closed form, or too few draws would be kept.
     """
     model = request.read
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
@@ -177,12 +177,12 @@ def _ends(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
 
 
 def _need_linear(dynamics: Dynamics) -> None:
-    """Raise an error where the law of the chain is not known."""
+    """Raise an error if the chain has no closed form."""
     try:
         LinearLaw(dynamics, 0.1)
     except ValueError as error:
         raise ValueError(
-            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates take 'underdamped', 'sgld' or "
+            f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates use 'underdamped', 'sgld' or "
             "'sghmc', or give all constants."
         ) from None
 
@@ -245,7 +245,7 @@ def _report(
     """Return the facts and warnings of the report."""
     plan, lengths, samples = ran.plan, ran.lengths, ran.samples
     n, N = plan.minibatch_size, plan.around.size
-    kept = "all" if lengths.thin == 1 else f"1 in {lengths.thin} iterations"
+    kept = "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
     if lengths.thin > thin:
         kept += " (at most 2000 draws, 512 MB)"
     method = {}
@@ -259,10 +259,10 @@ def _report(
         **method,
         "Found around the chains": {
             "coordinates": len(plan.noise),
-            "sds of single coordinates, all others held": _range(plan.around.whitening.root),
+            "conditional SDs of single coordinates": _range(plan.around.whitening.root),
             "largest curvature, scaled coordinates": plan.around.curvature,
-            "the same at the chains' ends": after.curvature,
-            "part of the data in the information, mean": float(plan.around.share.mean()),
+            "largest curvature at the end of the chains": after.curvature,
+            "likelihood share of the information, mean": float(plan.around.share.mean()),
         },
         "Chain": {
             "dynamics": repr(plan.dynamics),
@@ -274,12 +274,13 @@ def _report(
         },
         "Predicted (local: around the chains only)": {
             "gradient noise, by coordinate": _range(plan.noise),
-            "relative error of a coordinate's sd": _range(plan.error),
-            "the same in the stiffest direction": plan.stiff_error,
-            "iterations for an independent draw": plan.autocorrelation,
+            "SD error, by coordinate": _range(plan.error),
+            "SD error, stiffest direction": plan.stiff_error,
+            "autocorrelation time, iterations": plan.autocorrelation,
         },
         "Draws": {
-            "chains, draws of each": f"{wishes.n_chains}, {lengths.predictions.draws}",
+            "chains": wishes.n_chains,
+            "draws per chain": lengths.predictions.draws,
             "kept": kept,
             "burn-in": lengths.burn_in,
         },
@@ -317,18 +318,19 @@ def _warnings(
     after: Neighbourhood,
     error: MeasuredError | None,
 ) -> list[str]:
-    """Return what speaks against the draws."""
+    """Return warnings about the draws."""
     found = []
     if not max(plan.stiff_error, plan.error.max()) <= 1.001 * wishes.tolerance:
         found.append(
-            f"Gradient noise makes sds too large: by {plan.stiff_error:.1%} in the direction of "
-            "the largest curvature (a local bound), where the tolerance is "
-            f"{wishes.tolerance:.1%}. Larger minibatches have less noise."
+            f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
+            f"the largest curvature (a local bound); the tolerance is {wishes.tolerance:.1%}. "
+            "Larger minibatches have less noise."
         )
     if after.curvature > _CHANGED * plan.around.curvature:
         found.append(
             f"The largest curvature grew from {plan.around.curvature:.3g} to "
-            f"{after.curvature:.3g} along the chains: their constants do not suit their ends."
+            f"{after.curvature:.3g} along the chains: the constants chosen at their start are not "
+            "suitable at their end."
         )
     found += [] if error is None else error.warnings
     ess = {name: each.smallest for name, each in lengths.diagnostics.items()}

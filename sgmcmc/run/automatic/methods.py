@@ -134,7 +134,7 @@ def run_exact(
         request: What the user asks for; what is chosen was left open.
         dynamics: HMC or NUTS.
         wishes: What the user wants of the draws.
-        verbose: Show progress.
+        verbose: Whether to show progress.
         began: When the clock of ``max_seconds`` was started.
         reason: Why, for the report.
         doubts: What else the report is to warn of.

@@ -1,4 +1,4 @@
-"""Chains of a posterior with several modes: some in each, and what is said of them."""
+"""Chains of a posterior with several modes: some in each, with their report."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
 
 _TRIES, _SMALLER = 4, 4.0
-"""How often chains that diverge start anew, and with how much smaller a stepsize."""
+"""Largest number of restarts of chains that diverge, and the divisor of their stepsize."""
 
 _APART = 0.5
-"""How many posterior sds chains start away from their modes, in the root mean square."""
+"""Root mean square distance of starts from their modes, in posterior SDs."""
 
 _SHOWN = 3
 """Components of a parameter that a mode's position shows."""
 
 _STRAY = 0.01
-"""The part of a chain's draws in another mode from which on it is there too."""
+"""Fraction of a chain's draws in another mode from which the chain counts as visiting it."""
 
 
 class UntilEffectiveInEach(UntilEffective):
@@ -53,7 +53,7 @@ class UntilEffectiveInEach(UntilEffective):
 
     @property
     def wanted(self) -> float:
-        """The effective sample size that each mode is to have."""
+        """Requested effective sample size of each mode."""
         return self._wishes.ess / self._count
 
     @property
@@ -82,7 +82,7 @@ def run_in_modes(
     """Run chains in every mode, and report which are where.
 
     Coordinates are whitened by the mean of the modes' informations, so that none is much narrower
-    than the chains expect; control variates are centred at each chain's own mode.
+    than the chains expect; control variates are centered at each chain's own mode.
 
     Args:
         chosen: Request with the constants chosen at the heaviest mode.
@@ -167,7 +167,7 @@ def _report(
     warnings += _warnings(surveyed, parts, numbers, crossed, agree)
     if plan.prediction.worst > 1.001 * plan.given.tolerance:
         warnings.append(
-            f"The predicted error of a posterior sd is {plan.prediction.worst:.1%}, above the "
+            f"The predicted error of a posterior SD is {plan.prediction.worst:.1%}, above the "
             f"tolerance of {plan.given.tolerance:.1%}."
         )
     if not lengths.reached:
@@ -178,16 +178,18 @@ def _report(
             "Modes": _modes_facts(chosen, surveyed, numbers),
             "Chain": chain_facts(samples, origin_of(samples).sampler),
             "Predicted": {
-                "at draws of the normal at a mode": plan.prediction.error.tolist(),
-                "iterations for an independent draw": plan.prediction.times.tolist(),
+                "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
+                "autocorrelation time, iterations": plan.prediction.times.tolist(),
             },
             "Draws": {
                 **draws_facts(together, samples),
-                "ESS within modes, bulk, the worst": each.bulk,
-                "ESS within modes, tail, the worst": each.tail,
-                "R-hat within modes, the worst": each.rhat,
+                "ESS within modes (worst mode), bulk": each.bulk,
+                "ESS within modes (worst mode), tail": each.tail,
+                "R-hat within modes (worst mode)": each.rhat,
                 **{
-                    f"part of chain {chain + 1} in each mode": ", ".join(f"{p:.3f}" for p in part)
+                    f"chain {chain + 1}: fraction of draws by mode": ", ".join(
+                        f"{p:.3f}" for p in part
+                    )
                     for chain, part in enumerate(parts)
                 },
             },
@@ -198,7 +200,7 @@ def _report(
 
 
 def _where(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
-    """Return what part of each chain's draws is nearest to each mode, (chains, modes)."""
+    """Return the fraction of each chain's draws nearest to each mode, (chains, modes)."""
     u = unconstrained(samples, chosen.target.space)
     gaps = []
     for mode in surveyed.modes:
@@ -211,7 +213,7 @@ def _where(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:
 def _warnings(
     surveyed: Survey, parts: np.ndarray, numbers: list[int], crossed: bool, agree: bool
 ) -> list[str]:
-    """Return what is to be said of the modes."""
+    """Return warnings about the modes."""
     found = []
     count = len(surveyed.modes)
     if not agree:
@@ -222,8 +224,9 @@ def _warnings(
         )
         cross = "cross too rarely" if crossed else "do not cross"
         found.append(
-            f"The posterior has {count} modes, which chains {cross}: {places}. How many draws are "
-            "in which says nothing of the modes' weights, and moments over all chains mix them."
+            f"The posterior has {count} modes, which chains {cross}: {places}. The number of "
+            "draws in each mode does not estimate its weight; moments pooled over chains mix the "
+            "modes."
         )
     if count > len(numbers):
         found.append(f"There are {count} modes, and only {len(numbers)} chains to start in them.")

@@ -1,4 +1,4 @@
-"""A posterior without constants from the user: what was left open is chosen, run, and reported."""
+"""Sampling without constants from the user: constants chosen, chains run, draws reported."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
 _SPREAD = 1.5
-"""How many posterior sds chains start away from the mode, in the root mean square."""
+"""Root mean square distance of starts from the mode, in posterior SDs."""
 
 _ROUNDS = 4
-"""How often a chain may start anew, whitened by what it has shown."""
+"""Largest number of restarts of a chain, whitened by its own draws."""
 
 _SLOWEST = 1e5
-"""Iterations for an independent draw beyond which it is of no use to start anew."""
+"""Autocorrelation time beyond which a restart does not help."""
 
 
 @brief
@@ -55,7 +55,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     options, d, thin = model.options, model.target.size, model.options.thin
     if options.store_params is not True:
         raise ValueError(
-            "`store_params`: all parameters are kept where the length is chosen by looking at them."
+            "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
     if d > DENSE_UP_TO:
         _need_all_open(request, d)
@@ -140,7 +140,7 @@ def _run_on_disk(reading: Reading, wishes: Wishes, verbose: bool) -> Samples:
 
 
 def _need_all_open(request: Request, d: int) -> None:
-    """Raise an error where some constants are given, of a model that is too large for that."""
+    """Raise an error if some constants are given, of a model that is too large for that."""
     is_open = open_arguments(request)
     for name in ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"):
         if name not in is_open:

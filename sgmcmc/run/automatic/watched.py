@@ -139,13 +139,13 @@ class Watched(Lengths):
 
     @property
     def reached(self) -> bool:
-        """Whether the draws are what was asked for."""
+        """Whether the requested effective sample size is reached."""
         return bool(self.diagnostics) and all(
             found.enough(self._wishes.ess) for found in self.diagnostics.values()
         )
 
     def goals(self) -> Iterator[int]:
-        """Yield how many iterations to have run after burn-in."""
+        """Yield the numbers of iterations after burn-in at which to stop."""
         started, least = time.monotonic(), FEWEST * self.thin
         goal = least if np.isfinite(self.left) else max(least, self.cap // _LOOKS)
         while True:

@@ -63,9 +63,9 @@ def _whole(request: Request) -> Request:
     need_steps(keywords.get("updates", JOINT), dynamics)
     minibatches = keywords.pop("minibatches", None)
     if not (is_open(minibatches) or minibatches == "uniform"):
-        raise ValueError("`minibatches`: every move takes the whole dataset; leave it out.")
+        raise ValueError("`minibatches`: every move uses the whole dataset; omit it.")
     if not is_open(request.minibatch_size):
-        raise ValueError("`minibatch_size`: every move takes the whole dataset; leave it out.")
+        raise ValueError("`minibatch_size`: every move uses the whole dataset; omit it.")
     return replace(
         request, dynamics=dynamics, gradient=FullGradient(), minibatch_size=None, keywords=keywords
     )
@@ -114,7 +114,7 @@ def run_exactly(
 
 
 def _need_fixed_length(options: Options, wishes: Wishes) -> None:
-    """Raise an error where the length is to be decided on the way, and cannot be."""
+    """Raise an error if the length is to be decided on the way, and cannot be."""
     if options.store is not None and wishes.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:

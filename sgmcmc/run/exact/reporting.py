@@ -19,12 +19,12 @@ from sgmcmc.tuning.axes import Axes
 from sgmcmc.tuning.mode import Mode
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
-"""The least acceptance rate, and how often trajectories may be cut short, without a warning."""
+"""Least acceptance rate, and largest fraction of trajectories cut short, without a warning."""
 
 
 @dataclass
 class Told:
-    """What there is to tell of how the constants were chosen.
+    """Log of how the constants were chosen.
 
     Attributes:
         clock: Seconds, by task.
@@ -67,13 +67,13 @@ def report_on(
     warnings += diagnostics.warnings(ess)
     found: dict[str, Any] = {"method": settings["method"]}
     if told.reason:
-        found["Dynamics"] = {f"{settings['dynamics']['name']}, because": told.reason}
+        found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": told.reason}
     if told.mode is not None:
         found["Mode"] = mode_facts(told.mode)
     if told.warmed_up is not None:
         found["Warm-up"] = {
             "iterations": told.warmed_up.iterations,
-            "coordinates changed, times": told.warmed_up.changed,
+            "metric updates": told.warmed_up.changed,
             "full gradients, all chains": told.warmed_up.gradients,
         }
     if told.axes is not None:
@@ -83,12 +83,14 @@ def report_on(
             "largest curvature left, scaled coordinates": told.axes.stiffest,
         }
     found["Chain"] = {
-        "observations, in every gradient": settings["N"],
+        "observations (full gradient)": settings["N"],
         "stepsize": settings["stepsize"],
         "acceptance rate": rates,
         "divergences": int(divergences),
-        "gradients of a move": float(np.mean([chain["gradients of a move"] for chain in facts])),
-        "moves cut short": int(sum(chain["moves cut short"] for chain in facts)),
+        "gradients per trajectory": float(
+            np.mean([chain["gradients of a move"] for chain in facts])
+        ),
+        "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
     found["Draws"] = draws_facts(diagnostics, samples)
     found["Seconds"] = told.clock.facts()
@@ -102,20 +104,20 @@ def _about_moves(
     moves = sum(chain["moves"] for chain in facts)
     if divergences:
         warnings.append(
-            f"{divergences:.0f} of {moves:.0f} trajectories diverged: near them the posterior "
-            "bends more sharply than the stepsize can follow, and is not explored well. Take a "
-            "smaller `stepsize`, or write the model in other parameters."
+            f"{divergences:.0f} of {moves:.0f} trajectories diverged: the posterior has regions "
+            "of high curvature that this stepsize cannot resolve, and is not explored well "
+            "there. Use a smaller `stepsize`, or reparameterize the model."
         )
     if min(rates) < _FEW_ACCEPTED:
         warnings.append(
-            f"Of the moves of a chain only {min(rates):.0%} were accepted: the stepsize is too "
+            f"Only {min(rates):.0%} of the moves of a chain were accepted: the stepsize is too "
             "large for it."
         )
     cut = sum(chain["moves cut short"] for chain in facts)
     if cut > _OFTEN_CUT * max(1.0, moves):
         warnings.append(
-            f"{cut:.0f} of {moves:.0f} trajectories were cut short by the largest number of "
-            "gradients. The draws are valid, but chains forget slowly."
+            f"{cut:.0f} of {moves:.0f} trajectories reached the largest number of gradients. The "
+            "draws are valid, but their autocorrelation is high."
         )
     return warnings
 

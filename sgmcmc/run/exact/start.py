@@ -22,7 +22,7 @@ from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import mode_from, whitening_at
 
 _SPREAD = 1.5
-"""How many posterior sds chains start away from the mode, in the root mean square."""
+"""Root mean square distance of starts from the mode, in posterior SDs."""
 
 _USABLE = 2.0
 """How many posterior sds a Newton step may still go from a mode that is of use."""

@@ -1,4 +1,4 @@
-"""What is said of draws: how far they can be trusted, and by what they were made."""
+"""Reports on draws."""
 
 from sgmcmc.run.reports.reporting import report_on
 

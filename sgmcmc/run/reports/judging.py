@@ -23,15 +23,15 @@ from sgmcmc.tuning.plan import information_in, mode_from, unchanged
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
 _POSITIONS, _PARTS = 256, 8
-"""Draws that noise is measured at, and into how many parts of the chain they fall."""
+"""Number of draws at which noise is measured, and of the parts of the chain that they fall into."""
 
 _ROWS = 20_000
-"""Draws, over all chains, that sds are taken of."""
+"""Largest number of draws, over all chains, from which SDs are computed."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is found when draws are held against the posterior's own curvature.
+    """Comparison of draws with the posterior's own curvature.
 
     Attributes:
         mode: Mode nearest to the draws, and the information there.
@@ -67,11 +67,11 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
     if isinstance(dynamics, SimplexDynamics):
         return f"there are {dynamics.moves}"
     if sampler.options.manifolds:
-        return "there are parameters on manifolds, where no curvature is taken"
+        return "there are parameters on manifolds, on which no curvature is computed"
     if sampler.target.size > DENSE_UP_TO:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):
-        return "not all parameters were kept"
+        return "not all parameters were stored"
     return None
 
 
@@ -82,7 +82,7 @@ def judge(
     mode: Mode | None = None,
     meter: NoiseMeter | None = None,
 ) -> Judgement:
-    """Return what is found of draws.
+    """Return the comparison of draws with the posterior's curvature.
 
     Args:
         sampler: Sampler that made the draws.
@@ -140,8 +140,8 @@ def _largest(
 ) -> float:
     """Return the largest stepsize that keeps to the tolerance, or 0.
 
-    Of very unequal curvatures no stepsize that suits the largest moves the chain in the direction
-    of the smallest, so far as numbers can tell.
+    If curvatures are very unequal, a stepsize small enough for the largest does not move the chain
+    in the direction of the smallest, to rounding.
     """
     found = largest_stepsize(dynamics, around, tolerance, in_turn=in_turn)
     return found if around.predict(dynamics, found, in_turn).worst <= tolerance else 0.0
@@ -200,7 +200,7 @@ def _finite(u: np.ndarray) -> np.ndarray:
 
 
 def _centres(samples: Samples, space: Space) -> np.ndarray | None:
-    """Return where control variates are centred, unconstrained, a row for each chain."""
+    """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None
     rows = []

@@ -1,4 +1,4 @@
-"""What speaks against trusting draws, in sentences."""
+"""Warnings: reasons not to trust draws, in sentences."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 
 _ROUNDING = 0.1
-"""How much of a posterior sd the rounding of a coordinate may be."""
+"""Largest rounding error of a coordinate, in posterior SDs."""
 
 _OFF_CENTRE = 0.5
-"""Posterior sds that the centre of control variates may be off the mode."""
+"""Largest distance of the center of control variates from the mode, in posterior SDs."""
 
 _MARGIN = 1.2
-"""How many times the tolerance is let pass: noise along the chain is a little more than before."""
+"""Accepted multiple of the tolerance: noise along the chain is a little larger than at the mode."""
 
 _FAR, _OTHERWISE = 3.0, 2.0
-"""Posterior sds between mean and mode, and factors between sds, that are too much."""
+"""Distances of the mean from the mode, in posterior SDs, and ratios of SDs that are too large."""
 
 _SUPER = 1.3
-"""How many times its number of draws an effective sample size may be."""
+"""Largest ratio of an effective sample size to the number of draws."""
 
 
 def misgivings(
     judgement: Judgement, sampler: Sampler, diagnostics: Diagnostics, tolerance: float
 ) -> list[str]:
-    """Return what curvature and noise say against draws."""
+    """Return warnings from curvature and noise."""
     found = _of_stepsize(judgement, sampler, tolerance)
     if judgement.off_centre is not None and judgement.off_centre > _OFF_CENTRE:
         found.append(
-            f"The control variates are centred {judgement.off_centre:.2g} posterior sds off the "
-            "mode, so that gradients are noisier than they need be. Use opt_stepsize='auto', or "
+            f"The control variates are centered {judgement.off_centre:.2g} posterior SDs from the "
+            "mode, so that gradients are noisier than necessary. Use opt_stepsize='auto', or "
             "more `n_iters_opt`."
         )
     shift = np.abs(judgement.shift)
     if shift.max() > _FAR:
         found.append(
-            f"The mean of {_name(sampler, int(shift.argmax()))} is {shift.max():.2g} posterior sds "
-            "from the mode: the chain has not arrived, or the posterior is far from normal."
+            f"The mean of {_name(sampler, int(shift.argmax()))} is {shift.max():.2g} posterior "
+            "SDs from the mode: the chain has not converged, or the posterior is far from normal."
         )
     expected = np.broadcast_to(
         judgement.prediction.ratio if judgement.prediction.known else 1.0, judgement.ratio.shape
@@ -68,16 +68,14 @@ def misgivings(
             said = "" if not judgement.prediction.known else f", {expected[worst]:.3g} predicted"
             return [
                 *found,
-                f"The sd of {_name(sampler, worst)} is {judgement.ratio[worst]:.3g} times that "
-                f"which the curvature at the mode implies{said}. The noise of "
-                f"{type(sampler.chain.gradient).__name__} along a chain cannot be measured "
-                "beforehand: it is larger than at the mode, or its errors are correlated. Take a "
-                "smaller stepsize.",
+                f"The SD of {_name(sampler, worst)} is {judgement.ratio[worst]:.3g} times the "
+                f"Laplace SD{said}. The noise of {type(sampler.chain.gradient).__name__} along a "
+                "chain cannot be measured in advance: it is larger than at the mode, or its "
+                "errors are correlated. Use a smaller stepsize.",
             ]
         found.append(
-            f"The sd of {_name(sampler, worst)} is {judgement.ratio[worst]:.2g} times that which "
-            "the curvature at the mode implies: the chain has not covered the posterior, or that "
-            "is far from normal."
+            f"The SD of {_name(sampler, worst)} is {judgement.ratio[worst]:.2g} times the Laplace "
+            "SD: the chain has not explored the posterior, or the posterior is far from normal."
         )
     return found
 
@@ -85,15 +83,15 @@ def misgivings(
 def is_foretold(sampler: Sampler) -> bool:
     """Return whether the noise that is measured at single positions is that along the chain.
 
-    It is not for estimators with a memory, of which the table and the centre follow the chain, or
-    whose errors may be correlated, as those of a user's own.
+    It is not for estimators with a memory, whose table or center follows the chain, or whose errors
+    may be correlated, as those of user-defined ones.
     """
     gradient = sampler.chain.gradient
     return type(gradient) in (MinibatchGradient, ControlVariate, FullGradient)
 
 
 def is_right(judgement: Judgement, tolerance: float) -> bool:
-    """Return whether the law of the dynamics promises sds within the tolerance."""
+    """Return whether the predicted SDs are within the tolerance."""
     prediction = judgement.prediction
     return prediction.known and prediction.worst <= _MARGIN * tolerance
 
@@ -102,12 +100,15 @@ def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> li
     prediction = judgement.prediction
     if not prediction.known or is_right(judgement, tolerance):
         return []
-    advice = "Take smaller stepsizes"
+    advice = "Use smaller stepsizes"
     if judgement.largest:
-        advice = f"Take a stepsize of at most {judgement.largest:.2g}"
+        advice = f"Use a stepsize of at most {judgement.largest:.2g}"
     auto = f"{advice}, or stepsize='auto'."
     if judgement.largest == 0.0:
-        auto = "No stepsize suits all directions: take preconditioner='auto'."
+        auto = (
+            "No stepsize is small enough for some directions and large enough for others: use "
+            "preconditioner='auto'."
+        )
     if not prediction.stable:
         return [
             "The stepsize is too large for the curvature at the mode: the draws do not follow the "
@@ -115,7 +116,7 @@ def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> li
         ]
     worst = int(np.abs(prediction.error).argmax())
     what = (
-        f"The predicted error of the sd of {_name(sampler, worst)} is "
+        f"The predicted error of the SD of {_name(sampler, worst)} is "
         f"{prediction.error[worst]:+.0%}, above the tolerance of {tolerance:.0%}"
     )
     if judgement.without_noise.worst > tolerance:
@@ -129,7 +130,7 @@ def _of_stepsize(judgement: Judgement, sampler: Sampler, tolerance: float) -> li
 def of_draws(
     diagnostics: Diagnostics, settings: Mapping[str, Any], ess: float, swings: bool = False
 ) -> list[str]:
-    """Return what the draws themselves say against them.
+    """Return warnings from the draws themselves.
 
     Args:
         diagnostics: Diagnostics of the draws.
@@ -144,35 +145,35 @@ def of_draws(
     if most > _SUPER * total and not swings and settings["method"] not in ("hmc", "nuts"):
         found.append(
             f"The effective sample size, {most:.0f}, is larger than the number of draws, {total}: "
-            "the chain swings to and fro, as it does where the stepsize is too large."
+            "successive draws are negatively correlated, which a too-large stepsize causes."
         )
     if (settings["n_chains"] or 1) == 1:
         found.append(
-            f"There is a single chain, so that R-hat (at most {RHAT}) cannot tell whether chains "
-            "agree. Take n_chains=4."
+            f"There is a single chain, so that R-hat (at most {RHAT}) cannot compare chains. Use "
+            "n_chains=4."
         )
     return found
 
 
 def of_rounding(samples: Samples, mode: Mode) -> list[str]:
-    """Return what rounding does to draws whose sds are small against their values."""
+    """Return a warning about rounding, if SDs are small compared with the values."""
     dtype = np.dtype(samples.settings["dtype"])
     sds = np.sqrt(np.diag(mode.information.covariance))
     return too_coarse(float((np.finfo(dtype).eps * np.abs(mode.position) / sds).max()), dtype)
 
 
 def too_coarse(rounding: float, dtype: np.dtype) -> list[str]:
-    """Return a warning where the rounding of a number is no small part of its posterior sd."""
+    """Return a warning if the rounding error of a number is large relative to its posterior SD."""
     if rounding <= _ROUNDING:
         return []
     return [
-        f"A posterior sd is only {1 / rounding:.2g} times the rounding of {dtype.name}. Use "
-        "dtype=tf.float64, or centre the data."
+        f"A posterior SD is only {1 / rounding:.2g} times the rounding error of {dtype.name}. Use "
+        "dtype=tf.float64, or center the data."
     ]
 
 
 def _name(sampler: Sampler, place: int) -> str:
-    """Return what a person calls a coordinate."""
+    """Return the label of a coordinate."""
     layout = sampler.target.space.layout
     name = layout.parameter_at(place)
     shape = layout.shapes[name]

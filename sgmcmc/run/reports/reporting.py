@@ -1,4 +1,4 @@
-"""The report on draws: what was chosen or given, what is predicted, what the draws show."""
+"""The report on draws: constants, predictions, and diagnostics."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ WIDE = 8.0
 was not known well at the mode."""
 
 TOLERANCE, ENOUGH = 0.05, 100.0
-"""The error of an sd that is let pass, and the effective sample size that is wanted, of draws
-whose constants the user gave."""
+"""Accepted error of an SD, and required effective sample size, if the user gave the constants."""
 
 _LOOKED_AT, _PACKS = 16, 500
 """Draws and packs of groups at which the quadrature's error is measured."""
@@ -61,8 +60,8 @@ def report_on(
     warnings += of_groups
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
-            "The posterior is far from normal: in whitened coordinates variances range from "
-            f"{spread[0]:.2g} to {spread[-1]:.2g}."
+            "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
+            f"draws' covariance range from {spread[0]:.2g} to {spread[-1]:.2g}."
         )
     now = time.monotonic()
     return Report(
@@ -73,11 +72,11 @@ def report_on(
                 **chain_facts(samples, sampler),
                 **_rows_facts(plan, samples),
                 **_worth(plan),
-                "variances in whitened coordinates": spread.tolist(),
+                "eigenvalues of draws' covariance, whitened": spread.tolist(),
             },
             **groups,
             "Predicted": {
-                "at draws of the normal at the mode": plan.prediction.error.tolist(),
+                "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
                 **_predicted_facts(judgement, sampler),
             },
             "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
@@ -88,7 +87,7 @@ def report_on(
 
 
 def group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], list[str]]:
-    """Return facts about groups whose effects are integrated out, and what is wrong with them."""
+    """Return facts and warnings about groups whose effects are integrated out."""
     structure = sampler.request.groups
     if structure is None:
         return {}, []
@@ -132,7 +131,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         reason, judgement = "no mode was found from the mean of the draws", None
     chain, draws = chain_facts(samples, sampler), draws_facts(diagnostics, samples)
     if judgement is None:
-        facts |= {"Chain": chain, "Predicted": {"nothing, because": reason}, "Draws": draws}
+        facts |= {"Chain": chain, "Predicted": {"not available": reason}, "Draws": draws}
         warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     else:
         swings = is_right(judgement, TOLERANCE)
@@ -156,37 +155,37 @@ def _of_mode(mode: Mode) -> list[str]:
     if mode.converged:
         return []
     return [
-        f"The mode was not found: a Newton step would still go {mode.distance:.2g} posterior sds. "
-        "Gradient noise may be larger than it need be."
+        f"The mode was not found: the remaining Newton step is {mode.distance:.2g} posterior SDs. "
+        "Gradient noise may be larger than necessary."
     ]
 
 
 def of_rising(surveyed: Survey | None) -> list[str]:
-    """Return what is to be said of a log posterior that has no mode."""
+    """Return a warning about a log posterior without a mode."""
     if surveyed is None or not surveyed.rising:
         return []
     names = ", ".join(repr(name) for name in surveyed.rising)
     return [
         f"There is no mode: the log posterior keeps rising, or does not fall, as {names} moves "
-        "away from its start. The posterior may be improper (labels that features separate, under "
-        "a flat prior), or rise without bound where a scale goes to zero. Give a proper prior, or "
-        "write the scaled parameters as scale × standard normal."
+        "away from its start. The posterior may be improper (separable data, such as a feature "
+        "that separates the classes, under a flat prior), or unbounded as a scale goes to zero. "
+        "Use a proper prior, or write the scaled parameters as scale × standard normal."
     ]
 
 
 def mode_facts(mode: Mode) -> dict[str, Any]:
-    """Return how well the mode is known."""
+    """Return the facts about the mode."""
     return {
         "found": mode.converged,
-        "distance of a Newton step, posterior sds": mode.distance,
+        "remaining Newton step, posterior SDs": mode.distance,
         "passes over the data": mode.evaluations,
-        "condition number of the information": mode.information.condition,
+        "condition number of observed information": mode.information.condition,
         **({"information of some rows, relative error": mode.error} if mode.error else {}),
     }
 
 
 def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
-    """Return what the chain is made of."""
+    """Return the facts about the chain."""
     settings = samples.settings
     stepsize = np.atleast_1d(final_stepsize(sampler.chain, samples)).tolist()
     rows = settings["minibatches"]
@@ -194,7 +193,7 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "dynamics": repr(sampler.chain.dynamics),
         "gradient": settings["gradient"]["name"],
         "minibatch size": f"{settings['n']} of {settings['N']}",
-        "rows": rows if isinstance(rows, str) else "in proportion to given probabilities",
+        "rows": rows if isinstance(rows, str) else "weighted (user-supplied probabilities)",
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
         "preconditioner": _kind(sampler),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
@@ -210,7 +209,7 @@ def _rows_facts(plan: Plan, samples: Samples) -> dict[str, Any]:
 def _worth(plan: Plan) -> dict[str, Any]:
     """Return the effective number of rows, if rows are weighted."""
     rows = plan.effective_rows
-    return {"rows that the probabilities are worth": rows} if np.isfinite(rows) else {}
+    return {"effective number of rows, 1/Σp²": rows} if np.isfinite(rows) else {}
 
 
 def _kind(sampler: Sampler) -> str:
@@ -222,37 +221,38 @@ def _kind(sampler: Sampler) -> str:
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:
     prediction, around = judgement.prediction, judgement.around
-    noise = {"gradient noise along the chain, whitened": judgement.noise_along}
+    noise = {"whitened gradient noise, along the chain": judgement.noise_along}
     if judgement.noise_along:
-        noise["gradient noise, whitened, by coordinate"] = around.noise_by_coordinate.tolist()
+        noise["whitened gradient noise, by coordinate"] = around.noise_by_coordinate.tolist()
     if not prediction.known:
         what = "not known for these dynamics"
         if sampler.chain.turns is not None:
             what += " with parameters that move in turn"
-        return {"relative error of the posterior sds": what, **noise}
+        return {"SD error (noise along the chain)": what, **noise}
     if not prediction.stable:
-        return {"relative error of the posterior sds": "unbounded: the stepsize is too large"}
+        return {"SD error (noise along the chain)": "unbounded: the stepsize is too large"}
     return {
-        "relative error of the posterior sds": prediction.error.tolist(),
-        "iterations for an independent draw": prediction.times.tolist(),
+        "SD error (noise along the chain)": prediction.error.tolist(),
+        "autocorrelation time, iterations": prediction.times.tolist(),
         **noise,
     }
 
 
 def _measured_facts(judgement: Judgement) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "sd over that which the information implies": judgement.ratio.tolist(),
-        "mean less mode, in those sds": judgement.shift.tolist(),
+        "SD of draws / Laplace SD": judgement.ratio.tolist(),
+        "(mean − mode) / Laplace SD": judgement.shift.tolist(),
     }
     if judgement.off_centre is not None:
-        facts["centre less mode, in those sds"] = judgement.off_centre
+        facts["(control-variate center − mode) / Laplace SD"] = judgement.off_centre
     return facts
 
 
 def draws_facts(diagnostics: Diagnostics, samples: Samples) -> dict[str, Any]:
-    """Return how many draws there are, and what they are worth."""
+    """Return the facts about the draws."""
     return {
-        "chains, draws of each": f"{samples.settings['n_chains'] or 1}, {diagnostics.draws}",
+        "chains": samples.settings["n_chains"] or 1,
+        "draws per chain": diagnostics.draws,
         "burn-in": samples.settings["burn_in"],
         "ESS, bulk": diagnostics.bulk,
         "ESS, tail": diagnostics.tail,

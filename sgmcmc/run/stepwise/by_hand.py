@@ -34,7 +34,7 @@ def step_on(
     minibatch: Mapping[str, Any],
     parameter: str | None = None,
 ) -> None:
-    """Take a session one iteration further on a minibatch.
+    """Run one more iteration of a session, on a given minibatch.
 
     Args:
         sampler: Sampler, as a ``*_setup`` function returns it.
@@ -88,8 +88,8 @@ def _iterated(
     dynamics, gradient, layout = chain.dynamics, chain.gradient, target.space.layout
     if isinstance(dynamics, ExactDynamics) or gradient.needs_rows or sampler.latents is not None:
         raise ValueError(
-            "`minibatch`: this sampler needs more of a minibatch than its columns, so that none "
-            "can be handed over. Call sgmcmc_step."
+            "`minibatch`: this sampler needs more of a minibatch than its columns, so that you "
+            "cannot pass one. Call sgmcmc_step."
         )
     turns = _turns(sampler, carry, parameter)
     weight = sampler.data.size / next(iter(columns.values())).shape[0]

@@ -1,4 +1,4 @@
-"""The sampler object of the step-by-step functions: what was set up, and the present state."""
+"""The sampler object of the step-by-step functions: its constants, and the present state."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StepwiseSampler:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The dataset, as it was handed over."""
+        """The dataset, as it was given."""
         return self._sampler.request.dataset
 
     @property

@@ -75,15 +75,15 @@ class Session:
         return self._runners[0].iteration
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write where the session is to a file; ``init_sess`` resumes it bit for bit.
+        """Write the state of the session to a file; ``init_sess`` resumes it bit for bit.
 
-        The file appears under its name only once it is whole; one that was there is replaced.
+        The file appears under its name only once it is complete; one that was there is replaced.
 
         Args:
             path: File to write.
 
         Raises:
-            OSError: The file cannot be written; what was there stays as it was.
+            OSError: The file cannot be written; an existing file is unchanged.
         """
         about = {"format": _FORMAT, "fingerprint": fingerprint(self._sampler)}
         arrays = {"about": np.array(json.dumps(about))}
@@ -127,7 +127,8 @@ def restored(sampler: StepwiseSampler, path: Path) -> Session:
         raise
     except Exception as error:
         raise ValueError(
-            f"`restore`: {str(path)!r} is not a file that Session.save wrote, or not whole: {error}"
+            f"`restore`: {str(path)!r} is not a file that Session.save wrote, or is incomplete: "
+            f"{error}"
         ) from error
     if inner.request.seed is None:
         inner = sampler._sampler = with_seed(inner, saved["seed"])

@@ -22,7 +22,7 @@ from sgmcmc.run.stepwise.session import Session, restored
 
 @brief
 def set_up(request: Request, verbose: Any) -> StepwiseSampler:
-    """Return the sampler that a user asks for, to be run step by step.
+    """Return the user's sampler, to run step by step.
 
     Args:
         request: Request of the user.
@@ -41,7 +41,7 @@ def init_sess(
 ) -> Session:
     """Start a run of a sampler that was set up.
 
-    For the control variate methods the mode is found and the full gradient taken there.
+    For the control variate methods the mode is found and the full gradient computed there.
 
     Args:
         sampler: Sampler, as a ``*_setup`` function returns it.
@@ -82,7 +82,7 @@ def init_sess(
 
 
 def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> None:
-    """Take a session some iterations further, in as few compiled calls as there are blocks.
+    """Run some more iterations of a session, in as few compiled calls as there are blocks.
 
     Afterwards ``sampler.params`` is the new state.
 
@@ -92,7 +92,7 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
         n_steps: Number of iterations to run.
 
     Returns:
-        Nothing: the session and ``sampler.params`` have moved on.
+        Nothing: the session and ``sampler.params`` are updated in place.
 
     Raises:
         DivergenceError: a chain became NaN or infinite.
@@ -131,8 +131,8 @@ def get_params(sampler: StepwiseSampler, sess: Session) -> dict[str, np.ndarray]
         sess: Session.
 
     Returns:
-        Dict of NumPy arrays, of the parameters' shapes, with a leading chain axis where
-        ``n_chains`` was given.
+        Dict of NumPy arrays, of the parameters' shapes, with a leading chain axis if ``n_chains``
+        was given.
 
     Raises:
         ValueError: The session belongs to another sampler.

@@ -1,4 +1,4 @@
-"""The spaces that parameters live in, and the coordinates in which a chain moves there."""
+"""The spaces of parameters, and the coordinates in which a chain moves there."""
 
 from sgmcmc.target.geometry.base import Geometry, Preconditioner, root_of
 from sgmcmc.target.geometry.bijected import Bijected

@@ -1,4 +1,4 @@
-"""What every geometry has; as it stands, the whole of ℝᵈ."""
+"""The interface of geometries; by default, the whole of ℝᵈ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sgmcmc.data.minibatch import Tensors
 
 
 class Geometry:
-    """The space that one parameter lives in, with u its coordinates in the chain, θ the user's.
+    """The space of one parameter, with u its coordinates in the chain, θ the user's.
 
     This class is the whole of ℝᵈ, where u = θ. A geometry of its own overrides what differs.
 
@@ -82,7 +82,7 @@ class Geometry:
         return u
 
     def differentiated(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the point that gradients are taken with respect to; ``of_point`` leads to θ."""
+        """Return the point that gradients are computed with respect to; ``of_point`` leads to θ."""
         return u
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:

@@ -40,7 +40,7 @@ class Bijected(Geometry):
         return self.bijector.forward(tf.identity(u))
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
-        """Return f(u); gradients are taken with respect to u."""
+        """Return f(u); gradients are computed with respect to u."""
         return self.constrain(point)
 
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ WHAT_LOG_LIK_MUST_BE = (
     "go as c log λ, with c a count."
 )
 _STEADY = 1e-2
-"""How far counts taken at two limits may be apart, as a part of the largest."""
+"""Tolerated difference of counts at two limits, relative to the largest."""
 
 
 class OnHalfLine(Geometry):
@@ -145,9 +145,9 @@ class OnHalfLine(Geometry):
         if np.abs(counts - others).max() > _STEADY * max(1.0, np.abs(counts).max()):
             raise ValueError(
                 f"`log_lik` has no counts for {name!r}, which `gamma` names. "
-                f"{WHAT_LOG_LIK_MUST_BE} Where 1/{name} has a gamma law, as a variance with a "
-                "normal likelihood, say so by a third entry, the power that λ is raised to: "
-                f"gamma={{{name!r}: (shape, rate, -1)}}."
+                f"{WHAT_LOG_LIK_MUST_BE} Where 1/{name} has a gamma distribution, as a variance "
+                "with a normal likelihood has, give a third entry, the power that λ is raised "
+                "to: gamma={{name!r}: (shape, rate, -1)}."
             )
 
 

@@ -1,6 +1,6 @@
 """Points of the simplex, and the coordinates in which they move.
 
-A point ω of the simplex is carried as u = log θ, where θ > 0 is unnormalised and ω = θ / Σθ. A
+A point ω of the simplex is carried as u = log θ, where θ > 0 is unnormalized and ω = θ / Σθ. A
 component that no floating point number could hold is an ordinary number then: u = -20 000 is as
 good as u = 2, nothing becomes NaN and nothing sticks at zero.
 """
@@ -21,7 +21,7 @@ WHAT_LOG_LIK_MUST_BE = (
     "coefficients that are not negative, as the likelihood of counts or of a mixture is."
 )
 _ROUNDING = 1e-4
-"""How far the sum of a point of the simplex may be from one."""
+"""Tolerated difference of the sum of a point of the simplex from one."""
 
 
 class OnSimplex(Geometry):
@@ -95,7 +95,7 @@ class OnSimplex(Geometry):
     def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u, â − ωΣâ.
 
-        It does not depend on Σθ, whose law differs from sampler to sampler and has no bearing on ω.
+        It does not depend on Σθ, whose distribution differs between samplers and does not affect ω.
         """
         expected = tf.constant(self.alpha, u.dtype) + slope
         points = tf.exp(tf.nn.log_softmax(u))

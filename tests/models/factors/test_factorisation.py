@@ -176,7 +176,7 @@ def sampled(model: MatrixFactorisation, gradient: Any, log_lik: Any = None, **ke
         ({"U": "user"}, "`lookups` lacks the parameter 'V'"),
         ({"U": "users", "V": "item", "a": "user", "b": "item"}, "'users'.*Did you mean 'user'"),
         ({"U": "item", "V": "user", "a": "user", "b": "item"}, "from 0 to 4, rows of 'V'"),
-        ({"U": "rating", "V": "item", "a": "user", "b": "item"}, "whole numbers|add up"),
+        ({"U": "rating", "V": "item", "a": "user", "b": "item"}, "integers|add up"),
         ("user", "must be a dict"),
     ],
 )
@@ -204,7 +204,7 @@ def change(**columns: Any) -> Callable[[], Any]:
         (lambda: matrix_factorisation({"user": [0]}, D), ValueError, "lacks the column 'item'"),
         (change(user=np.zeros(3, int)), ValueError, "must have equal lengths; they have 3"),
         (change(user=np.zeros((N, 1), int)), ValueError, "must be a vector"),
-        (change(item=np.full(N, -1)), ValueError, "from 0 in whole numbers; row 0 is -1"),
+        (change(item=np.full(N, -1)), ValueError, "by integers from 0; row 0 is -1"),
         (change(item=np.full(N, 0.5)), ValueError, "row 0 is 0.5"),
         (change(rating=np.full(N, np.nan)), ValueError, "must be finite; row 0 is nan"),
         (change(user=np.full(N, "x")), TypeError, "`ratings['user']` must hold numbers"),

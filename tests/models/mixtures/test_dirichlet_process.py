@@ -267,15 +267,15 @@ def test_the_log_predictive_is_that_of_the_mean_over_draws() -> None:
     ("counts", "changes", "error", "message"),
     [
         ([1, 2], {}, ValueError, "`counts` must have two axes"),
-        ([[1, -2]], {}, ValueError, "`counts` must hold whole numbers of at least 0; it holds -2"),
+        ([[1, -2]], {}, ValueError, "`counts` must hold integers of at least 0; it holds -2"),
         ([[1, 0.5]], {}, ValueError, "it holds 0.5"),
-        ([["a", "b"]], {}, TypeError, "`counts` must hold whole numbers; its dtype"),
+        ([["a", "b"]], {}, TypeError, "`counts` must hold integers; its dtype"),
         ([[1, 2], [0, 0]], {}, ValueError, "`counts`: observation 1 is empty"),
         ([[1, 2]], {"base": 0}, ValueError, "`base` must be positive"),
         ([[1, 2]], {"base": "1"}, TypeError, "`base` must be a positive number"),
         ([[1, 2]], {"concentration": 1.0}, ValueError, "`concentration` must be two numbers"),
         ([[1, 2]], {"concentration": (1.0, -1.0)}, ValueError, r"`concentration\[1\]`"),
-        ([[1, 2]], {"max_components": 0}, ValueError, "`max_components` must be a whole number"),
+        ([[1, 2]], {"max_components": 0}, ValueError, "`max_components` must be an integer"),
         ([[1, 2]], {"max_components": 2**31}, ValueError, "too many"),
     ],
 )
@@ -294,7 +294,7 @@ def test_wrong_arguments_of_the_methods_are_named() -> None:
         model.log_lik(tensors(PARAMS), model.dataset | model.latents)
     with pytest.raises(ValueError, match="`n_components` is 4, and the model holds at most 3"):
         model.start(n_components=4)
-    with pytest.raises(ValueError, match="`n_components` must be a whole number"):
+    with pytest.raises(ValueError, match="`n_components` must be an integer"):
         model.start(n_components=0)
     with pytest.raises(ValueError, match="`counts` has 3 words, and the model 2"):
         model.prediction([[1, 2, 3]])

@@ -299,9 +299,9 @@ def test_documents_come_in_several_forms() -> None:
 @pytest.mark.parametrize(
     ("documents", "changes", "error", "message"),
     [
-        ([[1, -2]], {}, ValueError, "`documents` must hold whole numbers of at least 0"),
+        ([[1, -2]], {}, ValueError, "`documents` must hold integers of at least 0"),
         ([[1, 0.5]], {"weighting": "counts"}, ValueError, "it holds 0.5"),
-        ([["a", "b"]], {}, TypeError, "`documents` must hold whole numbers"),
+        ([["a", "b"]], {}, TypeError, "`documents` must hold integers"),
         ([1, 2], {}, ValueError, "`documents` must have two axes"),
         ([[1, 2], [0, 0]], {}, ValueError, "`documents`: document 1 has no words"),
         ([[1.0, 0.0], [3.0, 4.0]], {"weighting": "unit"}, ValueError, "document 1 has length 5"),
@@ -311,9 +311,9 @@ def test_documents_come_in_several_forms() -> None:
         ([1.0, 0.0], {"weighting": "unit"}, ValueError, "`documents` must have two axes"),
         ([[1]], {}, ValueError, "at least two"),
         ([[1, 2]], {"weighting": "tfidf"}, ValueError, "`weighting` must be 'tf-idf'"),
-        ([[1, 2]], {"n_topics": 0}, ValueError, "`n_topics` must be a whole number"),
+        ([[1, 2]], {"n_topics": 0}, ValueError, "`n_topics` must be an integer"),
         ([[1, 2]], {"n_topics": 2**31}, ValueError, "too many topics"),
-        ([[1, 2]], {"n_sweeps": 1.5}, ValueError, "`n_sweeps` must be a whole number"),
+        ([[1, 2]], {"n_sweeps": 1.5}, ValueError, "`n_sweeps` must be an integer"),
         ([[1, 2]], {"kappa": 0}, ValueError, "`kappa` must be positive"),
         ([[1, 2]], {"sigma": -1}, ValueError, "`sigma` must be positive"),
         ([[1, 2]], {"kappa0": np.inf}, ValueError, "`kappa0` must be positive"),

@@ -46,8 +46,8 @@ def test_exact_law(samples: sgmcmc.Samples) -> None:
 def test_said(samples: sgmcmc.Samples) -> None:
     """The sampler and the reason stand in settings and report."""
     assert samples.settings["dynamics"]["name"] == "NUTS"
-    assert str(samples.report).startswith("Report on nuts")
-    reason = samples.report["Dynamics"]["NUTS, because"]
+    assert str(samples.report).startswith("Sampling report: nuts")
+    reason = samples.report["Dynamics"]["reason for NUTS"]
     assert "far from normal" in reason or "diverged" in reason or "no mode" in reason
     assert reason in str(samples.report).replace("\n", " ")
 

@@ -55,9 +55,9 @@ def test_moments_of_an_exact_posterior() -> None:
     samples, (_, mean, sd) = of_groups(), groups()
     draws = samples["theta"].reshape(-1, GROUPS).astype(float)
     facts = samples.report["Predicted (local: around the chains only)"]
-    least, most = facts["relative error of a coordinate's sd"]
+    least, most = facts["SD error, by coordinate"]
     assert -1e-12 <= least < most <= 0.0501
-    effective = 4 * 4000 / facts["iterations for an independent draw"]
+    effective = 4 * 4000 / facts["autocorrelation time, iterations"]
     assert effective > 100
     ratio = np.sqrt((draws.var(0) / sd**2).mean())
     # The mean of 2500 variances, each of a relative error of √(2/effective) and less than one bit.

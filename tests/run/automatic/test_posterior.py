@@ -148,13 +148,13 @@ def test_what_is_chosen_and_reached(name: str) -> None:
     assert samples.settings["n"] == N if whole else samples.settings["n"] <= N
     assert min(report["Draws"]["ESS, bulk"] + report["Draws"]["ESS, tail"]) >= 2000
     assert max(report["Draws"]["R-hat"]) <= 1.01
-    assert max(report["Predicted"]["relative error of the posterior sds"]) <= TOLERANCE
+    assert max(report["Predicted"]["SD error (noise along the chain)"]) <= TOLERANCE
     assert report["Seconds"]["all"] > 0
     assert all(array.shape[0] == 4 for array in samples.values())
     if whole:
-        assert report["Predicted"]["gradient noise along the chain, whitened"] == []
+        assert report["Predicted"]["whitened gradient noise, along the chain"] == []
     else:
-        assert 0 < report["Chain"]["rows that the probabilities are worth"] <= N
+        assert 0 < report["Chain"]["effective number of rows, 1/Σp²"] <= N
 
 
 @pytest.mark.slow
@@ -214,13 +214,12 @@ class TestWishes:
         strict = self.posterior.sample(tolerance=0.001, n_iters=200)
         loose = self.posterior.sample(tolerance=0.2, n_iters=200)
         errors = [
-            max(s.report["Predicted"]["relative error of the posterior sds"])
-            for s in (strict, loose)
+            max(s.report["Predicted"]["SD error (noise along the chain)"]) for s in (strict, loose)
         ]
         assert errors[0] <= 0.001
         assert errors[1] <= 0.2
         cost = [
-            s.settings["n"] * s.report["Predicted"]["iterations for an independent draw"]
+            s.settings["n"] * s.report["Predicted"]["autocorrelation time, iterations"]
             for s in (strict, loose)
         ]
         assert cost[0] >= cost[1]
@@ -387,7 +386,7 @@ class TestNotTrusted:
 
     def test_no_mode(self) -> None:
         samples = with_one_row(lambda params: 50.0 * params["t"], {"t": 0.0})
-        assert "NUTS, because" in samples.report["Dynamics"]
+        assert "reason for NUTS" in samples.report["Dynamics"]
         assert "No mode of use was found" in repr(samples)
 
     def test_sds_that_float32_cannot_hold(self) -> None:
@@ -398,7 +397,7 @@ class TestNotTrusted:
 
         given = {"n_iters": 1000, "seed": 1, "verbose": False}
         rounded = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, **given)
-        assert any("the rounding of float32" in w for w in rounded.report.warnings)
+        assert any("the rounding error of float32" in w for w in rounded.report.warnings)
         exact = sgmcmc.sample(log_lik, {"x": x}, {"theta": 0.0}, dtype=tf.float64, **given)
         assert not any("rounding" in w for w in exact.report.warnings)
         assert exact["theta"].std() == pytest.approx(0.01 / np.sqrt(500), rel=0.1)
@@ -451,7 +450,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
             "log_prior": lambda params: -(params["phi"] ** 2),
         },
         ValueError,
-        "`dynamics`: Underdamped does not move linearly, by the same law in every",
+        "`dynamics`: Underdamped does not move linearly, in the same way in every",
     ),
     "unknown dynamics": ({"dynamics": "sgldd"}, ValueError, "`dynamics`"),
     "tolerance zero": ({"tolerance": 0}, ValueError, "`tolerance` must be"),

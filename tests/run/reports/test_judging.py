@@ -48,7 +48,7 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
         **{**WHITE, "n_iters": 20_000},
     )  # fmt: skip
     assert found.report is not None
-    predicted = 1 + np.asarray(found.report["Predicted"]["relative error of the posterior sds"])
+    predicted = 1 + np.asarray(found.report["Predicted"]["SD error (noise along the chain)"])
     sds = found["beta"].reshape(-1, 2).std(0) / np.sqrt(np.diag(COVARIANCE))
     ess = min(found.report["Draws"]["ESS, bulk"])
     # Noise from 256 pairs of minibatches: its variance to √(2/256), of which an sd has half; four
@@ -62,11 +62,11 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"stepsize": 3.0}, "`?The predicted error of the sd of beta.*too large"),
+        ({"stepsize": 3.0}, "`?The predicted error of the SD of beta.*too large"),
         ({"stepsize": 10.0}, "too large for the curvature"),
         ({"stepsize": 1e-3}, "smallest effective sample size"),
-        ({"stepsize": 1e-6, "burn_in": 0}, "covered the posterior"),
-        ({"opt_stepsize": 1e-12, "far": True}, "centred .* posterior sds off the mode"),
+        ({"stepsize": 1e-6, "burn_in": 0}, "explored the posterior"),
+        ({"opt_stepsize": 1e-12, "far": True}, "centered .* posterior SDs from the mode"),
         ({"n_chains": None}, "There is a single chain"),
     ],
     ids=["large", "unstable", "small", "tiny", "centre", "one chain"],
