@@ -156,4 +156,5 @@ def is_stream(values: Any) -> bool:
 
 
 def is_torch(values: Any) -> bool:
+    """Return whether an object is a dataset or loader of PyTorch."""
     return any(kind.__module__.startswith("torch.utils.data") for kind in type(values).__mro__)

@@ -177,7 +177,7 @@ def _splits(column: tf.SparseTensor) -> tf.Tensor:
 def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) -> Any:
     """Return a function's value for each row, passed to it as a minibatch of one.
 
-    Vectorised, unless there is a sparse column: TensorFlow vectorises none of the operations on it.
+    Vectorized, unless there is a sparse column: TensorFlow vectorizes none of the operations on it.
     ``dtype`` is that of what the function returns, or a dict of them if it returns a dict.
     """
     if has_sparse(columns):

@@ -1,6 +1,6 @@
 """Data that come in an order of their own: `tf.data`, PyTorch's, iterators of batches.
 
-Minibatches are drawn here, at random and afresh at each iteration, so what comes once and in order
+Minibatches are drawn here, at random and again at each iteration, so what comes once and in order
 is unpacked first, into memory or into a file as data in chunks are. That is done once for as long
 as the object lives: a generator that is used up gives the same rows to the next call.
 """

@@ -26,7 +26,7 @@ class Dynamics(ABC):
     4. ``finish_step``, with that gradient; 2 to 4 are repeated ``steps`` times.
 
     The constants of a dynamics are its attributes; as a dataclass it is compared, shown and
-    recognised in a store by them.
+    recognized in a store by them.
 
     Attributes:
         name: Name that a user may write, for default constants; empty if the class has no name.

@@ -21,6 +21,7 @@ class PolynomialDecay:
     kappa: float
 
     def __call__(self, iteration: int) -> float:
+        """Return the stepsize at an iteration."""
         return float(self.h * (1.0 + iteration / self.tau) ** (-self.kappa))
 
 

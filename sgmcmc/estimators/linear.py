@@ -90,7 +90,6 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
             X: Features, (n, p).
             return_std: Whether to return the SD of a new response too, σ included.
         """
-
         check_is_fitted(self)
         noise = float((self.samples_["sigma"].astype(np.float64) ** 2).mean())
         return self._averaged(X, lambda eta: (eta.mean(0), eta.var(0) + noise), return_std)

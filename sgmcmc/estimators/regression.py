@@ -39,7 +39,7 @@ class Features:
         scale = np.sqrt(((X - X.mean(0)) ** 2).mean(0))
         return cls(centre, np.where(scale > 0, scale, 1.0))
 
-    def standardised(self, X: Array) -> Array:
+    def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""
         return ((X - self.centre) / self.scale).astype(np.float32)
 
@@ -114,7 +114,7 @@ class BayesianRegression(BaseEstimator):
             bijectors: Their bijectors.
         """
         features = Features.of(X, self.fit_intercept)
-        dataset = {"X": features.standardised(X), "y": y.astype(np.float32)}
+        dataset = {"X": features.standardized(X), "y": y.astype(np.float32)}
         if weights is not None:
             dataset["weight"] = weights.astype(np.float32)
         scale = features.scale.astype(np.float32).reshape(-1, *[1] * len(outputs))

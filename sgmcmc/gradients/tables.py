@@ -90,8 +90,9 @@ class AtPlaces:
 
 @dataclass(frozen=True)
 class AtRows:
-    """The rows of parameters that an observation looks up: with i and j its user and item, those
-    of U_i and V_j, and not the zeros for all others.
+    """The rows of parameters that an observation looks up.
+
+    With i and j its user and item, they are those of U_i and V_j, without the zeros of all others.
 
     Args:
         lookups: Column of the dataset that holds the row's number, for each parameter.

@@ -94,6 +94,7 @@ class FlatGraph:
         self._call = call if jit_compile else side_by_side(call)
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the tensors of the result."""
         return self._call(leaves)
 
 
@@ -108,6 +109,7 @@ class Compiled:
         self._pack = _packer(graph.result)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Return the function's result."""
         try:
             results = self._graph(tf.nest.flatten(arguments))
         except tf.errors.ResourceExhaustedError as error:

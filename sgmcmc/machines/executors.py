@@ -215,6 +215,7 @@ def _warn_once(executor: Executor) -> None:
 
 
 def given_up() -> BrokenExecutor:
+    """Return the error of an executor whose workers die again and again."""
     return BrokenExecutor(
         f"`executor`: workers died {DEATHS} times in a row at the same work. They may be short of "
         'memory; or the script that starts them lacks `if __name__ == "__main__":` around what '

@@ -134,8 +134,10 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
 
 
 def prepares_ahead(sampler: Sampler) -> bool:
-    """Return whether blocks are prepared ahead in full: those of several chains take more memory
-    than they spare time."""
+    """Return whether blocks are prepared ahead in full.
+
+    Those of several chains would need more memory than is worth the time.
+    """
     return len(sampler.starts) == 1 and core_to_spare(1)
 
 

@@ -146,7 +146,7 @@ _SGRLD = Method(
 θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
 
 ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
-ω are near zero the discretisation biases the chain at any practical stepsize h, and
+ω are near zero the discretization biases the chain at any practical stepsize h, and
 :func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
 SGLD, from the same minibatch. That is the parameterisation ``"expanded_mean"``; in
 ``"expanded_natural"`` u = log θ moves, u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η, and in

@@ -26,7 +26,7 @@ _ROUGHLY, _FEW_STEPS = 0.5, 10
 that of all."""
 
 _QUICK = 0.3
-"""By what a step should bring the distance down, lest the information be taken anew."""
+"""Factor by which a step must reduce the distance; otherwise the information is computed again."""
 
 _HIGHER = 0.1
 """By how much more a log posterior is clearly higher."""

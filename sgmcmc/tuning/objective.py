@@ -149,7 +149,7 @@ class Objective:
 
     def _hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         slope = partial(self.target.gradient, minibatch=Minibatch(columns), with_prior=False)
-        return [_jacobian(slope, u, vectorised=not has_sparse(columns))]
+        return [_jacobian(slope, u, vectorized=not has_sparse(columns))]
 
     def _product(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         slope = partial(self.target.gradient, minibatch=Minibatch(columns), with_prior=False)
@@ -246,7 +246,7 @@ def _cast(columns: Tensors, target: Target) -> Tensors:
 
 
 def _jacobian(
-    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorised: bool = True
+    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorized: bool = True
 ) -> tf.Tensor:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(u)
@@ -255,5 +255,5 @@ def _jacobian(
         value,
         u,
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        experimental_use_pfor=vectorised,
+        experimental_use_pfor=vectorized,
     )
