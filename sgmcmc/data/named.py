@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote
 
 _PARQUET = (".parquet", ".pq", ".parq")
 
@@ -181,7 +180,15 @@ def _secrets(where: str) -> set[str]:
         found |= set(_secret_settings(importlib.import_module("fsspec.config").conf))
     except ImportError:
         pass
-    return {text for value in found for text in (value, unquote(value)) if len(text) >= _LEAST}
+    return {text for value in found for text in (value, _unquoted(value)) if len(text) >= _LEAST}
+
+
+def _unquoted(text: str) -> str:
+    """Return a text with the ``%xx`` of a URL as the characters that they stand for."""
+    coded = r"(?:%[0-9A-Fa-f]{2})+"
+    return re.sub(
+        coded, lambda run: bytes.fromhex(run[0].replace("%", "")).decode("utf-8", "replace"), text
+    )
 
 
 def _secret_settings(settings: Mapping[str, Any], within: bool = False) -> Iterator[str]:

@@ -265,7 +265,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "chain"
     made_by_hand().save(path)
     path.write_bytes(path.read_bytes()[:-200])
-    refused(path, "whole")
+    refused(path, "incomplete")
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
