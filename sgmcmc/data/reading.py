@@ -32,10 +32,12 @@ def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) 
     """Return the dataset in the form that the chain reads.
 
     Args:
-        dataset: User's dataset.
+        dataset: User's dataset, or one that was read.
         dtype: Dtype of the chain, to which numbers are converted.
         integers: Names of columns that stay integers, int32.
     """
+    if isinstance(dataset, Data):
+        return dataset
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
         key = dtype, tuple(sorted(integers))
         return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers))

@@ -73,6 +73,17 @@ class SparseColumn(Column):
         """Return these rows, in their order."""
         return gather_sparse(self.stored, tf.constant(rows), self.row_shape[0])
 
+    def followed_by(self, other: SparseColumn) -> SparseColumn:
+        """Return the rows of this matrix, then those of another."""
+        matrices = [
+            scipy.sparse.csr_array(
+                tuple(np.asarray(part) for part in column.stored),
+                shape=(len(column.stored.splits) - 1, *column.row_shape),
+            )
+            for column in (self, other)
+        ]
+        return SparseColumn(scipy.sparse.csr_array(scipy.sparse.vstack(matrices)), self.dtype)
+
     def digest(self) -> str:
         """Return the digest of all entries."""
         parts = (digest(np.asarray(memoryview(part))) for part in self.stored)

@@ -42,6 +42,10 @@ class Origin(Protocol):
     def go_on(self) -> Callable[[int, bool], Any] | None:
         """Function that continues the chains."""
 
+    @property
+    def update(self) -> Callable[[Any, Any, int | None, bool], Any] | None:
+        """Function that makes the draws of the same call with more rows."""
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:

@@ -158,6 +158,47 @@ class Samples(Conversions):
         go_on = need_chains(self.settings, self._origin)
         return go_on(checks.whole_number("n_iters", n_iters, 1), checks.flag("verbose", verbose))
 
+    def update(self, rows: Any, seed: int | None = None, verbose: bool = True) -> Samples:
+        """Make the posterior with new rows added to the dataset.
+
+        The call that made these draws is made again on all rows, the old and the new. The search
+        for the mode begins at the old mode with the old information, scaled to the number of rows,
+        and takes a few passes over the data.
+
+        Args:
+            rows: New rows, in the form of ``dataset``: the same names, shapes and kinds.
+            seed: Integer, the seed of the new chains; ``None`` for that of the draws plus one.
+            verbose: Whether to show progress.
+
+        Returns:
+            New samples, which can be updated in turn; the present ones are unchanged.
+
+        Raises:
+            ValueError, TypeError: The rows are not like those of the dataset; or the draws were
+                made with constants that you chose, or are no longer linked to their sampler.
+
+        Example:
+            >>> import numpy as np, sgmcmc, tensorflow as tf
+            >>> x = np.random.default_rng(1).normal(3.0, 1.0, 3000)
+            >>> def log_lik(params, dataset):
+            ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
+            >>> samples = sgmcmc.sample(
+            ...     log_lik, {"x": x[:2500]}, {"theta": 0.0}, seed=1, verbose=False)
+            >>> samples = samples.update({"x": x[2500:]}, verbose=False)
+            >>> samples.settings["N"], bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
+            (3000, True)
+        """
+        need_chains(self.settings, self._origin)
+        assert self._origin is not None
+        if self._origin.update is None:
+            raise ValueError(
+                "`samples` was made with constants that you chose: make that call again on all "
+                "rows, with `params` where these chains ended."
+            )
+        if seed is not None:
+            seed = checks.whole_number("seed", seed, 0)
+        return self._origin.update(self, rows, seed, checks.flag("verbose", verbose))
+
     def check(
         self, tolerance: float = 0.05, seed: int | None = None, verbose: bool = True
     ) -> MeasuredError:

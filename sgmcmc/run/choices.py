@@ -116,6 +116,7 @@ class Chosen:
             stepsize=plan.stepsize if _is(request.stepsize, (AUTO,)) else request.stepsize,
             minibatches=self._minibatches(plan),
             preconditioner=self._preconditioner(plan),
+            mode=plan.mode,
         )
 
     def _minibatches(self, plan: Plan) -> Any:
@@ -186,7 +187,8 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         start = model.starts[0].astype(np.float64)
         if request.groups is not None:
             progress.describe("finding the mode")
-        found = anchored(request, start, model.seed)
+        known = None if request.near is None else request.near.hessian_of(model.data.size)
+        found = anchored(request, start, model.seed, known)
         if found is not None:
             near, place = found.request.read, found.mode
             plan = make_plan(
@@ -195,7 +197,9 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(found.request, plan)
-        plan = make_plan(target, model.data, start, given, model.seed, progress.describe)
+        plan = make_plan(
+            target, model.data, start, given, model.seed, progress.describe, known=known
+        )
         progress.advance(1)
     return Chosen(request, plan)
 

@@ -30,6 +30,9 @@ _QUICK_SIZE, _QUICK_WORK = 200, 3e8
 GoOn = Callable[[int, bool], Samples]
 """Runs chains on for so many more iterations, with progress or without, and returns all draws."""
 
+Update = Callable[[Samples, Any, int | None, bool], Samples]
+"""Makes the draws of the same request with more rows, from where these draws ended."""
+
 Again = Callable[[Request, int, bool], Samples]
 """Runs the sampler of a request in which nothing is open, for so many iterations."""
 
@@ -46,12 +49,15 @@ class SamplerOrigin:
         facts: Facts about the moves of each chain, by name.
         go_on: Function that continues the chains from where they ended; ``None`` if they diverged.
         again: Function that runs other chains of the same model.
+        update: Function that makes the draws of the same call with more rows; ``None`` if the
+            constants were given.
     """
 
     sampler: Sampler
     facts: tuple[Mapping[str, float], ...] = ()
     go_on: GoOn | None = None
     again: Again | None = None
+    update: Update | None = None
 
     @property
     def target(self) -> Target:

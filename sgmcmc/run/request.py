@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,7 @@ from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target
+from sgmcmc.tuning.mode import Mode
 
 AUTO = "auto"
 """The user's value for a constant that should be chosen."""
@@ -65,6 +66,22 @@ class Model:
         return Target(old.log_lik, old.log_prior, space, old.dtype), starts
 
 
+class Near(NamedTuple):
+    """The curvature at the mode of an earlier posterior, where chains of this one begin.
+
+    Attributes:
+        hessian: Hessian of the log-likelihood, (d, d).
+        rows: Number of observations.
+    """
+
+    hessian: np.ndarray
+    rows: int
+
+    def hessian_of(self, rows: int) -> np.ndarray:
+        """Return what the Hessian of so many observations of the same kind would be."""
+        return self.hessian * (rows / self.rows)
+
+
 @dataclass(frozen=True)
 class Request:
     """The user's request, as it was given.
@@ -86,6 +103,8 @@ class Request:
         model: Model that was read from all this, if it was.
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
+        near: Curvature of an earlier posterior whose mode ``params`` is; ``None`` if there is none.
+        mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
     """
 
     function: str
@@ -103,6 +122,8 @@ class Request:
     stepwise: bool = False
     model: Model | None = None
     groups: Structure | None = None
+    near: Near | None = None
+    mode: Mode | None = None
 
     @property
     def read(self) -> Model:
@@ -133,7 +154,7 @@ class Request:
         return replace(self, **own, keywords={**self.keywords, **changes}, model=model)
 
 
-_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize")
+_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode")
 """Attributes of a request that are chosen for it."""
 
 

@@ -14,7 +14,7 @@ from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.named import Function, with_arguments
-from sgmcmc.samplers.sample import PARTS
+from sgmcmc.samplers.sample import PARTS, with_updates
 from sgmcmc.target.target import LogLik, LogPrior
 
 _NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
@@ -196,4 +196,4 @@ def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples
     wishes = Wishes(
         _EXACT, *(given[name] for name in ("ess", "n_chains", "n_iters", "burn_in", "max_seconds"))
     )
-    return run_exactly(request, wishes, given["verbose"])
+    return with_updates(request, wishes, given["verbose"], run_exactly)

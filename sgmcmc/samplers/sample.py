@@ -16,6 +16,7 @@ from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.request import AUTO, Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
+from sgmcmc.run.updates import begun_at, updatable
 from sgmcmc.samplers.named import with_arguments
 from sgmcmc.target.target import LogLik, LogPrior
 
@@ -50,6 +51,10 @@ PARTS = {
         coordinates: p variances, a p × p matrix, or a dict of these by parameter. The chain moves
         in ζ, θ = θ₀ + Cζ with CCᵀ = M, and stepsizes belong to ζ. ``"dense"`` is the inverse of the
         information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
+    "start": """
+        Draws of an earlier call for the same parameters, such as one with fewer rows: the search
+        for the mode begins at the mode and with the information of that call, or, where it had
+        none, chains begin at its last draws; ``None`` begins at ``params``.""",
 }
 """Descriptions of the arguments of the functions that take any parts."""
 
@@ -75,6 +80,7 @@ def sample(
     max_seconds: float | None = None,
     seed: int | None = None,
     verbose: bool = True,
+    start: Samples | None = None,
     **keywords: Any,
 ) -> Samples:
     """Sample a posterior without tuning constants, or with the parts that you give.
@@ -118,11 +124,12 @@ def sample(
         best probabilities of rows.
     """
     request = _request("sample", locals())
+    if start is not None:
+        request = begun_at(request, start)
     if open_arguments(request) or n_iters is None or burn_in is None:
         wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
-        if _is_hamiltonian(request.dynamics):
-            return run_exactly(request, wishes, verbose)
-        return run_automatically(request, wishes, verbose)
+        exact = _is_hamiltonian(request.dynamics)
+        return with_updates(request, wishes, verbose, run_exactly if exact else run_automatically)
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}), n_iters, verbose
     )
@@ -173,6 +180,22 @@ def setup(
     """
     request = _request("setup", locals(), stepwise=True)
     return set_up(request, verbose)
+
+
+def with_updates(request: Request, wishes: Wishes, verbose: bool, run_all: Any) -> Samples:
+    """Return the draws of a request, which can be updated with more rows.
+
+    Args:
+        request: Request of the user.
+        wishes: User's wishes for the draws.
+        verbose: Whether to show progress.
+        run_all: Function of these three that chooses what is open and runs the chains.
+    """
+
+    def call(request: Request, verbose: bool) -> Samples:
+        return run_all(request, wishes, verbose)
+
+    return updatable(call(request, verbose), request, call)
 
 
 def _request(function: str, given: Mapping[str, Any], *, stepwise: bool = False) -> Request:

@@ -55,6 +55,7 @@ class Mode:
         evaluations: Number of passes over the whole dataset.
         error: Relative error of the information, in the root mean square over coordinates, as it
             was measured; zero where it was taken of all rows there.
+        hessian: Hessian of the log-likelihood that the information is made of, (d, d).
     """
 
     position: np.ndarray
@@ -62,7 +63,8 @@ class Mode:
     information: Information
     distance: float
     evaluations: int
-    error: float = 0.0
+    error: float
+    hessian: np.ndarray
 
     @property
     def converged(self) -> bool:
@@ -79,6 +81,7 @@ def find_mode(
     start: np.ndarray,
     part: Objective | None = None,
     sample: Sample | None = None,
+    known: np.ndarray | None = None,
 ) -> Mode:
     """Return the mode.
 
@@ -95,22 +98,25 @@ def find_mode(
         part: Log posterior over some of the rows; ``None`` to begin with all of them.
         sample: Function that makes the same over rows that are worth more than those; ``None`` to
             go on with the part.
+        known: Hessian of the log-likelihood at a mode that the start is near; ``None`` if the start
+            is anywhere. Steps begin on all rows, with this curvature.
     """
     start = np.asarray(start, np.float64)
+    if known is not None:
+        found = _mode(
+            objective, *_climb(objective, start, part or objective, hessian=known), part is not None
+        )
+        if found.converged:
+            return found
     if part is None:
         u = _trust_region(objective, start, _LITTLE, _PATIENCE)
-        here, exact = _climb(objective, u, objective)
-        return _mode(objective, here if exact else _renewed(objective, here))
+        return _mode(objective, *_climb(objective, u, objective), measured=False)
     u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)
     if sample is not None:
         hessian = part.likelihood_hessian(u)
         part = sample(u, observed_information(part, u, hessian))
         u = _climb(part, u, part, _ROUGHLY, _FEW_STEPS)[0].u
-    here, exact = _climb(objective, u, part)
-    error = 0.0 if exact else _error(objective, here)
-    if error > _GOOD:
-        here, error = _renewed(objective, here), 0.0
-    return _mode(objective, here, error)
+    return _mode(objective, *_climb(objective, u, part), measured=True)
 
 
 class _Point(NamedTuple):
@@ -139,8 +145,24 @@ class _Point(NamedTuple):
         return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
 
 
-def _mode(objective: Objective, here: _Point, error: float = 0.0) -> Mode:
-    return Mode(here.u, here.slope, here.information, here.distance, objective.evaluations, error)
+def _mode(objective: Objective, here: _Point, exact: bool, measured: bool) -> Mode:
+    """Return the mode at a point, with curvature that is good enough there.
+
+    Args:
+        objective: Log posterior over the whole dataset.
+        here: Point.
+        exact: Whether its curvature was taken there, of all rows.
+        measured: Whether curvature that was not is kept if its error is measured to be small.
+    """
+    error = 0.0
+    if not exact:
+        error = _error(objective, here) if measured else np.inf
+    if error > _GOOD:
+        here, error = _renewed(objective, here), 0.0
+    return Mode(
+        here.u, here.slope, here.information, here.distance, objective.evaluations, error,
+        here.hessian,
+    )  # fmt: skip
 
 
 def _look(
@@ -182,6 +204,7 @@ def _climb(
     source: Objective,
     close: float = _CLOSE,
     steps: int = _STEPS,
+    hessian: np.ndarray | None = None,
 ) -> tuple[_Point, bool]:
     """Return where Newton steps end, and whether the curvature is that of all rows there.
 
@@ -191,8 +214,10 @@ def _climb(
         source: Log posterior whose curvature is taken, as long as steps by it are quick.
         close: Distance at which to stop.
         steps: Most steps to take.
+        hessian: Curvature to begin with, in place of the source's.
     """
-    here, fresh = _look(objective, u, source.likelihood_hessian(u)), True
+    fresh = hessian is None
+    here = _look(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
     for _ in range(steps):
         if here.distance <= close:
             break

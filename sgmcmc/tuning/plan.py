@@ -157,6 +157,7 @@ def make_plan(
     seed: int,
     stage: Callable[[str], None],
     mode: Mode | None = None,
+    known: np.ndarray | None = None,
 ) -> Plan:
     """Return the plan of a chain.
 
@@ -168,6 +169,7 @@ def make_plan(
         seed: Seed of the rows, probes and positions.
         stage: Function that is called with the name of the next stage.
         mode: Mode, if it is known.
+        known: Same as in :func:`find_mode`.
     """
     clock = Clock()
     stage("finding the mode")
@@ -176,7 +178,7 @@ def make_plan(
     def find(u: np.ndarray) -> Mode:
         return mode_from(target, data, u, seed, objective)
 
-    mode = find(start) if mode is None else mode
+    mode = mode_from(target, data, start, seed, objective, known) if mode is None else mode
     clock.done("mode and information")
     stage("looking for other modes")
     surveyed = survey(target, data, mode, start, seed, objective, find)
@@ -203,12 +205,13 @@ def mode_from(
     start: np.ndarray,
     seed: int,
     objective: Objective | None = None,
+    known: np.ndarray | None = None,
 ) -> Mode:
     """Return the mode that is found from a position, of a large dataset first on a part."""
     objective = (objective or Objective(target, data)).over(None)
     part = part_of(objective, data, seed)
     if part is None:
-        return find_mode(objective, start)
+        return find_mode(objective, start, known=known)
 
     def sample(u: np.ndarray, information: Information) -> Objective:
         whitening = whitening_at(u, information.covariance)
@@ -217,7 +220,7 @@ def mode_from(
         return objective.over(strata_by_leverage(leverages, rng))
 
     enough = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)
-    return find_mode(objective, start, part, sample if enough else None)
+    return find_mode(objective, start, part, sample if enough else None, known)
 
 
 def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:

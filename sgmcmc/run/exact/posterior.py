@@ -162,7 +162,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     preconditioner, model = request.keywords.get("preconditioner"), request.read
     start = Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
-        start = find_start(model, preconditioner, wishes.n_chains, verbose)
+        start = find_start(model, preconditioner, wishes.n_chains, verbose, request.near)
         told.mode = start.mode
         told.warnings += start.warnings
         told.clock.done("mode and information")
@@ -189,6 +189,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
         found.positions,
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
         preconditioner=found.preconditioner or "none",
+        mode=told.mode,
     )
 
 

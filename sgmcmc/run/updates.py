@@ -1,0 +1,116 @@
+"""Posteriors that begin where another ended: with new rows, or of a call like an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.data.joined import joined
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.calls import brief
+from sgmcmc.run.origin import SamplerOrigin, origin_of
+from sgmcmc.run.request import Near, Request
+
+Call = Callable[[Request, bool], Samples]
+"""Function that makes draws of a user's request, with progress or without."""
+
+
+def updatable(samples: Samples, request: Request, call: Call) -> Samples:
+    """Return draws that can make those of the same request with more rows.
+
+    Args:
+        samples: Draws.
+        request: Request that they were made for.
+        call: Function that made them.
+    """
+    origin = origin_of(samples)
+
+    def update(old: Samples, rows: Any, seed: int | None, verbose: bool) -> Samples:
+        asked = replace(
+            request,
+            dataset=_with_rows(request, origin, rows),
+            seed=origin.sampler.seed + 1 if seed is None else seed,
+            near=None,
+        )
+        asked = begun_at(asked, old)
+        return updatable(call(asked, verbose), asked, call)
+
+    def go_on(n_iters: int, verbose: bool) -> Samples:
+        assert origin.go_on is not None
+        return updatable(origin.go_on(n_iters, verbose), request, call)
+
+    further = None if origin.go_on is None else go_on
+    return samples.made_by(replace(origin, update=update, go_on=further))
+
+
+@brief
+def begun_at(request: Request, start: Any) -> Request:
+    """Return a request whose chains begin where others ended.
+
+    That is the mode with the curvature there, if one was found for them, else their last draws.
+
+    Args:
+        request: Request of the user.
+        start: Draws of an earlier call for the same parameters.
+    """
+    if not isinstance(start, Samples):
+        raise TypeError(f"`start` must be the Samples of an earlier call; it is {start!r}.")
+    params, n_chains = request.params, request.keywords.get("n_chains")
+    first = params if isinstance(params, Mapping) else params[0]
+    shapes = {name: np.shape(value) for name, value in first.items()}
+    draws = by_chain(start.settings, start)
+    found = {name: array.shape[2:] for name, array in draws.items()}
+    if shapes != found:
+        raise ValueError(f"`start` must be of the parameters {shapes}; it is of {found}.")
+    origin = start.origin
+    mode = origin.sampler.request.mode if isinstance(origin, SamplerOrigin) else None
+    if mode is not None and mode.converged:
+        assert isinstance(origin, SamplerOrigin)
+        old = origin.sampler.request.read.target
+        return replace(
+            request,
+            params=old.space.params(mode.position, old.dtype),
+            near=Near(mode.hessian, origin.data.size),
+        )
+    chains, length = next(iter(draws.values())).shape[:2]
+    if length == 0:
+        raise ValueError("`start` holds no draws.")
+    last = [{name: array[chain, -1] for name, array in draws.items()} for chain in range(chains)]
+    return replace(request, params=last if n_chains == chains else last[0])
+
+
+def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
+    """Return the dataset of a request with more rows."""
+    options = origin.sampler.options
+    if origin.groups is not None:
+        return _as_dict(asked.dataset, rows)
+    try:
+        new = read_dataset(rows, options.dtype, options.integers)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("`dataset", "`rows")) from None
+    return joined(origin.data, new)
+
+
+def _as_dict(dataset: Any, rows: Any) -> dict[str, np.ndarray]:
+    """Return the columns of a dataset with those of more rows behind them, labels included."""
+    names, others = (list(getattr(each, "columns", each)) for each in (dataset, rows))
+    if set(names) != set(others):
+        raise ValueError(
+            f"`rows` must have the columns of `dataset`, {sorted(names)}; it has {sorted(others)}."
+        )
+    return {name: _concatenated(name, dataset[name], rows[name]) for name in names}
+
+
+def _concatenated(name: str, old: Any, new: Any) -> np.ndarray:
+    parts = np.asarray(old), np.asarray(new)
+    if parts[0].shape[1:] != parts[1].shape[1:]:
+        raise ValueError(
+            f"`rows[{name!r}]` must have rows like those of `dataset[{name!r}]`, of shape "
+            f"{parts[0].shape[1:]}; they are of shape {parts[1].shape[1:]}."
+        )
+    return np.concatenate(parts)

@@ -1,0 +1,165 @@
+"""Posteriors that begin where another ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+from sgmcmc.run.origin import origin_of
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(1.0, 2.0, size=6000)
+
+
+def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    return -0.5 * (dataset["x"] - params["theta"]) ** 2
+
+
+def exact(samples: sgmcmc.Samples, x: np.ndarray) -> None:
+    """Hold draws to N(mean, 1/N), the posterior under a flat prior."""
+    draws = samples["theta"]
+    error = np.sqrt(1 / len(x) / 400)
+    assert abs(draws.mean() - x.mean()) < 4.5 * error
+    assert draws.std() * np.sqrt(len(x)) == pytest.approx(1, abs=0.05 + 4.5 / np.sqrt(800))
+    assert samples.settings["N"] == len(x)
+
+
+def sampled(dataset: Any, **keywords: Any) -> sgmcmc.Samples:
+    keywords = {"seed": 1, "verbose": False, **keywords}
+    return sgmcmc.sample(log_lik, dataset, {"theta": 0.0}, **keywords)
+
+
+def test_the_posterior_with_new_rows_again_and_again() -> None:
+    samples = sampled({"x": X[:3000]})
+    before = samples["theta"].copy()
+    for end in (4000, 4001, 6000):
+        start = samples.settings["N"]
+        samples = samples.update({"x": X[start:end]}, verbose=False)
+        exact(samples, X[:end])
+    np.testing.assert_array_equal(before, sampled({"x": X[:3000]})["theta"])
+
+
+def test_the_mode_is_taken_along() -> None:
+    fresh = sampled({"x": X}, n_iters=1000)
+    larger = sampled({"x": X[:5000]}, n_iters=1000).update({"x": X[5000:]}, verbose=False)
+    modes = [origin_of(each).sampler.request.mode for each in (fresh, larger)]
+    assert modes[0] is not None and modes[1] is not None
+    assert modes[1].evaluations < modes[0].evaluations
+
+
+def test_seeds() -> None:
+    samples = sampled({"x": X[:3000]}, n_iters=200)
+    rows = {"x": X[3000:]}
+    one, same = (samples.update(rows, seed=5, verbose=False) for _ in range(2))
+    np.testing.assert_array_equal(one["theta"], same["theta"])
+    assert one.settings["seed"] == 5
+    assert samples.update(rows, verbose=False).settings["seed"] == 2
+
+
+def test_draws_that_were_extended_or_sliced() -> None:
+    samples = sampled({"x": X[:3000]}, n_iters=200).extend(100, verbose=False)
+    assert samples.update({"x": X[3000:]}, verbose=False)["theta"].shape == (4, 200)
+
+
+@pytest.mark.parametrize("sampler", [sgmcmc.hmc, pytest.param(sgmcmc.nuts, marks=pytest.mark.slow)])
+def test_exact_samplers(sampler: Any) -> None:
+    samples = sampler(log_lik, {"x": X[:500]}, {"theta": 0.0}, seed=1, verbose=False)
+    exact(samples.update({"x": X[500:800]}, verbose=False), X[:800])
+
+
+def test_start_of_another_call() -> None:
+    samples = sampled({"x": X[:3000]})
+    exact(sampled({"x": X}, start=samples), X)
+    # Draws of constants that were given have no mode: chains begin at the last of them.
+    given = sgmcmc.sgld(
+        log_lik, {"x": X}, {"theta": 1.0}, 1e-6, n_iters=50, n_chains=4, seed=1, verbose=False
+    )
+    asked: dict[str, Any] = {
+        "dynamics": "sgld", "gradient": "full", "minibatches": "uniform", "minibatch_size": None,
+        "preconditioner": "none", "stepsize": 1e-12, "n_iters": 1, "burn_in": 0,
+    }  # fmt: skip
+    one = sampled({"x": X}, start=given, **asked)
+    np.testing.assert_allclose(one["theta"][:, 0], given["theta"][:, -1], atol=1e-4)
+
+
+def test_on_disk_sparse_and_mixed(tmp_path: Path) -> None:
+    table = RNG.normal(size=(3000, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", table[:2000])
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    matrix = scipy.sparse.random_array((3000, 3), density=0.3, rng=RNG, format="csr")
+
+    def both(params: Any, dataset: Any) -> tf.Tensor:
+        z = tf.linalg.matvec(dataset["x"], params["b"])
+        z += tf.sparse.sparse_dense_matmul(dataset["s"], params["b"][:, None])[:, 0]
+        return -0.5 * (z - tf.cast(dataset["k"], tf.float32)) ** 2
+
+    k = tf.constant(RNG.integers(0, 3, 3000))
+    old = {"x": mapped, "s": matrix[:2000], "k": k[:2000]}
+    new = {"x": table[2000:], "s": matrix[2000:], "k": k[2000:]}
+    samples = sgmcmc.sample(both, old, {"b": np.zeros(3)}, n_iters=500, seed=1, verbose=False)
+    data = origin_of(samples.update(new, verbose=False)).data
+    rows = np.array([5, 1999, 2000, 2999, 0])
+    found = data.rows(rows)
+    np.testing.assert_array_equal(found["x"], table[rows])
+    np.testing.assert_allclose(tf.sparse.to_dense(found["s"]), matrix[rows].toarray(), rtol=1e-6)
+    np.testing.assert_array_equal(found["k"], k.numpy()[rows])
+    np.testing.assert_array_equal(data.slice(1990, 2010)["x"], table[1990:2010])
+
+
+def test_groups() -> None:
+    site = np.array([f"s{g}" for g in np.repeat(np.arange(40), 10)])
+    z = RNG.normal(0.0, 0.7, 40)
+    y = RNG.normal(1.0 + np.repeat(z, 10), 1.0)
+
+    def terms(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
+
+    def law(effects: Any, params: Any) -> tf.Tensor:
+        return -0.5 * (effects["z"] / params["tau"]) ** 2 - tf.math.log(params["tau"])
+
+    def log_prior(params: Any) -> tf.Tensor:
+        return -params["tau"]
+
+    def run(rows: slice) -> sgmcmc.Samples:
+        return sgmcmc.sample(
+            terms, {"y": y[rows], "site": site[rows]}, {"mu": 0.0, "tau": 1.0}, log_prior,
+            groups=sgmcmc.Groups("site", {"z": 0.0}, law), bijectors={"tau": tfp.bijectors.Exp()},
+            ess=200, seed=1, verbose=False,
+        )  # fmt: skip
+
+    # The last rows are those of a group that is there and of groups that are new.
+    found = run(slice(0, 355)).update({"y": y[355:], "site": site[355:]}, verbose=False)
+    # Given tau, mu is normal around the mean of all rows, for groups are of one size.
+    sds = np.sqrt((found["tau"] ** 2 + 1 / 10) / 40)
+    error = np.sqrt((sds**2).mean() / 200)
+    assert abs(found["mu"].mean() - y.mean()) < 4.5 * error
+    assert abs(found["mu"].std() / np.sqrt((sds**2).mean()) - 1) < 0.05 + 4.5 / np.sqrt(400)
+    assert found.effects("site")["z"].shape[2] == 40
+
+
+def test_wrong_rows_and_starts() -> None:
+    samples = sampled({"x": X[:500]}, n_iters=100)
+    with pytest.raises(ValueError, match=r"^`rows` must have the columns of `dataset`, \['x'\]"):
+        samples.update({"y": X[500:]})
+    with pytest.raises(ValueError, match=r"^`rows\['x'\]` must have rows like those of"):
+        samples.update({"x": X[500:502, None]})
+    with pytest.raises(ValueError, match=r"^`rows\['x'\]` .*NaN"):
+        samples.update({"x": [np.nan]})
+    with pytest.raises(ValueError, match="^`seed`"):
+        samples.update({"x": X[500:]}, seed=-1)
+    given = sgmcmc.sgld(log_lik, {"x": X}, {"theta": 1.0}, 1e-6, n_iters=50, seed=1, verbose=False)
+    with pytest.raises(ValueError, match="constants that you chose"):
+        given.update({"x": X})
+    with pytest.raises(ValueError, match="not in the process"):
+        sgmcmc.Samples({"theta": np.zeros(3)}).update({"x": X})
+    with pytest.raises(TypeError, match="^`start` must be the Samples"):
+        sampled({"x": X}, start={"theta": 0.0})
+    with pytest.raises(ValueError, match="^`start` must be of the parameters"):
+        sgmcmc.sample(log_lik, {"x": X}, {"mu": 0.0}, start=samples)
