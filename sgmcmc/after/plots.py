@@ -12,8 +12,7 @@ from sgmcmc import libraries
 from sgmcmc.after import panels
 from sgmcmc.after.draws import need_draws
 from sgmcmc.after.report_plots import warning_line
-from sgmcmc.results.arrays import by_chain
-from sgmcmc.results.conversions import coordinate_names
+from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 
 MOST_SHOWN = 20

@@ -11,8 +11,7 @@ import numpy as np
 from sgmcmc import libraries
 from sgmcmc.after import panels
 from sgmcmc.after.draws import need_draws
-from sgmcmc.results.arrays import by_chain
-from sgmcmc.results.conversions import coordinate_names
+from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 
 _NAMED = 25

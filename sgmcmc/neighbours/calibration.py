@@ -80,7 +80,7 @@ class Calibration:
         import matplotlib.pyplot as plt
         from scipy.stats import binom
 
-        from sgmcmc.results.conversions import coordinate_names
+        from sgmcmc.results.arrays import coordinate_names
 
         names = list(self.ranks) if var_names is None else list(var_names)
         shown = []

@@ -176,3 +176,10 @@ def draw_numbers(settings: Mapping[str, Any], draws: int) -> range:
 def _text(place: slice) -> str:
     ends = ["" if end is None else str(end) for end in (place.start, place.stop)]
     return ":".join(ends + ([] if place.step is None else [str(place.step)]))
+
+
+def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return the labels of a parameter's coordinates, as in :func:`sgmcmc.summary`."""
+    if not shape:
+        return [name]
+    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.results.arrays import by_chain, draw_numbers
+from sgmcmc.results.arrays import by_chain, coordinate_names, draw_numbers
 from sgmcmc.results.evaluation import OfRows, Span
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.predictions import Predictions
@@ -42,13 +42,6 @@ def to_dataframe(settings: Mapping[str, Any], draws: Mapping[str, np.ndarray]) -
         [range(chains), draw_numbers(settings, count)], names=["chain", "draw"]
     )
     return pd.DataFrame(columns, index=index)
-
-
-def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """Return the labels of a parameter's coordinates, as in :func:`sgmcmc.summary`."""
-    if not shape:
-        return [name]
-    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
 
 
 class Conversions(Predictions):

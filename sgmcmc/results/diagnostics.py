@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
+from sgmcmc.results.arrays import coordinate_names
 
 _COORDINATES = 1000
 """Number of coordinates of a parameter beyond which not all are used."""
@@ -27,12 +28,19 @@ class Diagnostics:
         bulk: Effective sample sizes for means, of all coordinates.
         tail: Effective sample sizes for the 5 % and 95 % quantiles.
         rhat: R-hat of all coordinates; NaN for a single chain.
+        names: Labels of the coordinates.
     """
 
     draws: int
     bulk: list[float]
     tail: list[float]
     rhat: list[float]
+    names: list[str]
+
+    @property
+    def scarcest(self) -> str:
+        """Label of the coordinate with the smallest effective sample size."""
+        return self.names[int(np.nanargmin(np.fmin(self.bulk, self.tail)))]
 
     @property
     def smallest(self) -> float:
@@ -47,10 +55,15 @@ class Diagnostics:
         """Return sentences on diagnostics that fall short."""
         found = []
         if self.smallest < ess:
-            found.append(f"The smallest effective sample size is {self.smallest:.0f}, not {ess:g}.")
-        if not np.isnan(self.rhat).all() and np.nanmax(self.rhat) > RHAT:
             found.append(
-                f"The chains do not agree: the largest R-hat is {np.nanmax(self.rhat):.3f}."
+                f"The smallest effective sample size is {self.smallest:.0f} ({self.scarcest}), "
+                f"not {ess:g}."
+            )
+        if not np.isnan(self.rhat).all() and np.nanmax(self.rhat) > RHAT:
+            worst = int(np.nanargmax(self.rhat))
+            found.append(
+                "The chains do not agree: the largest R-hat is "
+                f"{self.rhat[worst]:.3f} ({self.names[worst]})."
             )
         return found
 
@@ -65,15 +78,18 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()
     found: list[tuple[float, ...]] = []
+    names: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for a in draws.values():
+        for name, a in draws.items():
             # One by one: what is made of them on the way takes many times their memory.
             flat = np.reshape(a, (chains, count, -1))
+            labels = coordinate_names(name, a.shape[2:])
             for place in range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES)):
+                names.append(labels[place])
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
                 rhat = az.rhat(x) if chains > 1 else np.nan
                 found.append((az.ess(x), az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
-    return Diagnostics(count, bulk, tail, rhat)
+    return Diagnostics(count, bulk, tail, rhat, names)

@@ -190,7 +190,8 @@ class UntilEffective(Lengths):
         assert self.diagnostics is not None
         warnings.warn(
             f"The chains will take about {seconds / 60:.0f} more minutes: the smallest effective "
-            f"sample size is {self.diagnostics.smallest:.0f} of {self._wishes.ess:g} so far. "
+            f"sample size is {self.diagnostics.smallest:.0f} ({self.diagnostics.scarcest}) of "
+            f"{self._wishes.ess:g} so far. "
             "Ctrl-C returns the draws there are; `max_seconds` bounds the time.",
             UserWarning,
             stacklevel=outside(),

@@ -80,10 +80,20 @@ def test_enough() -> None:
     good = diagnose({"x": rng.normal(size=(4, 2000))})
     assert good.enough(1000) and good.warnings(1000) == []
     assert not good.enough(1e5)
-    assert good.warnings(1e5)[0].startswith("The smallest effective sample size is")
+    assert good.warnings(1e5)[0].endswith("(x), not 100000.")
     apart = diagnose({"x": rng.normal(size=(4, 2000)) + np.arange(4)[:, np.newaxis]})
     assert not apart.enough(1)
     assert "The chains do not agree: the largest R-hat is" in apart.warnings(1)[0]
+    assert apart.warnings(1)[0].endswith("(x).")
+
+
+def test_the_worst_coordinate_is_named() -> None:
+    rng = np.random.default_rng(2)
+    slow = rng.normal(size=(4, 400, 2, 3))
+    slow[..., 1, 2] = np.repeat(slow[:, ::20, 1, 2], 20, axis=1)
+    found = diagnose({"x": rng.normal(size=(4, 400)), "beta": slow})
+    assert found.scarcest == "beta[1, 2]"
+    assert found.names[:3] == ["x", "beta[0, 0]", "beta[0, 1]"]
 
 
 def test_constant_entries_do_not_hinder() -> None:
