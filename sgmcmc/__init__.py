@@ -23,6 +23,7 @@ from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
+from sgmcmc.divide_and_conquer import divide
 from sgmcmc.dynamics.scaled import gradient_scaled
 from sgmcmc.dynamics.schedules import polynomial_decay
 from sgmcmc.engine.reductions import (
@@ -84,6 +85,7 @@ __all__ = [
     "StepwiseSampler",
     "ZeroVarianceSamples",
     "check_part",
+    "divide",
     "from_joint",
     "get_dataset",
     "get_params",

@@ -1,0 +1,618 @@
+"""Divide and conquer: shards of a dataset are sampled apart, and their draws combined."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from sgmcmc import bars, checks, samplers
+from sgmcmc.data.dataset import Data, DenseColumn
+from sgmcmc.data.sparse import SparseColumn
+from sgmcmc.data.travel import read_machines
+from sgmcmc.dynamics import Underdamped
+from sgmcmc.inputs.arrays import read_dataset, read_params
+from sgmcmc.inputs.geometries import read_geometries
+from sgmcmc.inputs.options import DEFAULTS, KEYWORDS
+from sgmcmc.interrupts import passed_on
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.calls import brief
+from sgmcmc.target.geometry import Geometry
+from sgmcmc.target.target import LogLik, LogPrior
+
+SAMPLERS = ("sample", "hmc", "nuts", "sgld", "sgldcv", "sghmc", "sghmccv", "sgnht", "sgnhtcv")
+"""Functions that sample a shard, by name."""
+
+_CONSTRAINED = ("scir", "sgrld", "sggmc", "gsgnht")
+"""Samplers and dynamics of simplexes and manifolds."""
+
+_REFUSED = {
+    "groups": "rows of a group may be in different shards",
+    "gibbs": "latent variables are kept in the shard of their rows",
+    "latents": "latent variables are kept in the shard of their rows",
+    "manifolds": "combined draws would not lie on the manifold",
+    "store": "draws of shards are not kept. Save the result by samples.save(path)",
+    "store_gradients": "gradients in a shard are not those of the posterior",
+    "store_params": "all parameters are combined",
+    "test_functions": "values in a shard are not combined. Evaluate them at the combined draws",
+    "reductions": "values in a shard are not combined. Evaluate them at the combined draws",
+}
+"""Keywords of samplers that do not apply to shards, and why."""
+
+_MOST_FOR_KERNELS = 20
+"""Largest number of coordinates for kernel densities."""
+
+_ANNEALED = 500
+"""Sweeps in which the bandwidth decreases from 1 to its last value."""
+
+_PROPOSALS = 64
+"""Draws that are proposed at once for one component."""
+
+_ACCEPTED = 0.1
+"""Share of pairs that the Weierstrass sampler accepts."""
+
+_FEW = 4
+"""Smallest number of draws that have an effective sample size."""
+
+_PAIRS = 2**15
+"""Pairs of draws that are looked at together."""
+
+_WIDER, _SPREAD, _FEWEST = 0.05, 3.0, 100.0
+"""Inflation of SDs, spread of shards and effective sample size beyond which there are warnings."""
+
+
+@brief
+def divide(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    log_prior: LogPrior | None = None,
+    *,
+    shards: int = 20,
+    method: str = "consensus",
+    sampler: str | Callable[..., Samples] | None = None,
+    executor: Any = None,
+    seed: int | None = None,
+    verbose: bool = True,
+    bijectors: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> Samples:
+    """Sample shards of the dataset apart, and combine their draws into draws of the posterior.
+
+    The rows are permuted and cut into S shards B_s. The posterior is the product of the
+    subposteriors p_s(θ) ∝ p(θ)^(1/S) Π_{i∈B_s} p(x_i | θ), in the unconstrained space if there are
+    ``bijectors``. Each p_s is sampled by itself, on any worker. With μ_s and Σ_s the mean and the
+    covariance of the draws θ_si of shard s, ``method`` combines them by
+
+    - ``"consensus"``: θ_i = (Σ_s W_s)⁻¹ Σ_s W_s θ_si, W_s = Σ_s⁻¹;
+    - ``"consensus_scalar"``: the same with W_s = diag(Σ_s)⁻¹;
+    - ``"gaussian"``: θ_i ~ N(Λ⁻¹ Σ_s Σ_s⁻¹ μ_s, Λ⁻¹), Λ = Σ_s Σ_s⁻¹;
+    - ``"kernel_density"``: the product of kernel density estimates, each the mixture of the normals
+      N(θ_si, h²Σ̄) over i, with Σ̄ the mean of the Σ_s. Components (i_1, ..., i_S) of that product
+      are drawn by Metropolis within Gibbs from uniform proposals. The bandwidth h is annealed from
+      1 to T^(−1/(4+p)) for T draws of a shard and p coordinates, and then kept;
+    - ``"weierstrass"``: shards are merged in pairs. Of two random draws a and b a pair is accepted
+      with probability exp(−(a − b)ᵀ(Σ_a + Σ_b)⁻¹(a − b) / 2h²), and replaced by the mean of a and b
+      with weights Σ_a⁻¹ and Σ_b⁻¹. h is such that 10 % of the pairs are accepted.
+
+    For normal subposteriors all are exact but ``"consensus_scalar"``, which is too wide if
+    correlations differ between shards, and ``"kernel_density"``, whose SDs the report predicts.
+    For others only the last two approach the posterior as h → 0 with more draws. ``"consensus"``
+    gives one mode for several, and any method is poor if subposteriors hardly overlap.
+
+    Args:
+        log_lik: Function of two dicts of tensors, the parameters and rows of the dataset, that
+            returns the log-likelihood, a scalar tensor, or its terms, (n,).
+        dataset: Dict of arrays that share their first axis, of length N, or a table, in any form
+            that :func:`sgmcmc.sample` reads.
+        params: Dict of starting values, of any shapes; or a list of such dicts, one for each chain.
+        log_prior: Function of the dict of parameters that returns their log prior density, a scalar
+            tensor; ``None`` is a flat prior. Subposteriors must be proper.
+        shards: Number of shards S, from 2 to N.
+        method: Method of combination: ``"consensus"``, ``"consensus_scalar"``, ``"gaussian"``,
+            ``"kernel_density"`` or ``"weierstrass"``.
+        sampler: Sampler of a shard: ``"sample"``, ``"hmc"``, ``"nuts"``, ``"sgld"``, ``"sgldcv"``,
+            ``"sghmc"``, ``"sghmccv"``, ``"sgnht"``, ``"sgnhtcv"``, or a function with the arguments
+            ``log_lik, dataset, params, log_prior=, seed=, verbose=`` and ``keywords`` that returns
+            :class:`sgmcmc.Samples`; ``None`` is ``"sample"``.
+        executor: Executor whose workers sample the shards, in the forms that :func:`sgmcmc.sample`
+            takes; ``None`` samples one after the other in this process. The draws do not depend on
+            it. A shard whose worker dies is run again.
+        seed: Integer seed of all random numbers; ``None`` draws one, which ``settings`` has.
+        verbose: Whether to show the number of shards done in a progress bar.
+        bijectors: Dict of TFP bijectors of constrained parameters. Draws are combined in the
+            unconstrained space.
+        keywords: Keyword arguments of the sampler, such as ``n_iters``, ``stepsize``, ``dtype``.
+
+    Returns:
+        :class:`sgmcmc.Samples` with a leading chain axis. ``settings`` has ``method``, ``shards``,
+        ``sampler`` and ``shard_ess``, the smallest effective sample size in each shard; ``report``
+        has what the shards and the combination are like.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message names it.
+        DivergenceError: The chain of a shard became NaN or infinite.
+        BrokenExecutor: Workers die again and again.
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * (dataset["x"] - params["theta"]) ** 2
+        >>> samples = sgmcmc.divide(
+        ...     log_lik, {"x": x}, {"theta": 0.0}, shards=4, sampler="hmc", n_iters=500,
+        ...     seed=1, verbose=False)
+        >>> samples["theta"].shape, bool(abs(samples["theta"].mean() - x.mean()) < 0.01)
+        ((4, 500), True)
+
+    Source:
+        Consensus: Scott et al., *Bayes and Big Data: The Consensus Monte Carlo Algorithm*, 2016,
+        section 3. Gaussian and kernel density product: Neiswanger, Wang & Xing, *Asymptotically
+        Exact, Embarrassingly Parallel MCMC*, 2014, section 3 and algorithm 1. Weierstrass rejection
+        sampler, pairwise: Wang & Dunson, *Parallelizing MCMC via Weierstrass Sampler*, 2013.
+        Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018,
+        section 2.4.2, compares them.
+    """
+    checks.choice("method", method, _METHODS)
+    shown = checks.flag("verbose", verbose)
+    name, function = _read_sampler(sampler, keywords)
+    shard = _read_shard(function, log_lik, log_prior, params, bijectors, keywords)
+    if method == "kernel_density" and shard.size > _MOST_FOR_KERNELS:
+        raise ValueError(
+            f"`method`: kernel densities are refused beyond {_MOST_FOR_KERNELS} coordinates, and "
+            f"there are {shard.size}: their bandwidth is as wide as the posterior. Use "
+            '"consensus" or "weierstrass".'
+        )
+    data = read_dataset(dataset, shard.dtype, keywords.get("integers") or ())
+    count = checks.whole_number("shards", shards, 2)
+    if count > data.size:
+        raise ValueError(
+            f"`shards` must be at most the number of rows, {data.size}, so that none is empty; it "
+            f"is {count}."
+        )
+    number, began = checks.seed_number("seed", seed), time.monotonic()
+    shard.share = 1.0 / count
+    calls = _calls(data, count, number, shard.dtype)
+    found = []
+    with read_machines(executor) as machines, passed_on():
+        with bars.make_bar(total=count, desc="shards", disable=not shown) as bar:
+            for one in machines.map(shard, "run", calls):
+                found.append(one)
+                bar.update(1)
+    sampled = time.monotonic()
+    settings = {
+        "method": method,
+        "sampler": name,
+        "shards": count,
+        "shard_ess": [one.ess for one in found],
+        "N": data.size,
+        "n": None,
+        "seed": number,
+        "n_chains": len(found[0].draws),
+        "bijectors": {key: bijector.name for key, bijector in (bijectors or {}).items()},
+        "dtype": shard.dtype.name,
+        "versions": found[0].versions,
+    }
+    x = _aligned([one.draws for one in found])
+    rng = np.random.default_rng(np.random.SeedSequence(number, spawn_key=(1,)))
+    combined, facts = _combined(method, x, rng)
+    samples = Samples(shard.constrained(combined), settings=settings)
+    seconds = {"shards": sampled - began, "combination": time.monotonic() - sampled}
+    return samples.with_report(_report(samples, found, x, facts, seconds))
+
+
+def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+    """Return name and function of the sampler of a shard, which these keywords suit."""
+    name = "sample" if sampler is None else sampler
+    if callable(name):
+        name = getattr(sampler, "__name__", type(sampler).__name__)
+    elif name not in _CONSTRAINED:
+        checks.choice("sampler", name, SAMPLERS)
+    dynamics = keywords.get("dynamics")
+    for label, part in (("sampler", name), ("dynamics", getattr(dynamics, "name", dynamics))):
+        if isinstance(part, str) and part in _CONSTRAINED:
+            raise ValueError(
+                f"`{label}`: {part} moves parameters of a simplex, a half-line or a manifold, and "
+                "combined draws would not be of it. Use unconstrained parameters with `bijectors`."
+            )
+    for key, reason in _REFUSED.items():
+        if key in keywords and keywords[key] is not DEFAULTS[key]:
+            raise ValueError(f"`{key}` does not apply to divide(): {reason}.")
+    return name, sampler if callable(sampler) else getattr(samplers, name)
+
+
+def _read_shard(
+    sampler: Callable[..., Any],
+    log_lik: Any,
+    log_prior: Any,
+    params: Any,
+    bijectors: Any,
+    keywords: Mapping[str, Any],
+) -> _Shard:
+    """Return what samples any shard, of checked arguments."""
+    checks.function("log_lik", log_lik, "of `params` and `dataset`")
+    if log_prior is not None:
+        checks.function("log_prior", log_prior, "of `params`")
+    signature = inspect.signature(sampler).parameters
+
+    def chosen(name: str) -> Any:
+        default = signature[name].default if name in signature else DEFAULTS[name]
+        return keywords.get(name, default)
+
+    dtype = checks.floating_dtype("dtype", chosen("dtype"))
+    starts = read_params(params, chosen("n_chains"), dtype)
+    given = KEYWORDS["bijectors"]["reader"]("bijectors", bijectors)
+    checks.known_keys("bijectors", given, starts[0], "the parameters are")
+    geometries = read_geometries(given, {}, Underdamped(), starts, dtype)
+    spaces = {name: geometries.get(name, Geometry()) for name in starts[0]}
+    return _Shard(sampler, log_lik, log_prior, spaces, starts, dtype, dict(keywords))
+
+
+def _calls(
+    data: Data, count: int, seed: int, dtype: tf.DType
+) -> Iterator[tuple[dict[str, Any], int, str]]:
+    """Yield rows, seed and label of each shard."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    seeds = np.random.SeedSequence(seed).generate_state(count) >> 1
+    for number, rows in enumerate(np.array_split(rng.permutation(data.size), count)):
+        rows = np.sort(rows)
+        columns = {name: _rows(column, rows, dtype) for name, column in data.columns.items()}
+        yield columns, int(seeds[number]), f"{number + 1} of {count}"
+
+
+def _rows(column: Any, rows: np.ndarray, dtype: tf.DType) -> Any:
+    """Return rows of a column, in a form that a sampler reads as it reads the whole column."""
+    if isinstance(column, SparseColumn):
+        part = column.tensor_at(rows)
+        places = np.asarray(part.indices).T
+        entries = np.asarray(part.values), (places[0], places[1])
+        return scipy.sparse.csr_array(entries, (len(rows), *column.row_shape))
+    assert isinstance(column, DenseColumn)
+    out = np.empty((len(rows), *column.row_shape), column.dtype)
+    column.take(rows, out)
+    # Arrays become numbers of the chain's dtype; tensors keep their own.
+    return out if out.dtype == dtype.as_numpy_dtype else tf.constant(out)
+
+
+class _Found(NamedTuple):
+    """What comes back of a shard: draws (chains, draws, p), smallest ESS, warnings, versions."""
+
+    draws: np.ndarray
+    ess: float
+    warnings: list[str]
+    versions: Any
+
+
+class _Shard:
+    """Samples a shard, in this process or in a worker, in unconstrained coordinates u.
+
+    The target is Σ_i log p(x_i | θ) + (log p(θ) + log |dθ/du|) ``share``, with θ = f(u).
+    """
+
+    def __init__(
+        self,
+        sampler: Callable[..., Any],
+        log_lik: LogLik,
+        log_prior: LogPrior | None,
+        spaces: Mapping[str, Geometry],
+        starts: list[dict[str, np.ndarray]],
+        dtype: tf.DType,
+        keywords: dict[str, Any],
+    ) -> None:
+        self._sampler, self._log_lik, self._log_prior = sampler, log_lik, log_prior
+        self._spaces, self.dtype, self._keywords = spaces, dtype, keywords
+        self._starts = [
+            {name: spaces[name].start(value, dtype) for name, value in start.items()}
+            for start in starts
+        ]
+        self._shapes = {name: value.shape for name, value in self._starts[0].items()}
+        self.size = sum(value.size for value in self._starts[0].values())
+        self.share = 1.0
+
+    def run(self, dataset: Mapping[str, Any], seed: int, label: str) -> _Found:
+        """Return the draws of a shard with these rows."""
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            samples = self._sampler(
+                self.log_lik,
+                dataset,
+                self._starts[0] if len(self._starts) == 1 else self._starts,
+                log_prior=self.log_prior if self._has_prior else None,
+                seed=seed,
+                verbose=False,
+                **self._keywords,
+            )
+            if not isinstance(samples, Samples):
+                raise TypeError(
+                    f"`sampler` must return sgmcmc.Samples; it returned {checks.describe(samples)}."
+                )
+            doubts = [text for text in samples.quick_warnings() if "Not checked" not in text]
+        said = [str(entry.message) for entry in heard if entry.category is UserWarning]
+        if any(text.startswith("Interrupted:") for text in said):
+            raise KeyboardInterrupt
+        arrays = by_chain(samples.settings, {name: samples[name] for name in self._shapes})
+        flat = [np.reshape(a, (*a.shape[:2], -1)) for a in arrays.values()]
+        draws = np.concatenate(flat, axis=2).astype(np.float64)
+        if draws.shape[1] < _FEW:
+            raise ValueError(
+                f"`sampler` must return {_FEW} or more draws of a chain; of shard {label} it "
+                f"returned {draws.shape[1]}."
+            )
+        if not np.isfinite(draws).all():
+            raise ValueError(f"`sampler` returned draws of shard {label} that are not finite.")
+        ess = diagnose({"draws": draws}).smallest
+        return _Found(draws, ess, [*said, *doubts], samples.settings.get("versions"))
+
+    @property
+    def _has_prior(self) -> bool:
+        bijected = any(not space.in_place for space in self._spaces.values())
+        return bijected or self._log_prior is not None
+
+    def log_lik(self, params: Any, dataset: Any) -> tf.Tensor:
+        """Return the user's log-likelihood of u."""
+        return self._log_lik(self._of(params), dataset)
+
+    def log_prior(self, params: Any) -> tf.Tensor:
+        """Return the log prior density of u, times 1/S."""
+        total = tf.zeros([], self.dtype)
+        if self._log_prior is not None:
+            total += self._log_prior(self._of(params))
+        for name, space in self._spaces.items():
+            jacobian = space.log_jacobian(params[name])
+            total += 0.0 if jacobian is None else jacobian
+        return self.share * total
+
+    def _of(self, params: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        return {name: space.constrain(params[name]) for name, space in self._spaces.items()}
+
+    def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Return θ of u, (chains, draws, p), by parameter."""
+        found, begin = {}, 0
+        for name, shape in self._shapes.items():
+            end = begin + int(np.prod(shape))
+            u = draws[..., begin:end].reshape(-1, *shape).astype(self.dtype.as_numpy_dtype)
+            theta = np.asarray(self._spaces[name].constrain(tf.constant(u)))
+            found[name] = theta.reshape(*draws.shape[:2], *theta.shape[1:])
+            begin = end
+        return found
+
+
+def _aligned(draws: list[np.ndarray]) -> np.ndarray:
+    """Return as many draws of every shard, evenly spaced: (shards, chains, draws, p)."""
+    if len({len(one) for one in draws}) > 1:
+        raise ValueError("`sampler` must return as many chains for each shard.")
+    count = min(one.shape[1] for one in draws)
+    places = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
+    return np.stack([one[:, place] for one, place in zip(draws, places, strict=True)])
+
+
+def _combined(
+    method: str, x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the combined draws, (chains, draws, p), and facts about the combination.
+
+    All methods but the scalar one are equivariant to affine maps, so they are computed in
+    coordinates in which the mean covariance of the shards is the identity.
+    """
+    shards, chains, count, size = x.shape
+    center = x.mean((0, 1, 2))
+    if method == "consensus_scalar":
+        variances = x.reshape(shards, -1, size).var(1)
+        if not (variances > 0).all():
+            raise ValueError("`sampler` returned draws of a shard that do not vary.")
+        weights = 1.0 / variances
+        return np.einsum("sp,scdp->cdp", weights / weights.sum(0), x - center) + center, {}
+    if chains * count <= size + 1:
+        raise ValueError(
+            f"`method`: {method!r} needs more draws of a shard, of which there are "
+            f"{chains * count}, than coordinates, {size}, for its covariance. Use more draws, or "
+            '"consensus_scalar".'
+        )
+    try:
+        root = np.linalg.cholesky(np.mean([_covariance(one) for one in x], axis=0))
+    except np.linalg.LinAlgError:
+        raise ValueError("`sampler` returned draws of shards with a singular covariance.") from None
+    z = np.linalg.solve(root, (x - center).reshape(-1, size).T).T.reshape(x.shape)
+    combined, facts = _METHODS[method](z, rng)
+    wider = facts.pop("covariances", None)
+    if wider is not None:
+        exact, smoothed = (np.einsum("pq,qr,pr->p", root, one, root) for one in wider)
+        facts["SDs too wide by kernels, normal shards"] = float(np.sqrt(smoothed / exact).max()) - 1
+    return combined @ root.T + center, facts
+
+
+def _covariance(draws: np.ndarray) -> np.ndarray:
+    """Return the covariance of draws, (..., p)."""
+    return np.cov(draws.reshape(-1, draws.shape[-1]), rowvar=False).reshape(2 * draws.shape[-1:])
+
+
+def _precision(draws: np.ndarray) -> np.ndarray:
+    return np.linalg.inv(_covariance(draws))
+
+
+def _consensus(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the mean of the draws with the precisions as weights."""
+    total, weighted = 0.0, 0.0
+    for one in x:
+        precision = _precision(one)
+        total, weighted = total + precision, weighted + one @ precision
+    return weighted @ np.linalg.inv(total), {}
+
+
+def _gaussian(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return draws of the product of the normals with the moments of the draws."""
+    precisions = [_precision(one) for one in x]
+    covariance = np.linalg.inv(np.sum(precisions, axis=0))
+    slopes = [precision @ one.mean((0, 1)) for precision, one in zip(precisions, x, strict=True)]
+    noise = rng.normal(size=x.shape[1:]) @ np.linalg.cholesky(covariance).T
+    return covariance @ np.sum(slopes, axis=0) + noise, {}
+
+
+def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return draws of the product of the kernel densities.
+
+    A component of the product is a draw θ_s of each shard, with weight
+    w = exp(−Σ_s |θ_s − θ̄|² / 2h²), and a normal N(θ̄, h²/S). One θ_s after the other is chosen among
+    itself and uniform proposals, with probability in proportion to w, which leaves the mixture
+    unchanged: with one proposal this is Barker's form of the Metropolis step.
+    """
+    shards, chains, count, size = x.shape
+    pools = x.reshape(shards, -1, size)
+    draws = pools.shape[1]
+    last, here = _last_bandwidth(draws, size), np.arange(chains)
+    current = pools[np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))]
+    total, out, moved = current.sum(0), np.empty(x.shape[1:]), 0.0
+    for sweep in range(_ANNEALED + count):
+        h = last ** min(1.0, sweep / _ANNEALED)
+        for s in range(shards):
+            rest = total - current[s]
+            tried = pools[s][rng.integers(draws, size=(chains, 1 + _PROPOSALS))]
+            tried[:, 0] = current[s]
+            sums = rest[:, np.newaxis] + tried
+            energy = (tried**2).sum(-1) - (sums**2).sum(-1) / shards
+            place = np.argmax(rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1)
+            current[s] = tried[here, place]
+            total = sums[here, place]
+            moved += (place > 0).mean() * (sweep >= _ANNEALED)
+        if sweep >= _ANNEALED:
+            noise = rng.normal(size=(chains, size))
+            out[:, sweep - _ANNEALED] = total / shards + h / np.sqrt(shards) * noise
+    covariances = [_covariance(one) for one in x]
+    products = [
+        np.linalg.inv(np.sum([np.linalg.inv(c + k * np.eye(size)) for c in covariances], axis=0))
+        for k in (0.0, last * last)
+    ]
+    facts = {
+        "bandwidth, SDs of a shard": last,
+        "components changed in a sweep, share": moved / (shards * count),
+        "covariances": products,
+    }
+    return out, facts
+
+
+def _last_bandwidth(draws: int, size: int) -> float:
+    """Return the bandwidth of kernel densities of so many draws, in SDs."""
+    return float(draws ** (-1.0 / (4 + size)))
+
+
+def _weierstrass(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return what is left of merging neighbors, and then what they gave, until there is one."""
+    sets, widths = list(x), list[float]()
+    while len(sets) > 1:
+        merged = []
+        for a, b in zip(sets[::2], sets[1::2], strict=False):
+            both, h = _merged(a, b, rng)
+            merged.append(both)
+            widths.append(h)
+        sets = merged + sets[2 * len(merged) :]
+    return sets[0], {"bandwidths, SDs of a difference": widths}
+
+
+def _merged(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Return weighted means of accepted pairs, chain by chain, and the bandwidth."""
+    (chains, count, _), of_a, of_b = a.shape, _precision(a), _precision(b)
+    root = np.linalg.cholesky(np.linalg.inv(_covariance(a) + _covariance(b)))
+    scaled_a, scaled_b = a @ root, b @ root
+    weighted_a, weighted_b = (
+        one @ precision @ np.linalg.inv(of_a + of_b) for one, precision in ((a, of_a), (b, of_b))
+    )
+
+    def pairs(c: int, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        i, j = rng.integers(count, size=(2, number))
+        return i, j, ((scaled_a[c, i] - scaled_b[c, j]) ** 2).sum(-1)
+
+    h = _bandwidth(np.concatenate([pairs(c, _PAIRS // chains)[2] for c in range(chains)]))
+    out = np.empty_like(a)
+    for c in range(chains):
+        done = 0
+        while done < count:
+            i, j, distance = pairs(c, _PAIRS)
+            kept = np.flatnonzero(rng.exponential(size=_PAIRS) > distance / (2 * h * h))
+            kept = kept[: count - done]
+            out[c, done : done + len(kept)] = weighted_a[c, i[kept]] + weighted_b[c, j[kept]]
+            done += len(kept)
+    return out, h
+
+
+def _bandwidth(squares: np.ndarray) -> float:
+    """Return h for which the mean of exp(−squares / 2h²) is the share of accepted pairs."""
+    low, high = np.log(squares.max() + 1e-300) - 100.0, np.log(squares.max() + 1e-300) + 10.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED
+        low, high = (low, middle) if enough else (middle, high)
+    return float(np.exp(0.5 * high))
+
+
+_METHODS: dict[str, Any] = {
+    "consensus": _consensus,
+    "consensus_scalar": None,
+    "gaussian": _gaussian,
+    "kernel_density": _kernel_density,
+    "weierstrass": _weierstrass,
+}
+
+
+def _report(
+    samples: Samples,
+    found: list[_Found],
+    x: np.ndarray,
+    facts: Mapping[str, Any],
+    seconds: Mapping[str, float],
+) -> Report:
+    """Return the report on shards, combination and draws."""
+    settings, count = samples.settings, len(found)
+    means, variances = x.mean((1, 2)), x.var((1, 2))
+    gaps = means - (means / variances).sum(0) / (1 / variances).sum(0)
+    spread = float(np.sqrt((gaps**2 / variances).sum(0).max() / (count - 1)))
+    doubts = []
+    doubtful = [(k, one.warnings[0]) for k, one in enumerate(found, 1) if one.warnings]
+    if doubtful:
+        doubts.append(
+            f"{len(doubtful)} of {count} shards have warnings. Shard {doubtful[0][0]}: "
+            f"{doubtful[0][1]}"
+        )
+    if spread > _SPREAD:
+        doubts.append(
+            f"The means of the shards are {spread:.1f} of their SDs apart: subposteriors hardly "
+            "overlap, and no combination of their draws is reliable. Use fewer shards."
+        )
+    wider = facts.get("SDs too wide by kernels, normal shards", 0.0)
+    if wider > _WIDER:
+        doubts.append(
+            f"SDs are about {wider:.0%} too wide because of the kernels' bandwidth. Use more "
+            "draws, or another `method`."
+        )
+    diagnostics = diagnose(samples)
+    doubts += diagnostics.warnings(_FEWEST)
+    return Report(
+        {
+            "method": f"divide and conquer, {settings['method']}",
+            "Shards": {
+                "number": count,
+                "observations": settings["N"],
+                "sampler": settings["sampler"],
+                "smallest ESS of a shard (over shards)": settings["shard_ess"],
+                "spread of their means, in their SDs": spread,
+            },
+            "Combination": {"method": settings["method"], **facts},
+            "Draws": {
+                "chains": settings["n_chains"],
+                "draws per chain": diagnostics.draws,
+                "ESS, bulk": diagnostics.bulk,
+                "ESS, tail": diagnostics.tail,
+                "R-hat": diagnostics.rhat,
+            },
+            "Seconds": dict(seconds),
+            "warnings": doubts,
+        }
+    )
