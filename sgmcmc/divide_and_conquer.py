@@ -441,7 +441,8 @@ def _precision(draws: np.ndarray) -> np.ndarray:
 
 def _consensus(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the mean of the draws with the precisions as weights."""
-    total, weighted = 0.0, 0.0
+    total: Any = 0.0
+    weighted: Any = 0.0
     for one in x:
         precision = _precision(one)
         total, weighted = total + precision, weighted + one @ precision
