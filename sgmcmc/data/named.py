@@ -136,10 +136,12 @@ class RemoteTable:
         self._label, self._where, self._rows = label, where, rows
         self.schema = rows.schema
 
-    def to_batches(self) -> Iterator[Any]:
-        """Yield all rows, in batches."""
+    def to_batches(self, columns: list[str] | None = None) -> Iterator[Any]:
+        """Yield all rows of some columns, or of all, in batches."""
         end = object()
-        batches = guarded(self._label, self._where, lambda: iter(self._rows.to_batches()))
+        batches = guarded(
+            self._label, self._where, lambda: iter(self._rows.to_batches(columns=columns))
+        )
         while (batch := guarded(self._label, self._where, lambda: next(batches, end))) is not end:
             yield batch
 

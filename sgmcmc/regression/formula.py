@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc.checks import describe, did_you_mean
+from sgmcmc.data.named import open_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,14 +202,28 @@ def _without_offset(text: str) -> tuple[str, str | None]:
     return _without_places(text), whole
 
 
-def as_frame(data: Any) -> pd.DataFrame:
+Columns = Callable[["pd.DataFrame"], list[Any]]
+"""Returns the columns that are wanted, given a frame that has them but no rows."""
+
+
+def as_frame(data: Any, columns: Columns | None = None) -> pd.DataFrame:
     """Return data as a frame of pandas.
+
+    Args:
+        data: Frame of pandas or polars, Arrow table or dataset, path or URL of a Parquet file or
+            folder, or dict of columns.
+        columns: Function that returns the columns to read from a file; ``None`` for all.
 
     Raises:
         TypeError: It is no table.
+        ValueError: It is a path that leads to none.
     """
     import pandas as pd
 
+    if isinstance(data, str | os.PathLike):
+        data = open_named("data", data)
+    if hasattr(data, "to_batches") and hasattr(data, "schema"):
+        return _read_batches(data, columns)
     if isinstance(data, pd.DataFrame):
         return data.reset_index(drop=True)
     if hasattr(data, "to_pandas"):
@@ -214,9 +231,22 @@ def as_frame(data: Any) -> pd.DataFrame:
     if isinstance(data, Mapping):
         return pd.DataFrame({name: np.asarray(values) for name, values in data.items()})
     raise TypeError(
-        "`data` must be a frame of pandas or polars, an Arrow table, or a dict of columns; it is "
-        f"{describe(data)}."
+        "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet file or "
+        f"folder, or a dict of columns; it is {describe(data)}."
     )
+
+
+def _read_batches(stored: Any, columns: Columns | None) -> pd.DataFrame:
+    """Return columns of Arrow's, in memory or in files, as a frame."""
+    head = stored.schema.empty_table().to_pandas()
+    names = list(head.columns) if columns is None else columns(head)
+    in_memory = hasattr(stored, "select")
+    source = stored.select(names).to_batches() if in_memory else stored.to_batches(columns=names)
+    batches = list(source)
+    if not batches:
+        return head[names]
+    table = importlib.import_module("pyarrow").Table.from_batches(batches)
+    return table.unify_dictionaries().to_pandas().reset_index(drop=True)
 
 
 def column(frame: pd.DataFrame, name: str) -> np.ndarray:

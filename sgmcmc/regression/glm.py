@@ -40,7 +40,8 @@ def glm(
             On the left ``y | trials(n)`` for binomial responses, ``y | cens(c)`` for censored times
             (c is 1 if the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
             effects independent. A dot is the sum of all columns that the rest does not name.
-        data: Frame of pandas or polars, Arrow table, or dict of columns.
+        data: Frame of pandas or polars, Arrow table or dataset, dict of columns, or path or URL of
+            a Parquet file or folder, of which the columns of the formula are read.
         family: ``"gaussian"``, ``"student"``, ``"bernoulli"``, ``"binomial"``, ``"poisson"``,
             ``"negative_binomial"``, ``"gamma"``, ``"beta"``, ``"exponential"``, ``"weibull"``,
             ``"zero_inflated_poisson"``, ``"ordinal"`` (log odds of y ≤ k are c_k − η, cutpoints
@@ -81,8 +82,11 @@ def glm(
         Gelman, Hill & Vehtari, *Regression and Other Stories*, 2020, section 9.5 (default priors);
         Pinheiro & Bates (1995) (quadrature).
     """
-    frame = as_frame(data)
-    parsed = with_dot(parse(formula), frame, weights)
+    parsed = parse(formula)
+    frame = as_frame(
+        data, lambda all_: used_columns(with_dot(parsed, all_, weights), all_, weights)
+    )
+    parsed = with_dot(parsed, frame, weights)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
     rows = len(frame)

@@ -1,0 +1,71 @@
+"""Data of a regression in frames, Arrow tables and Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sgmcmc
+from sgmcmc.regression.formula import as_frame
+
+pa = pytest.importorskip("pyarrow")
+dataset = pytest.importorskip("pyarrow.dataset")
+
+RNG = np.random.default_rng(4)
+FRAME = pd.DataFrame(
+    {
+        "x": RNG.normal(size=300),
+        "f": pd.Categorical(RNG.choice(["a", "b", "c"], 300), categories=["c", "a", "b"]),
+        "s": RNG.choice(["north", "south"], 300),
+        "unused": RNG.normal(size=300),
+    }
+)
+FRAME["y"] = 1.0 + 0.5 * FRAME.x + RNG.normal(size=300)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder of two Parquet files."""
+    path = tmp_path / "rows"
+    path.mkdir()
+    FRAME[:200].to_parquet(path / "a.parquet")
+    FRAME[200:].to_parquet(path / "b.parquet")
+    return path
+
+
+def test_every_source_gives_the_same_draws(folder: Path) -> None:
+    FRAME.to_parquet(folder.parent / "one.parquet")
+    sources: list[Any] = [
+        FRAME, pa.Table.from_pandas(FRAME), dataset.dataset(folder), folder, str(folder),
+        folder.parent / "one.parquet",
+    ]  # fmt: skip
+    fits = [
+        sgmcmc.glm("y ~ x + f + s", source, seed=1, verbose=False, n_iters=100)
+        for source in sources
+    ]
+    for fit in fits[1:]:
+        pd.testing.assert_frame_equal(fit.summary(), fits[0].summary())
+    assert "f[T.a]" in fits[0].summary().index  # the order of the categories is that of the frame
+
+
+def test_columns_of_the_formula_alone_are_read(folder: Path) -> None:
+    found = as_frame(folder, lambda head: [name for name in head.columns if name in ("y", "x")])
+    assert list(found.columns) == ["x", "y"] and len(found) == 300
+    assert set(as_frame(folder).columns) == set(FRAME.columns)
+
+
+def test_all_other_columns_of_a_file(folder: Path) -> None:
+    fit = sgmcmc.glm("y ~ .", folder, seed=1, verbose=False, n_iters=100)
+    assert "unused" in fit.summary().index
+
+
+def test_wrong_paths(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(TypeError, match="^`data` is .*Parquet"):
+        sgmcmc.glm("y ~ x", tmp_path / "rows.csv")
+    with pytest.raises(ValueError, match="^`data`: there is no"):
+        sgmcmc.glm("y ~ x", tmp_path / "none.parquet")
