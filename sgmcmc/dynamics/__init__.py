@@ -4,18 +4,22 @@ Every one derives from :class:`Dynamics` and has the same parts, described in it
 A dynamics does not touch data, likelihoods, loops or storage.
 """
 
+from sgmcmc.dynamics.adaptive import PSGLD
+from sgmcmc.dynamics.barker import Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, NUTS
 from sgmcmc.dynamics.langevin import SGD, SGLD
-from sgmcmc.dynamics.momentum import SGHMC, SGNHT, Underdamped
+from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.simplex import SGRLD
 
 __all__ = [
+    "BADODAB",
     "GSGNHT",
     "HMC",
     "NUTS",
+    "PSGLD",
     "SCIR",
     "SGD",
     "SGGMC",
@@ -23,6 +27,7 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "SGRLD",
+    "Barker",
     "Dynamics",
     "ExactDynamics",
     "Underdamped",

@@ -75,6 +75,13 @@ class Dynamics(ABC):
         """Number of vectors of standard normals that one iteration uses."""
         return self.refresh_normals + self.steps * self.step_normals
 
+    def after_burn_in(self, burn_in: int) -> Dynamics:
+        """Return these dynamics for a chain whose burn-in has so many iterations.
+
+        It is for those that learn until then; by default nothing changes.
+        """
+        return self
+
     def bind(self, space: Space) -> Dynamics:
         """Return this dynamics bound to the places of the parameters in the position.
 

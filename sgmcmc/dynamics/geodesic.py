@@ -11,15 +11,17 @@ import tensorflow as tf
 
 from sgmcmc.checks import known_keys
 from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.momentum import MomentumState, ThermostatState, first_thermostats
+from sgmcmc.dynamics.momentum import (
+    MomentumState,
+    ThermostatState,
+    first_thermostats,
+    mean_decay,
+)
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import constant_not_negative, positive_constant
 
 FISHER = "fisher"
 """The user's value for a variance that should be estimated."""
-
-_SMALL = 1e-8
-"""Below this rate of decay its series is used."""
 
 _LARGEST = 256
 """Largest number of coordinates whose gradients' covariance is estimated, a matrix per chain."""
@@ -279,7 +281,7 @@ class GSGNHT(GeodesicDynamics):
         thermostat = state.thermostat + 0.5 * self._excess(momentum, stepsize)
         friction = space.layout.spread(thermostat)
         twice = 2.0 * tf.constant(self.a, gradient.dtype)
-        spread = tf.sqrt(twice * stepsize * _mean_decay(2.0 * friction))
+        spread = tf.sqrt(twice * stepsize * mean_decay(2.0 * friction))
         noise = spread * space.tangent(position, normals[0])
         momentum = tf.exp(-friction) * momentum + noise
         position, momentum = space.flow(position, momentum, 0.5)
@@ -293,10 +295,3 @@ class GSGNHT(GeodesicDynamics):
         shares = [layout.sizes[name] / dimensions[name] for name in layout.names]
         wanted = stepsize if stepsize.shape.rank == 0 else layout.means(stepsize)
         return tf.constant(shares, momentum.dtype) * layout.means(momentum * momentum) - wanted
-
-
-def _mean_decay(rate: tf.Tensor) -> tf.Tensor:
-    """Return (1 − e^(−x))/x, the mean of e^(−xt) over 0 < t < 1, which is 1 at x = 0."""
-    small = tf.abs(rate) < _SMALL
-    safe = tf.where(small, tf.ones_like(rate), rate)
-    return tf.where(small, 1.0 - 0.5 * rate, -tf.math.expm1(-safe) / safe)

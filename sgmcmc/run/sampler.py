@@ -97,6 +97,7 @@ def make_phases(
         burn_in: Number of iterations of the chain whose draws are dropped.
     """
     space, phases = target.space, []
+    dynamics = dynamics.after_burn_in(burn_in)
     dynamics, stepsize = read_scaled("stepsize", stepsize, dynamics, burn_in)
     stepsizes = read_stepsizes("stepsize", stepsize, space.layout)
     need_one_stepsize(stepsizes, space)

@@ -30,7 +30,8 @@ PARTS = {
         Time limit in seconds, after which no more iterations are added, if the length is chosen;
         ``None`` for no limit.""",
     "dynamics": """
-        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``; on manifolds ``"sggmc"``,
+        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``,
+        ``"psgld"``, ``"badodab"``, ``"barker"``; on manifolds ``"sggmc"``,
         ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
         :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """

@@ -9,7 +9,18 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.dynamics import HMC, NUTS, SCIR, SGHMC, SGLD, SGNHT, SGRLD, Underdamped
+from sgmcmc.dynamics import (
+    BADODAB,
+    HMC,
+    NUTS,
+    SCIR,
+    SGHMC,
+    SGLD,
+    SGNHT,
+    SGRLD,
+    Barker,
+    Underdamped,
+)
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, FullGradient, MinibatchGradient
 from sgmcmc.minibatches import Uniform, Weighted
 from tests.conftest import log_lik, observations, short_call
@@ -49,6 +60,8 @@ NAMES: dict[str, tuple[str, Any]] = {
     "sghmc": ("dynamics", SGHMC()),
     "sgnht": ("dynamics", SGNHT()),
     "underdamped": ("dynamics", Underdamped()),
+    "badodab": ("dynamics", BADODAB()),
+    "barker": ("dynamics", Barker()),
     "hmc": ("dynamics", HMC()),
     "nuts": ("dynamics", NUTS()),
     "minibatch": ("gradient", MinibatchGradient()),

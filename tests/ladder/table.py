@@ -243,7 +243,47 @@ GEODESIC = (
     ),
 )
 """Those that move along manifolds, and in ℝᵈ along straight lines."""
-BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC)}
+FIELD = (
+    Case(
+        "psgld",
+        dynamics.PSGLD,
+        transcription=transcriptions.PSGLD,
+        tuning={"alpha": 0.7, "damping": 0.3, "until": 4},
+        constants={"alpha": 0.99, "damping": 1e-5, "until": "burn_in"},
+    ),
+    Case(
+        "psgld-adaptive",
+        dynamics.PSGLD,
+        transcription=transcriptions.PSGLD,
+        tuning={"alpha": 0.7, "damping": 0.3, "until": None},
+        constants={"alpha": 0.99, "damping": 1e-5, "until": "burn_in"},
+    ),
+    Case(
+        "badodab",
+        dynamics.BADODAB,
+        transcription=transcriptions.BADODAB,
+        tuning={"a": 0.05},
+        friction="a",
+        constants={"a": 0.01},
+        has_thermostats=True,
+    ),
+    Case(
+        "barker",
+        dynamics.Barker,
+        transcription=transcriptions.BARKER,
+        tuning={"noise_variance": 0.0, "increments": "normal"},
+        constants={"noise_variance": 0.0, "increments": "normal"},
+    ),
+    Case(
+        "barker-corrected",
+        dynamics.Barker,
+        transcription=transcriptions.BARKER,
+        tuning={"noise_variance": 9.0, "increments": "bimodal"},
+        constants={"noise_variance": 0.0, "increments": "normal"},
+    ),
+)
+"""Those that are not linear, and have laws of their own: ``test_field_laws.py``."""
+BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD)}
 
 
 def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:

@@ -13,13 +13,26 @@ import pytest
 import tensorflow as tf
 
 from sgmcmc import Samples
-from tests.ladder import EXACT, IN_TURN, LADDER, QUICK, Array, Case, every, flat, gaussian, logistic
+from tests.ladder import (
+    EXACT,
+    FIELD,
+    IN_TURN,
+    LADDER,
+    QUICK,
+    Array,
+    Case,
+    every,
+    flat,
+    gaussian,
+    logistic,
+)
 
 ITERATIONS, ROWS, SMALL = 40, 30, 6
 STEPSIZE = 0.01
 PROBLEM = logistic(3, ROWS)
 WALK = every(
-    (*LADDER, *IN_TURN, *EXACT), slow=lambda case: case not in {*QUICK, IN_TURN[1], EXACT[0]}
+    (*LADDER, *IN_TURN, *EXACT, *FIELD),
+    slow=lambda case: case not in {*QUICK, IN_TURN[1], EXACT[0], FIELD[0]},
 )
 """Each dynamics and each estimator by default, every combination among the slow."""
 FEW = every(

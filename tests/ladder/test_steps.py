@@ -18,6 +18,7 @@ from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout
 from tests.ladder import (
+    FIELD,
     LADDER,
     LINEAR,
     SHAPES,
@@ -43,7 +44,7 @@ STEPSIZES: dict[str, float | Array] = {
 }
 VECTOR = np.linspace(0.05, 0.9, SIZE)
 PER_PARAMETER = {"beta": 0.3, "bias": 0.02, "scale": 0.7}
-BY_HAND = firsts(LADDER, lambda case: case.transcription)
+BY_HAND = (*firsts(LADDER, lambda case: case.transcription), *FIELD)
 
 
 def arbitrary_gradient(seed: int) -> Callable[[Array], Array]:
@@ -64,8 +65,8 @@ def drive(
     """Run a dynamics by hand; return its positions after each iteration and its last state."""
     epsilon = tf.constant(stepsize, tf.float64)
     opening = tf.constant(start_noise[None, :][: dynamics.start_normals])
-    state = dynamics.init(tf.constant(start), tf.zeros_like(start), epsilon, opening)
     estimate, positions = tf.constant(gradient(start)), []
+    state = dynamics.init(tf.constant(start), estimate, epsilon, opening)
     refresh, each = dynamics.refresh_normals, dynamics.step_normals
     for normals in noise:
         state = dynamics.refresh(state, epsilon, tf.constant(normals[:refresh]))
@@ -201,7 +202,7 @@ def expected_chain(
     )
 
 
-@every(LADDER)
+@every((*LADDER, *FIELD))
 @pytest.mark.parametrize(
     "d", [pytest.param(d, marks=() if d == 3 else pytest.mark.slow) for d in SHAPES]
 )

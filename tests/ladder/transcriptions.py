@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from tests.ladder.problems import Array, Problem
@@ -73,20 +74,22 @@ class Transcription:
     Attributes:
         states: the states of a chain, one for each iteration.
         recovered: what the update equation says that the noise of a chain was, scaled to variance
-            1, (chains, draws less one, d).
+            1, (chains, draws less one, d); ``None`` where the draws do not tell.
         steps: the name of the constant that says how many steps, each with a vector of noise,
-            come after one vector with which an iteration begins; ``None`` for a single vector.
+            come after one vector with which an iteration begins; ``None`` for a single step.
         forgets: whether an iteration knows only the position and gradient of the one before.
+        single: how many vectors of noise an iteration of a single step takes.
     """
 
     states: Callable[[Inputs], Iterator[State]]
-    recovered: Callable[[Recorded], Array]
+    recovered: Callable[[Recorded], Array] | None = None
     steps: str | None = None
     forgets: bool = True
+    single: int = 1
 
     def vectors(self, tuning: Mapping[str, Any]) -> int:
         """Return how many vectors of standard normals an iteration takes."""
-        return 1 if self.steps is None else 1 + tuning[self.steps]
+        return self.single if self.steps is None else 1 + tuning[self.steps]
 
     def one_step(self) -> dict[str, int]:
         """Return the tuning with which an iteration is a single step."""
@@ -230,6 +233,67 @@ def _noise_of_underdamped(of: Recorded) -> Array:
 
 
 UNDERDAMPED = Transcription(_underdamped, _noise_of_underdamped, forgets=False)
+
+
+# -------------------------------------------------------------------------- the field's others
+
+
+def _psgld(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    V, weight, until = g**2, at.tuning["alpha"], at.tuning["until"]
+    for k, normals in enumerate(at.noise):
+        if until is None or k < until:
+            V = weight * V + (1 - weight) * g**2
+        epsilon = at.stepsize / (at.tuning["damping"] + np.sqrt(V))
+        theta = theta + epsilon / 2 * g + np.sqrt(epsilon) * normals[0]
+        g = at.gradient(theta)
+        yield State(theta, 0 * theta)
+
+
+PSGLD = Transcription(_psgld, forgets=False)
+
+
+def _badodab(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    a = np.broadcast_to(at.tuning["a"], theta.shape)
+    nu, xi = np.sqrt(at.stepsize) * at.start_noise, a.copy()
+    for normals in at.noise:
+        nu = nu + at.stepsize / 2 * g
+        theta = theta + nu / 2
+        _half_a_thermostat(at, nu, xi)
+        variance = a * at.stepsize * (1 - np.exp(-2 * xi)) / xi
+        nu = np.exp(-xi) * nu + np.sqrt(variance) * normals[0]
+        _half_a_thermostat(at, nu, xi)
+        theta = theta + nu / 2
+        g = at.gradient(theta)
+        nu = nu + at.stepsize / 2 * g
+        yield State(theta, nu)
+
+
+def _half_a_thermostat(at: Inputs, nu: Array, xi: Array) -> None:
+    for block in at.blocks:
+        xi[block] += (nu[block] ** 2 - at.stepsize[block]).mean() / 2
+
+
+BADODAB = Transcription(_badodab, forgets=False)
+
+
+def _barker(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    V = np.asarray(at.tuning["noise_variance"])
+    for normals in at.noise:
+        z = np.sqrt(at.stepsize) * normals[0]
+        if at.tuning["increments"] == "bimodal":
+            z = np.sqrt(at.stepsize) * (np.sqrt(0.99) + 0.1 * normals[0])
+        known = 1.702**2 > V * z**2
+        corrected = 1.702 * z * g / np.sqrt(np.where(known, 1.702**2 - V * z**2, 1))
+        p = np.where(known, 1 / (1 + np.exp(-corrected)), z * g > 0)
+        theta = theta + np.where(stats.norm.cdf(normals[1]) < p, 1, -1) * z
+        g = at.gradient(theta)
+        yield State(theta, 0 * theta)
+
+
+BARKER = Transcription(_barker, single=2)
 
 
 # ------------------------------------------------------------------------- the noise itself

@@ -1,0 +1,135 @@
+"""Stochastic gradient Barker dynamics: increments whose sign the gradient chooses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import choice
+from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.geodesic import FISHER
+from sgmcmc.dynamics.langevin import PositionState
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.layout import constant_not_negative
+
+EXTREME = "extreme"
+"""The user's value for noise of which nothing is known."""
+
+_PROBIT = 1.702
+"""1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095."""
+
+_NARROW = 0.1
+"""SD of the size of bimodal increments, in units of its root mean square."""
+
+
+class LearningState(NamedTuple):
+    """The state of Barker dynamics that estimate the noise of their gradients.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+        variance: V, the mean of the estimates from each minibatch so far, (d,).
+        count: Number of estimates in the mean.
+    """
+
+    position: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Barker(Dynamics):
+    """θ' = θ + bz, with z ~ N(0, ε) and b = 1 with probability 1/(1 + e^(−z ĝ(θ))), otherwise −1.
+
+    Each coordinate has its own z and b. To first order in ε the moments of a step are those of
+    SGLD: mean (ε/2) ĝ and variance ε. But no step is longer than z, so that large gradients, and
+    stepsizes too large for the steepest direction, do not make the chain diverge.
+
+    The noise of ĝ moves probabilities towards 1/2. For a normal noise of variance V the correction
+    multiplies z ĝ by k/√(k² − Vz²), k = 1.702, where Vz² < k²; elsewhere the sign of z ĝ is taken,
+    which still moves too little. ``noise_variance="extreme"`` takes that everywhere.
+
+    Args:
+        noise_variance: V, the variance of the gradient estimate in each coordinate, not negative:
+            a number, or a dict with one for each parameter; ``"fisher"``, the mean over the steps
+            so far of the variance of the single rows' gradients in a minibatch, times N²/n
+            (1 − n/N); or ``"extreme"``. Zero corrects nothing.
+        increments: Distribution of z, ``"normal"``, or ``"bimodal"``: |z| near √ε.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.Barker(noise_variance="fisher")
+        Barker(noise_variance='fisher', increments='normal')
+
+    Source:
+        Mauri & Zanella, AISTATS 2024, sections 2 and 3; Livingstone & Zanella, Journal of the Royal
+        Statistical Society B 84, 2022, for the increments.
+    """
+
+    noise_variance: Any = 0.0
+    increments: str = "normal"
+
+    name = "barker"
+    step_normals = 2
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether V is estimated."""
+        return isinstance(self.noise_variance, str) and self.noise_variance == FISHER
+
+    def bind(self, space: Space) -> Barker:
+        """Return these dynamics with their constants checked."""
+        increments = choice("increments", self.increments, ["normal", "bimodal"])
+        variance = self.noise_variance
+        if isinstance(variance, str):
+            if variance not in (FISHER, EXTREME):
+                raise ValueError(
+                    "`noise_variance` must be a number, a dict with one for each parameter, "
+                    f"{FISHER!r} or {EXTREME!r}; it is {variance!r}."
+                )
+        else:
+            variance = constant_not_negative("noise_variance", variance, space.layout)
+        return replace(self, noise_variance=variance, increments=increments)
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> PositionState | LearningState:
+        """Return the state at the start of a chain."""
+        if not self.learns_noise:
+            return PositionState(position)
+        return LearningState(position, tf.zeros_like(position), tf.zeros([], position.dtype))
+
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+        """Return the state one step on; ``normals`` are those of z and of b, of shape (2, d)."""
+        size = normals[0]
+        if self.increments == "bimodal":
+            # The sign of z makes no difference to bz.
+            size = math.sqrt(1.0 - _NARROW**2) + _NARROW * size
+        z = tf.sqrt(stepsize) * size
+        # Φ of a standard normal is uniform.
+        uniform = 0.5 * tf.math.erfc(-normals[1] / math.sqrt(2.0))
+        moved = tf.where(uniform <= self._probability(state, z, gradient), z, -z)
+        return state._replace(position=state.position + moved)
+
+    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+        """Return the state with V moved towards the estimate from another minibatch."""
+        n, count = parts.shape[0], state.count + 1.0
+        found = n**2 / (n - 1) * tf.math.reduce_variance(parts, 0)
+        variance = state.variance + (found - state.variance) / count
+        return state._replace(variance=variance, count=count)
+
+    def _probability(self, state: Any, z: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        """Return the probability of b = 1."""
+        sign = 0.5 * (1.0 + tf.sign(z * gradient))
+        if isinstance(self.noise_variance, str) and not self.learns_noise:
+            return sign
+        if not self.learns_noise and not np.any(self.noise_variance):
+            return tf.sigmoid(z * gradient)
+        known = self.noise_variance
+        variance = state.variance if self.learns_noise else tf.constant(known, z.dtype)
+        left = 1.0 - variance * z * z / _PROBIT**2
+        safe = tf.where(left > 0.0, left, tf.ones_like(left))
+        return tf.where(left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign)
