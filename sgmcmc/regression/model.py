@@ -234,6 +234,15 @@ class Model:
         scale = default if given is None else 1.0 / float(given)
         return -value / scale
 
+    @property
+    def default_sds(self) -> dict[str, float]:
+        """Standard deviations of the default priors, by fixed term but the intercept."""
+        return {
+            term: _WIDE * self.response_scale / float(scale)
+            for term, scale in zip(self.terms, self.scale, strict=True)
+            if term != _INTERCEPT and term not in self.priors
+        }
+
     def described_priors(self) -> dict[str, str]:
         """Return the prior of each parameter, in words."""
         wide, found = _WIDE * self.response_scale, {}
@@ -305,6 +314,9 @@ def make_model(
         column(frame, name)
         if frame[name].to_numpy().dtype.kind not in "iuf" and frame[name].nunique() < 2:
             raise ValueError(f"`data[{name!r}]` has one level: a factor needs two or more.")
+    for expression, (_, state) in built.model_spec.encoder_state.items():
+        if len(state.get("categories", (0, 1))) < 2:
+            raise ValueError(f"`formula`: {expression} has one level: a factor needs two or more.")
     X = np.asarray(built, np.float64)
     intercept = bool(terms) and terms[0] == _INTERCEPT
     _need_independent(X, terms, intercept)

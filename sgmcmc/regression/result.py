@@ -12,6 +12,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.regression import saved
+from sgmcmc.regression.criticism import held_by_priors, predictive_panel
 from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.response import censored_of, read_response
@@ -126,6 +127,13 @@ class Regression:
                 continue
             found[name] = draws[name] + (1.0 if name == "nu" else 0.0)
         return found
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the report warns of, and terms that their priors hold, with the reason."""
+        found = list(self.report.warnings) if self.report is not None else []
+        fixed = {name: self._draws[name] for name in self._fixed_names}
+        return found + held_by_priors(self._model, fixed)
 
     @property
     def _fixed_names(self) -> list[str]:
@@ -461,10 +469,20 @@ class Regression:
             ends.append(total / len(frame))
         return np.asarray(ends[1] - ends[0]) / over
 
-    def plot(self, prob: float = 0.95) -> Any:
-        """Return Matplotlib axes with estimates and intervals of all fixed terms."""
+    def plot(self, prob: float = 0.95, kind: str = "estimates") -> Any:
+        """Return Matplotlib axes.
+
+        Args:
+            prob: Probability of the central intervals of estimates.
+            kind: Picture: ``"estimates"`` of all fixed terms with intervals, or ``"ppc"``, a
+                posterior predictive check: the distribution of the response, and of draws of it
+                for the same rows, at most 2000.
+        """
         import matplotlib.pyplot as plt
 
+        checks.choice("kind", kind, ["estimates", "ppc"])
+        if kind == "ppc":
+            return self._predictive_check()
         names = [name for name in self._fixed_names if not name.endswith("Intercept")]
         table = self.summary(prob).loc[names]
         figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
@@ -476,6 +494,15 @@ class Regression:
         axes.set_xlabel(f"coefficient, {prob:.0%} interval")
         figure.tight_layout()
         return axes
+
+    def _predictive_check(self) -> Any:
+        frame, levels = self._some(None), self._model.outcomes
+        drawn = self.predict(frame, "response")
+        drawn = drawn[:: max(1, len(drawn) // 100)]
+        if self._model.family.by_level:
+            places = {level: place for place, level in enumerate(levels)}
+            drawn = np.array([[places[level] for level in row] for row in drawn.tolist()])
+        return predictive_panel(self._response(frame), drawn, levels)
 
     def __repr__(self) -> str:
         lines = [
@@ -491,9 +518,8 @@ class Regression:
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
         lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), "", "Priors:"]
         lines += [f"  {name} ~ {prior}" for name, prior in self.priors.items()]
-        warnings = self.report.warnings if self.report is not None else []
-        lines += ["", "Warnings: " + ("none" if not warnings else "")]
-        return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
+        lines += ["", "Warnings: " + ("none" if not self.warnings else "")]
+        return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
 
 
 def _table(found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
