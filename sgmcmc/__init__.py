@@ -25,7 +25,7 @@ from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance
 from sgmcmc.datasets import DamagedFileError, DownloadError, get_dataset
 from sgmcmc.divide_and_conquer import divide
 from sgmcmc.dynamics.scaled import gradient_scaled
-from sgmcmc.dynamics.schedules import polynomial_decay
+from sgmcmc.dynamics.schedules import cyclical, polynomial_decay
 from sgmcmc.engine.reductions import (
     Reduction,
     running_batch_means,
@@ -85,6 +85,7 @@ __all__ = [
     "StepwiseSampler",
     "ZeroVarianceSamples",
     "check_part",
+    "cyclical",
     "divide",
     "from_joint",
     "get_dataset",

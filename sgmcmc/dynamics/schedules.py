@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc.checks import describe, is_number, positive_number
+from sgmcmc.checks import describe, is_number, positive_number, whole_number
 
 Schedule = Callable[[int], float]
 
@@ -56,6 +56,76 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
     if not (kappa >= 0 and np.isfinite(kappa)):
         raise ValueError(f"`kappa` must be finite and not negative; it is {kappa!r}.")
     return PolynomialDecay(positive_number("h", h), positive_number("tau", tau), float(kappa))
+
+
+@dataclass(frozen=True)
+class Cyclical:
+    """The schedule that :func:`cyclical` returns."""
+
+    h: float
+    cycle: int
+    exploration: float
+
+    def __call__(self, iteration: int) -> float:
+        """Return the stepsize at an iteration."""
+        return float(0.5 * self.h * (np.cos(np.pi * self._place(iteration)) + 1.0))
+
+    def counts(self, n_draws: int, burn_in: int = 0, thin: int = 1) -> np.ndarray:
+        """Return which draws are of the sampling part of their cycle, a boolean for each.
+
+        Args:
+            n_draws: Number of draws of a chain.
+            burn_in: Number of iterations before the first draw.
+            thin: Number of iterations for a draw.
+        """
+        iterations = burn_in + thin * (1 + np.arange(n_draws))
+        return self._place(iterations) >= self.exploration
+
+    def _place(self, iteration: int | np.ndarray) -> float | np.ndarray:
+        """Return the part of the cycle that is over."""
+        return ((iteration - 1) % self.cycle) / self.cycle
+
+
+def cyclical(h: float, cycle: int, exploration: float = 0.5) -> Cyclical:
+    """Return the cyclical stepsize (h/2) [cos(π mod(k − 1, M)/M) + 1] at iteration k.
+
+    Each cycle of M iterations starts with the large stepsize h, at which the chain crosses to other
+    modes, and ends near zero, where it samples the mode that it is in. Draws of the first part of a
+    cycle have a large discretization error and should not count. Modes are visited as often as
+    their basins are entered at large stepsizes, which is not their posterior probability.
+
+    Iterations are counted from 1, burn-in included. Noise is added at all of them; the paper leaves
+    it out in the first part.
+
+    Args:
+        h: Largest stepsize, positive.
+        cycle: M, the number of iterations in a cycle.
+        exploration: Part of a cycle whose draws do not count, at least 0 and less than 1.
+
+    Returns:
+        A function of the iteration, valid wherever a stepsize is, with a method
+        ``counts(n_draws, burn_in, thin)`` that returns which draws count.
+
+    Raises:
+        ValueError, TypeError: An argument is out of its range, or no number.
+
+    Example:
+        >>> stepsize = cyclical(0.5, cycle=4)
+        >>> [round(stepsize(k), 3) for k in range(1, 6)]
+        [0.5, 0.427, 0.25, 0.073, 0.5]
+        >>> stepsize.counts(5).tolist()
+        [False, False, True, True, False]
+
+    Source:
+        Zhang, Li, Zhang, Chen & Wilson, ICLR 2020, eq. 1 and algorithm 1.
+    """
+    if not is_number(exploration):
+        raise TypeError(f"`exploration` must be a number; it is {describe(exploration)}.")
+    if not 0 <= exploration < 1:
+        raise ValueError(
+            f"`exploration` must be at least 0 and less than 1; it is {exploration!r}."
+        )
+    return Cyclical(positive_number("h", h), whole_number("cycle", cycle, 1), float(exploration))
 
 
 class Stepsizes:
