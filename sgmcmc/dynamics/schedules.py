@@ -79,7 +79,7 @@ class Cyclical:
             thin: Number of iterations for a draw.
         """
         iterations = burn_in + thin * (1 + np.arange(n_draws))
-        return self._place(iterations) >= self.exploration
+        return np.asarray(self._place(iterations) >= self.exploration)
 
     def _place(self, iteration: int | np.ndarray) -> float | np.ndarray:
         """Return the part of the cycle that is over."""
