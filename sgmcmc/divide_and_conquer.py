@@ -29,7 +29,18 @@ from sgmcmc.run.calls import brief
 from sgmcmc.target.geometry import Geometry
 from sgmcmc.target.target import LogLik, LogPrior
 
-SAMPLERS = ("sample", "hmc", "nuts", "sgld", "sgldcv", "sghmc", "sghmccv", "sgnht", "sgnhtcv")
+SAMPLERS = (
+    "sample",
+    "hmc",
+    "mala",
+    "nuts",
+    "sgld",
+    "sgldcv",
+    "sghmc",
+    "sghmccv",
+    "sgnht",
+    "sgnhtcv",
+)
 """Functions that sample a shard, by name."""
 
 _CONSTRAINED = ("scir", "sgrld", "sggmc", "gsgnht")
@@ -120,10 +131,10 @@ def divide(
         shards: Number of shards S, from 2 to N.
         method: Method of combination: ``"consensus"``, ``"consensus_scalar"``, ``"gaussian"``,
             ``"kernel_density"`` or ``"weierstrass"``.
-        sampler: Sampler of a shard: ``"sample"``, ``"hmc"``, ``"nuts"``, ``"sgld"``, ``"sgldcv"``,
-            ``"sghmc"``, ``"sghmccv"``, ``"sgnht"``, ``"sgnhtcv"``, or a function with the arguments
-            ``log_lik, dataset, params, log_prior=, seed=, verbose=`` and ``keywords`` that returns
-            :class:`sgmcmc.Samples`; ``None`` is ``"sample"``.
+        sampler: Sampler of a shard: ``"sample"``, ``"hmc"``, ``"mala"``, ``"nuts"``, ``"sgld"``,
+            ``"sgldcv"``, ``"sghmc"``, ``"sghmccv"``, ``"sgnht"``, ``"sgnhtcv"``, or a function with
+            the arguments ``log_lik, dataset, params, log_prior=, seed=, verbose=`` and
+            ``keywords`` that returns :class:`sgmcmc.Samples`; ``None`` is ``"sample"``.
         executor: Executor whose workers sample the shards, in the forms that :func:`sgmcmc.sample`
             takes; ``None`` samples one after the other in this process. The draws do not depend on
             it. A shard whose worker dies is run again.

@@ -14,7 +14,7 @@
 #' @inheritParams sgld
 #' @param params named list of starting values: numbers, vectors, matrices, arrays.
 #' @param dynamics how the state moves: `"sgld"`, `"sghmc"`, `"sgnht"`, `"underdamped"`, or on the whole
-#'   dataset `"hmc"` and `"nuts"`; or an object of [sgmcmcParts]`$dynamics`. `NULL` is `"underdamped"`.
+#'   dataset `"hmc"`, `"mala"` and `"nuts"`; or an object of [sgmcmcParts]`$dynamics`. `NULL` is `"underdamped"`.
 #' @param gradient how the gradient is estimated: `"minibatch"`, `"control_variate"`, `"svrg"`, `"saga"`,
 #'   `"full"`, or an object of [sgmcmcParts]`$gradients`. `NULL` is `"control_variate"`, or `"full"` for up to
 #'   2000 observations.
@@ -75,7 +75,7 @@ sgmcmcSetup <- function(logLik, dataset, params, logPrior = NULL, dynamics = NUL
     setUp("sample", as.list(environment()), ...)
 }
 
-#' Hamiltonian Monte Carlo and NUTS on the whole dataset
+#' Hamiltonian Monte Carlo, MALA and NUTS on the whole dataset
 #'
 #' Exact, without constants, for small datasets and as the reference for the rest. The log posterior is
 #' added up in pieces, in double precision. What is not given is chosen: the mode is found, chains
@@ -86,7 +86,7 @@ sgmcmcSetup <- function(logLik, dataset, params, logPrior = NULL, dynamics = NUL
 #'
 #' `hmc` takes trajectories of a fixed length, with the stepsize varied by 20 %; `nuts` doubles
 #' trajectories until they turn back, which holds where the posterior is far from normal, as in
-#' hierarchical models.
+#' hierarchical models; `mala` takes one leapfrog step, accepted at a rate of 0.574.
 #'
 #' @inheritParams sgmcmcSample
 #' @param nLeapfrog leapfrog steps of a trajectory; `NULL` for as many as a length of pi / 2 takes.
@@ -115,6 +115,14 @@ hmc <- function(logLik, dataset, params, logPrior = NULL, nLeapfrog = NULL, prec
                 stepsize = NULL, ess = 400, nChains = 4, nIters = NULL, burnIn = NULL,
                 maxSeconds = NULL, seed = NULL, verbose = TRUE, ...) {
     runSampler("hmc", as.list(environment()), ...)
+}
+
+#' @rdname hmc
+#' @export
+mala <- function(logLik, dataset, params, logPrior = NULL, preconditioner = NULL, stepsize = NULL,
+                 ess = 400, nChains = 4, nIters = NULL, burnIn = NULL, maxSeconds = NULL, seed = NULL,
+                 verbose = TRUE, ...) {
+    runSampler("mala", as.list(environment()), ...)
 }
 
 #' @rdname hmc

@@ -8,7 +8,7 @@ from sgmcmc.dynamics.adaptive import PSGLD
 from sgmcmc.dynamics.barker import Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
-from sgmcmc.dynamics.hamiltonian import HMC, NUTS
+from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
 from sgmcmc.dynamics.langevin import SGD, SGLD
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
@@ -18,6 +18,7 @@ __all__ = [
     "BADODAB",
     "GSGNHT",
     "HMC",
+    "MALA",
     "NUTS",
     "PSGLD",
     "SCIR",

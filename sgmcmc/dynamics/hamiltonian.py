@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo and the No-U-Turn Sampler, by kernels of TensorFlow Probability."""
+"""Hamiltonian Monte Carlo, MALA and the No-U-Turn Sampler, by kernels of TensorFlow Probability."""
 
 from __future__ import annotations
 
@@ -280,6 +280,40 @@ def _kernel(
 ) -> tfp.mcmc.TransitionKernel:
     mcmc = libraries.tensorflow_probability().mcmc
     return mcmc.HamiltonianMonteCarlo(log_prob, step_size=stepsize, num_leapfrog_steps=steps)
+
+
+@dataclass(frozen=True)
+class MALA(Hamiltonian):
+    """The Metropolis-adjusted Langevin algorithm: a Langevin step, accepted or refused.
+
+    θ' = θ + (ε²/2) ∇log p(θ | x) + ε ν, ν ~ N(0, I), is accepted with probability
+    min(1, p(θ' | x) q(θ | θ') / (p(θ | x) q(θ' | θ))), q(· | θ) the density of such a step from θ.
+    That is one leapfrog step of Hamiltonian Monte Carlo, whose H − H' is the log of this ratio; the
+    stepsize of SGLD would be ε². The posterior is the stationary distribution, whatever ε is.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.MALA()
+        MALA()
+
+    Source:
+        Roberts & Tweedie, Bernoulli 2, 1996, section 1.4.2; acceptance rate 0.574: Roberts &
+        Rosenthal, Journal of the Royal Statistical Society B 60, 1998, theorem 2.
+    """
+
+    name = "mala"
+    acceptance = 0.574
+
+    def bind(self, space: Space) -> MALA:
+        """Return this dynamics, which has no constants."""
+        return self
+
+    def move(
+        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
+        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
+        """Return where a step leads, or its start if that was not accepted."""
+        return HMC(n_leapfrog=1, jitter=0.0).move(log_prob, known, origin, stepsize, seed)
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def _refuse(
     elif options.manifolds:
         reason = f"{next(iter(options.manifolds))!r} is on a manifold"
     elif isinstance(dynamics, ExactDynamics):
-        reason = f"{type(dynamics).__name__} is chosen for by sgmcmc.hmc and sgmcmc.nuts alone"
+        reason = f"constants of {type(dynamics).__name__} are chosen by its own function alone"
     if reason is not None:
         raise ValueError(f"`{name}` must be given, and cannot be chosen here: {reason}.")
     if "stepsize" in open_arguments(request) and in_turn is not None:

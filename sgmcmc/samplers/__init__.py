@@ -15,7 +15,7 @@ from sgmcmc.samplers.euclidean import (
     sgnhtcv_setup,
 )
 from sgmcmc.samplers.geodesic import gsgnht, gsgnht_setup, sggmc, sggmc_setup
-from sgmcmc.samplers.hmc import hmc, nuts
+from sgmcmc.samplers.hmc import hmc, mala, nuts
 from sgmcmc.samplers.sample import sample, setup
 from sgmcmc.samplers.simplex import scir, scir_setup, sgrld, sgrld_setup
 
@@ -23,6 +23,7 @@ __all__ = [
     "gsgnht",
     "gsgnht_setup",
     "hmc",
+    "mala",
     "nuts",
     "sample",
     "scir",

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo and NUTS on the whole dataset, exact: the reference for the others."""
+"""HMC, MALA and NUTS on the whole dataset, exact: the reference for the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sgmcmc.dynamics import HMC, NUTS, Dynamics
+from sgmcmc.dynamics import HMC, MALA, NUTS, Dynamics
 from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
@@ -24,11 +24,11 @@ _NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
 _CHOSEN = """
 Everything that you do not give is chosen. The mode is found; the chains start around it,
 over-dispersed, and move in coordinates whitened by the observed information there. A warm-up adapts
-the stepsize to an acceptance rate of 0.85, and changes the coordinates if the draws are not as wide
-as they should be, or if there is no useful mode. Both are frozen before the first draw is kept.
-Chains run until every coordinate has the effective sample size ``ess`` and an R-hat of at most
-1.01. ``samples.report`` has the acceptance rates, the divergences, what was chosen and what was
-reached.
+the stepsize to an acceptance rate of {acceptance}, and changes the coordinates if the draws are
+not as wide as they should be, or if there is no useful mode. Both are frozen before the first draw
+is kept. Chains run until every coordinate has the effective sample size ``ess`` and an R-hat of at
+most 1.01. ``samples.report`` has the acceptance rates, the divergences, what was chosen and what
+was reached.
 """
 """Paragraph on the choice of constants of the samplers that use the whole dataset."""
 
@@ -68,9 +68,11 @@ _EXACT_TEXTS = {
 
 def _documented(function: Function) -> Function:
     """Complete signature and docstring; ``{chosen}`` becomes the paragraph on the choices."""
+    of = {"hmc": HMC, "mala": MALA, "nuts": NUTS}[function.__name__]
+    chosen = _CHOSEN.strip().replace("{acceptance}", str(of.acceptance))
     without = (*OF_GEODESICS, *_NOT_HERE)
     with_arguments(without, {**PARTS, **_EXACT_TEXTS})(function)
-    function.__doc__ = (function.__doc__ or "").replace("{chosen}", _CHOSEN.strip())
+    function.__doc__ = (function.__doc__ or "").replace("{chosen}", chosen)
     return function
 
 
@@ -118,6 +120,53 @@ def hmc(
         Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011.
     """
     return _run("hmc", HMC(n_leapfrog), locals())
+
+
+@_documented
+def mala(
+    log_lik: LogLik,
+    dataset: Mapping[str, Any],
+    params: Any,
+    log_prior: LogPrior | None = None,
+    *,
+    preconditioner: Any = None,
+    stepsize: Any = None,
+    ess: float = 400,
+    n_chains: int = 4,
+    n_iters: int | None = None,
+    burn_in: int | None = None,
+    max_seconds: float | None = None,
+    seed: int | None = None,
+    verbose: bool = True,
+    dtype: tf.DType = tf.float64,
+    **keywords: Any,
+) -> Samples:
+    """Sample a posterior by the Metropolis-adjusted Langevin algorithm, without constants.
+
+    θ' = θ + (ε²/2) ∇log p(θ | x) + ε ν, ν ~ N(0, I), is accepted with probability
+    min(1, p(θ' | x) q(θ | θ') / (p(θ | x) q(θ' | θ))), q the density of such steps. The posterior
+    is the stationary distribution, whatever ε is. With a preconditioner M the step is
+    θ' = θ + (ε²/2) M ∇log p(θ | x) + ε Cν, CCᵀ = M.
+
+    {chosen} It is SGLD on the whole dataset, with stepsize ε², made exact, and one leapfrog step of
+    :func:`sgmcmc.hmc`, which needs fewer gradients for an independent draw.
+
+    {arguments}
+
+    Example:
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> x = np.random.default_rng(1).normal(3.0, 1.0, 1000)
+        >>> def log_lik(params, dataset):
+        ...     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+        >>> chain = sgmcmc.mala(log_lik, {"x": x}, {"theta": 0.0}, verbose=False, seed=1)
+        >>> bool(abs(chain["theta"].mean() - x.mean()) < 0.01), chain.report.warnings
+        (True, [])
+
+    Source:
+        Roberts & Tweedie, Bernoulli 2, 1996, section 1.4.2; Roberts & Rosenthal, Journal of the
+        Royal Statistical Society B 60, 1998, for the acceptance rate of 0.574.
+    """
+    return _run("mala", MALA(), locals())
 
 
 @_documented

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sgmcmc.dynamics import HMC, NUTS, Underdamped
+from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
@@ -32,7 +32,7 @@ PARTS = {
     "dynamics": """
         Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``,
         ``"psgld"``, ``"badodab"``, ``"barker"``; on manifolds ``"sggmc"``,
-        ``"gsgnht"``; on the whole dataset ``"hmc"`` and ``"nuts"``; or an object of
+        ``"gsgnht"``; on the whole dataset ``"hmc"``, ``"mala"`` and ``"nuts"``; or an object of
         :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """
         Gradient estimator: ``"minibatch"``, ``"svrg"``, ``"saga"``, ``"full"``,
@@ -239,5 +239,5 @@ def _method(dynamics: Any) -> str:
 
 
 def _is_hamiltonian(dynamics: Any) -> bool:
-    """Return whether dynamics, by name or as an object, are those of HMC or NUTS."""
-    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, NUTS.name)
+    """Return whether dynamics, by name or as an object, are those of HMC, MALA or NUTS."""
+    return isinstance(dynamics, Hamiltonian) or dynamics in (HMC.name, MALA.name, NUTS.name)

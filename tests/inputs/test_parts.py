@@ -12,6 +12,7 @@ import sgmcmc
 from sgmcmc.dynamics import (
     BADODAB,
     HMC,
+    MALA,
     NUTS,
     SCIR,
     SGHMC,
@@ -63,6 +64,7 @@ NAMES: dict[str, tuple[str, Any]] = {
     "badodab": ("dynamics", BADODAB()),
     "barker": ("dynamics", Barker()),
     "hmc": ("dynamics", HMC()),
+    "mala": ("dynamics", MALA()),
     "nuts": ("dynamics", NUTS()),
     "minibatch": ("gradient", MinibatchGradient()),
     "svrg": ("gradient", SVRG()),
@@ -77,8 +79,9 @@ NAMES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_the_object_with_its_defaults(name: str) -> None:
     argument, part = NAMES[name]
-    given: dict[str, Any] = {"minibatch_size": None} if name in ("full", "hmc", "nuts") else {}
-    given |= {"gradient": "full"} if name in ("hmc", "nuts") else {}
+    exact = name in ("hmc", "mala", "nuts")
+    given: dict[str, Any] = {"minibatch_size": None} if exact or name == "full" else {}
+    given |= {"gradient": "full"} if exact else {}
     one, other = (sample(**{argument: value}, **given) for value in (name, part))
     np.testing.assert_array_equal(one["theta"], other["theta"])
     assert one.settings[argument] == other.settings[argument]

@@ -45,7 +45,7 @@ def test_what_it_may_be(wrong: Any) -> None:
         run("sgld", 1e-3, updates=wrong)
 
 
-@pytest.mark.parametrize("dynamics", ["hmc", "nuts"])
+@pytest.mark.parametrize("dynamics", ["hmc", "mala", "nuts"])
 def test_moves_of_everything(dynamics: str) -> None:
     with pytest.raises(ValueError, match="^`updates`: .* together. Use 'joint'"):
         by_parts(dynamics=dynamics, gradient="full", minibatch_size=None)

@@ -218,6 +218,7 @@ TABLE = (
 )
 EXACT = (
     Case("hmc", dynamics.HMC, estimator=FULL, tuning={"n_leapfrog": 5}),
+    Case("mala", dynamics.MALA, estimator=FULL),
     Case("nuts", dynamics.NUTS, estimator=FULL, tuning={"max_tree_depth": 4}),
 )
 """Those that accept or reject, by parts: their public functions choose what is not given. They have

@@ -1,4 +1,4 @@
-"""HMC and NUTS: exact laws, the log posterior in pieces, and what is chosen without constants."""
+"""HMC, MALA and NUTS: exact laws, the log posterior in pieces, and what is chosen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.dynamics import HMC, NUTS
+from sgmcmc.dynamics import HMC, MALA, NUTS
 from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
 from sgmcmc.run.exact.start import find_start, read
@@ -59,6 +59,7 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (HMC(n_leapfrog=3), 0.9),
         (HMC(n_leapfrog=1, jitter=0.0), 1.3),
         (HMC(length=1.5), 0.5),
+        (MALA(), 1.3),
         (NUTS(max_tree_depth=2), 1.2),
         (NUTS(), 0.6),
     ],
@@ -79,6 +80,41 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
         burn_in=50,
     )
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
+
+
+def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:
+    """Bit for bit; and its moves that were accepted are Langevin steps by its own formula."""
+    problem = gaussian(3, 50)
+    given: dict[str, Any] = {"stepsize": 0.15, "n_iters": 200, "n_chains": 2}
+    one = by_parts(problem, dynamics="mala", **given)
+    other = by_parts(problem, dynamics=HMC(n_leapfrog=1, jitter=0.0), **given)
+    np.testing.assert_array_equal(flat(one, 2), flat(other, 2))
+
+
+def test_mala_accepts_by_the_ratio_of_its_densities() -> None:
+    """Means of the acceptance rate, by its formula at exact draws of a normal posterior."""
+    problem, epsilon = gaussian(3, 50), 0.3
+    precision = np.linalg.inv(np.atleast_2d(problem.covariance))
+    rng = np.random.default_rng(3)
+    x = rng.multivariate_normal(problem.mean, problem.covariance, 200_000)
+    drift = 0.5 * epsilon**2 * precision
+    y = x - (x - problem.mean) @ drift + epsilon * rng.normal(size=x.shape)
+
+    def log_ratio(a: Array, b: Array) -> Array:
+        """Return log p(a) + log q(b | a), up to a constant."""
+        from_mean = a - problem.mean
+        step = b - a + from_mean @ drift
+        quadratic = np.einsum("ni,ij,nj->n", from_mean, precision, from_mean)
+        return -0.5 * quadratic - 0.5 * (step**2).sum(1) / epsilon**2
+
+    expected = np.minimum(1.0, np.exp(log_ratio(y, x) - log_ratio(x, y)))
+    samples = by_parts(
+        problem, dynamics="mala", stepsize=epsilon, n_chains=CHAINS, n_iters=1000, burn_in=50
+    )
+    draws = flat(samples, 2)
+    moved = (np.diff(draws, axis=1) != 0).any(-1).mean(1)
+    error = np.hypot(moved.std() / np.sqrt(CHAINS), expected.std() / np.sqrt(len(x)))
+    assert abs(moved.mean() - expected.mean()) < 4.5 * error
 
 
 @pytest.mark.slow
@@ -273,24 +309,28 @@ def moments(samples: sgmcmc.Samples) -> tuple[Array, Array]:
 @pytest.fixture(scope="module")
 def found() -> dict[str, sgmcmc.Samples]:
     """Return the draws of both functions on raw scales."""
-    return {f.__name__: posterior_of(f) for f in (sgmcmc.hmc, sgmcmc.nuts)}
+    return {f.__name__: posterior_of(f) for f in (sgmcmc.hmc, sgmcmc.nuts, sgmcmc.mala)}
 
 
 @pytest.mark.slow
 def test_both_agree_on_raw_scales(found: dict[str, sgmcmc.Samples]) -> None:
-    (mean, sd), (other, another) = (moments(samples) for samples in found.values())
-    assert (np.abs(mean - other) < 5 * sd * np.sqrt(2 / 400)).all()
-    assert (np.abs(sd / another - 1) < 5 * np.sqrt(1 / 400)).all()
+    mean, sd = moments(found["hmc"])
+    for name in ("nuts", "mala"):
+        other, another = moments(found[name])
+        assert (np.abs(mean - other) < 5 * sd * np.sqrt(2 / 400)).all()
+        assert (np.abs(sd / another - 1) < 5 * np.sqrt(1 / 400)).all()
 
 
-@pytest.mark.parametrize("name", ["hmc", "nuts"])
+@pytest.mark.parametrize("name", ["hmc", "mala", "nuts"])
 def test_the_report_says_what_was_chosen_and_reached(
     name: str, found: dict[str, sgmcmc.Samples]
 ) -> None:
     report = found[name].report
     assert report is not None and report.warnings == []
     assert report["method"] == name and report["Mode"]["found"]
-    assert all(0.6 < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
+    # Beyond the 50 iterations of the warm-up the stepsize is not adapted.
+    low = 0.4 if name == "mala" else 0.6
+    assert all(low < rate < 1.0 for rate in report["Chain"]["acceptance rate"])
     assert report["Chain"]["divergences"] == 0
     assert 1 <= report["Chain"]["gradients per trajectory"] < 20
     assert min(report["Draws"]["ESS, bulk"]) > 400 and max(report["Draws"]["R-hat"]) < 1.01

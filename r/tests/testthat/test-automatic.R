@@ -53,7 +53,7 @@ test_that("parts are objects, and preconditioners arrays or lists", {
     expect_output(print(sgmcmcParts), "$gradients", fixed = TRUE)
 })
 
-for (method in c("hmc", "nuts")) {
+for (method in c("hmc", "mala", "nuts")) {
     test_that(paste(method, "has the mean and the variance of the posterior"), {
         needsPython()
         chain <- do.call(method, list(logLik, list(x = observations()), list(theta = c(0, 0)), logPrior,
@@ -89,7 +89,7 @@ import inspect, sgmcmc
 def names_of(method):
     return list(inspect.signature(getattr(sgmcmc, method)).parameters)
 ")
-    ours <- c(sample = "sgmcmcSample", setup = "sgmcmcSetup", hmc = "hmc", nuts = "nuts")
+    ours <- c(sample = "sgmcmcSample", setup = "sgmcmcSetup", hmc = "hmc", mala = "mala", nuts = "nuts")
     for (name in names(ours)) {
         given <- setdiff(names(formals(ours[[name]])), "...")
         python <- reticulate::py$names_of(name)

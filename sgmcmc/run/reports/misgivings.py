@@ -142,7 +142,7 @@ def of_draws(
     found = diagnostics.warnings(ess)
     total = diagnostics.draws * (settings["n_chains"] or 1)
     most = float(np.nanmax(diagnostics.bulk))
-    if most > _SUPER * total and not swings and settings["method"] not in ("hmc", "nuts"):
+    if most > _SUPER * total and not swings and settings["method"] not in ("hmc", "mala", "nuts"):
         found.append(
             f"The effective sample size, {most:.0f}, is larger than the number of draws, {total}: "
             "successive draws are negatively correlated, which a too-large stepsize causes."
