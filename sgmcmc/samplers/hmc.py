@@ -68,7 +68,7 @@ _EXACT_TEXTS = {
 
 def _documented(function: Function) -> Function:
     """Complete signature and docstring; ``{chosen}`` becomes the paragraph on the choices."""
-    of = {"hmc": HMC, "mala": MALA, "nuts": NUTS}[function.__name__]
+    of: Any = {"hmc": HMC, "mala": MALA, "nuts": NUTS}[function.__name__]
     chosen = _CHOSEN.strip().replace("{acceptance}", str(of.acceptance))
     without = (*OF_GEODESICS, *_NOT_HERE)
     with_arguments(without, {**PARTS, **_EXACT_TEXTS})(function)
