@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-needed=(reticulate testthat)
+needed=(nlme reticulate testthat)
 # For vignettes, and for tests that are skipped without them.
 suggested=(bayesplot coda knitr posterior rmarkdown)
 debian_packages=(r-base-core pandoc "${needed[@]/#/r-cran-}" "${suggested[@]/#/r-cran-}")

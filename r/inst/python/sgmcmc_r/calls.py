@@ -14,7 +14,7 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc import bars
-from sgmcmc_r import after, graphs, interrupts, tensorflow1
+from sgmcmc_r import after, graphs, interrupts, regressions, tensorflow1
 from sgmcmc_r.draws import parts, plain, rebuilt
 from sgmcmc_r.progress import Bar
 
@@ -130,6 +130,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ksd": after.ksd,
     "write": after.write,
     "read": after.read,
+    "glm": regressions.fit,
+    "glm_judged": regressions.judged,
+    "glm_effects": regressions.effects,
+    "glm_predict": regressions.predict,
+    "glm_loo": regressions.loo,
     "reduction": lambda name, *arguments: getattr(sgmcmc, name)(*arguments),
     "polynomial_decay": sgmcmc.polynomial_decay,
     "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),

@@ -1,0 +1,230 @@
+#' What a regression says
+#'
+#' Methods for what [sgmcmcGlm()] returns, in the words of lme4. Estimates are posterior means, errors
+#' posterior standard deviations, intervals central ones of the posterior.
+#'
+#' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of effects for
+#' each factor, with their standard deviations in the attribute `sd`. `VarCorr` has the standard
+#' deviations and correlations of effects of groups, one row each. `residuals` are response less
+#' `fitted`. `vcov` and `confint` are about the fixed terms. `loo` is the leave-one-out
+#' cross-validation by Pareto-smoothed importance sampling; of more than 1000 rows, 1000 are used.
+#'
+#' @param object,x a regression, see [sgmcmcGlm()].
+#' @param newdata a data frame; `NULL` takes the rows of the regression. Groups that the regression
+#'   has not seen get effects drawn from their distribution.
+#' @param type `"link"`, the linear predictor; `"response"`, the expected response, a proportion of
+#'   binomial ones; `"predictive"`, draws of the response, a row for each.
+#' @param quantiles probabilities, for quantiles over draws in place of means, a row for each.
+#' @param seed of the draws of responses, or of the choice of rows.
+#' @param parm names or numbers of terms.
+#' @param level,prob probability of the intervals.
+#' @param digits number of significant digits.
+#' @param sigma,rdig,... ignored.
+#' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
+#'   `as_draws` draws as of the package posterior; for `loo` a list of `elpd` and `se`.
+#' @name sgmcmcGlm-methods
+#' @examples
+#' \dontrun{
+#' summary(fit)
+#' confint(fit, "wt", level = 0.9)
+#' predict(fit, newdata, type = "response", quantiles = c(0.05, 0.95))
+#' loo(fit)
+#' posterior::summarise_draws(posterior::as_draws(fit))
+#' }
+NULL
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+print.sgmcmcGlm <- function(x, digits = 3, ...) {
+    cat("Family: ", x$familyName, " (link ", x$link, ")\n", sep = "")
+    cat("Formula: ", paste(deparse(x$formula), collapse = " "), "\n", sep = "")
+    cat("Rows: ", nobs(x), if (x$dropped > 0) paste0(" (", x$dropped, " with missing values left out)"), "\n\n", sep = "")
+    table <- as.data.frame(summary(x))
+    print(signif(table, digits + 1), digits = digits)
+    cat("\nPriors:\n")
+    for (name in names(x$priors)) {
+        cat("  ", name, " ~ ", x$priors[[name]], "\n", sep = "")
+    }
+    printWarnings(x$warnings)
+    invisible(x)
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+summary.sgmcmcGlm <- function(object, prob = 0.95, ...) {
+    ends <- c((1 - prob) / 2, (1 + prob) / 2)
+    rows <- lapply(object$draws, function(draws) {
+        c(mean(draws), stats::sd(draws), stats::quantile(draws, ends, names = FALSE))
+    })
+    table <- as.data.frame(do.call(rbind, rows))
+    names(table) <- c("estimate", "error", paste0(format(100 * ends, trim = TRUE), "%"))
+    judged <- callPython("glm_judged", object$draws)
+    table$ess_bulk <- as.numeric(judged$ess_bulk)
+    table$rhat <- as.numeric(judged$rhat)
+    table
+}
+
+fixedTerms <- function(object) {
+    names <- names(object$draws)
+    if (object$familyName == "categorical") names else intersect(object$design$fixed$names, names)
+}
+
+fixedDraws <- function(object) {
+    terms <- fixedTerms(object)
+    values <- vapply(object$draws[terms], as.numeric, numeric(length(object$draws[[1]])))
+    colnames(values) <- terms
+    values
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom nlme fixef
+#' @export fixef
+#' @export
+fixef.sgmcmcGlm <- function(object, ...) colMeans(fixedDraws(object))
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom stats coef
+#' @export
+coef.sgmcmcGlm <- function(object, ...) fixef.sgmcmcGlm(object)
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom nlme ranef
+#' @export ranef
+#' @export
+ranef.sgmcmcGlm <- function(object, ...) {
+    factors <- needGroups(object)
+    known <- namesOf(object$design)
+    found <- lapply(seq_along(factors), function(number) {
+        parts <- callPython("glm_effects", object$python, paste0("g_", number, "_"))
+        framed <- function(values) {
+            values <- matrix(values, length(parts$groups))
+            frame <- as.data.frame(values, row.names = as.character(unlist(parts$groups)))
+            stats::setNames(frame, termsInR(as.character(unlist(parts$terms)), known))
+        }
+        structure(framed(parts$estimate), sd = framed(parts$error))
+    })
+    stats::setNames(found, factors)
+}
+
+needGroups <- function(object) {
+    factors <- factorsIn(object$design)
+    if (length(factors) == 0) {
+        stop("the formula has no effects of groups, as (1 | g) is", call. = FALSE)
+    }
+    factors
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom nlme VarCorr
+#' @export VarCorr
+#' @export
+VarCorr.sgmcmcGlm <- function(x, sigma = 1, rdig = 3, ...) {
+    needGroups(x)
+    table <- summary(x)
+    table[grepl("^(sd|cor)\\(", row.names(table)), ]
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+predict.sgmcmcGlm <- function(object, newdata = NULL, type = c("link", "response", "predictive"),
+                              quantiles = NULL, seed = 1, ...) {
+    type <- match.arg(type)
+    data <- if (!is.null(newdata)) {
+        found <- columnsOf(object$design, newdata)
+        if (object$familyName == "binomial") {
+            found$trials_ <- asArray(rep(1, nrow(newdata)))
+        }
+        if (length(found) == 0) list(none_ = asArray(numeric(nrow(newdata)))) else found
+    }
+    found <- callPython(
+        "glm_predict", object$python, data, type,
+        if (!is.null(quantiles)) as.list(quantiles), whole(seed)
+    )
+    if (length(dim(found)) == 1) as.vector(found) else found
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom stats fitted
+#' @export
+fitted.sgmcmcGlm <- function(object, ...) predict.sgmcmcGlm(object, type = "response")
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom stats residuals
+#' @export
+residuals.sgmcmcGlm <- function(object, ...) {
+    if (!is.null(object$levels)) {
+        stop("responses of family ", object$familyName, " are levels, without residuals", call. = FALSE)
+    }
+    as.numeric(object$response) - as.numeric(fitted(object))
+}
+
+#' @importFrom stats nobs
+#' @export
+nobs.sgmcmcGlm <- function(object, ...) nrow(object$frame)
+
+#' @importFrom stats formula
+#' @export
+formula.sgmcmcGlm <- function(x, ...) x$formula
+
+#' @importFrom stats family
+#' @export
+family.sgmcmcGlm <- function(object, ...) object$family
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom stats vcov
+#' @export
+vcov.sgmcmcGlm <- function(object, ...) stats::cov(fixedDraws(object))
+
+#' @rdname sgmcmcGlm-methods
+#' @importFrom stats confint
+#' @export
+confint.sgmcmcGlm <- function(object, parm, level = 0.95, ...) {
+    draws <- fixedDraws(object)
+    if (!missing(parm)) {
+        draws <- draws[, parm, drop = FALSE]
+    }
+    t(apply(draws, 2, stats::quantile, c((1 - level) / 2, (1 + level) / 2)))
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+loo <- function(x, ...) UseMethod("loo")
+
+#' @rdname sgmcmcGlm-methods
+#' @export
+#' @rawNamespace S3method(loo::loo, sgmcmcGlm)
+loo.sgmcmcGlm <- function(x, seed = 1, ...) {
+    structure(callPython("glm_loo", x$python, whole(seed)), class = "sgmcmcLoo")
+}
+
+#' @export
+print.sgmcmcLoo <- function(x, ...) {
+    cat(x$page, "\n", sep = "")
+    invisible(x)
+}
+
+#' @rdname sgmcmcGlm-methods
+#' @exportS3Method posterior::as_draws
+as_draws.sgmcmcGlm <- function(x, ...) {
+    values <- vapply(x$draws, function(draws) t(draws), matrix(0, ncol(x$draws[[1]]), nrow(x$draws[[1]])))
+    dimnames(values) <- list(NULL, NULL, names(x$draws))
+    posterior::as_draws_array(values)
+}
+
+#' @export
+plot.sgmcmcGlm <- function(x, prob = 0.95, ...) {
+    terms <- setdiff(fixedTerms(x), "(Intercept)")
+    ends <- confint.sgmcmcGlm(x, terms, prob)
+    places <- rev(seq_along(terms))
+    before <- graphics::par(mar = c(4, max(4, 0.6 * max(nchar(terms))), 1, 1))
+    on.exit(graphics::par(before))
+    graphics::plot(
+        coef(x)[terms], places,
+        xlim = range(0, ends), yaxt = "n", ylab = "", pch = 19,
+        xlab = paste0("coefficient, ", 100 * prob, "% interval"), ...
+    )
+    graphics::axis(2, places, terms, las = 1)
+    graphics::segments(ends[, 1], places, ends[, 2], places)
+    graphics::abline(v = 0, col = "grey")
+    invisible(x)
+}
