@@ -50,6 +50,7 @@ _REFUSED = {
     "groups": "rows of a group may be in different shards",
     "gibbs": "latent variables are kept in the shard of their rows",
     "latents": "latent variables are kept in the shard of their rows",
+    "start": "the posterior of a shard is another. Give `params`",
     "manifolds": "combined draws would not lie on the manifold",
     "store": "draws of shards are not kept. Save the result by samples.save(path)",
     "store_gradients": "gradients in a shard are not those of the posterior",
@@ -236,7 +237,7 @@ def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Calla
                 "combined draws would not be of it. Use unconstrained parameters with `bijectors`."
             )
     for key, reason in _REFUSED.items():
-        if key in keywords and keywords[key] is not DEFAULTS[key]:
+        if key in keywords and keywords[key] is not DEFAULTS.get(key):
             raise ValueError(f"`{key}` does not apply to divide(): {reason}.")
     return name, sampler if callable(sampler) else getattr(samplers, name)
 

@@ -211,6 +211,7 @@ def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
         ({"sampler": "scir"}, ValueError, "`sampler`: scir moves"),
         ({"sampler": "sample", "dynamics": "sgrld"}, ValueError, "`dynamics`: sgrld moves"),
         ({"groups": object()}, ValueError, "`groups` does not apply"),
+        ({"start": object()}, ValueError, "`start` does not apply"),
         ({"gibbs": abs}, ValueError, "`gibbs` does not apply"),
         ({"manifolds": {}}, ValueError, "`manifolds` does not apply"),
         ({"store": "x"}, ValueError, "`store` does not apply.*save"),
