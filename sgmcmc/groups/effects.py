@@ -139,7 +139,7 @@ def draw_new(
 
 
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
-    return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 0)
+    return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 1)
 
 
 def find(by: str, labels: np.ndarray, wanted: Any) -> np.ndarray:

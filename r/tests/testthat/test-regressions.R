@@ -87,6 +87,7 @@ test_that("bars are effects of groups", {
         predict(fit, data.frame(x = 0, g = c("a", "b"))),
         fixef(fit)[[1]] + effects[1:2, 1], tolerance = 0.05
     )
+    expect_length(predict(fit, data.frame(x = 0, g = c("a", "new"))), 2)
     expect_equal(byOf(designOfBar(barsOf(y ~ (1 | a / b))[[2]], data, environment())), "a:b")
 })
 
