@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from sgmcmc.groups.effects import _nothing
 
 LEVELS, EACH, TAU, SIGMA = 60, 6, 0.8, 1.0
 GROUP = np.repeat(np.arange(LEVELS), EACH)
@@ -99,6 +100,11 @@ def test_predictions_of_rows_of_known_and_new_groups(samples):
     assert own.shape == Y.shape and np.corrcoef(own, Y)[0, 1] > 0.5
     with pytest.raises(ValueError, match="must have an entry 'site'"):
         samples.predict(mean, {"x": np.zeros(3)})
+
+
+def test_a_group_without_rows_has_a_term_whatever_its_effects_are() -> None:
+    for effects in (1, 2, 3):
+        assert _nothing({"z": tf.ones([1, effects])}, {}).shape == (1,)
 
 
 def test_named_functions_and_steps_take_groups():

@@ -205,6 +205,23 @@ def test_effects_of_groups() -> None:
 
 
 @pytest.mark.slow
+def test_new_groups_with_two_effects() -> None:
+    rng = np.random.default_rng(7)
+    site = np.repeat(np.arange(40), 10)
+    x = rng.normal(size=400)
+    own = rng.normal(size=(40, 2)) @ np.diag([1.0, 0.5])
+    y = 1.0 + x + own[site, 0] + own[site, 1] * x + 0.3 * rng.normal(size=400)
+    frame = pd.DataFrame({"y": y, "x": x, "site": site})
+    fit = sgmcmc.glm("y ~ x + (1 + x | site)", frame, ess=200, **QUIET)
+    rows = pd.DataFrame({"x": np.ones(200), "site": np.arange(100, 300)})
+    found = fit.predict(rows, "response")
+    # All that is known of their effects is their distribution, whose correlation is small.
+    one, other = fit.group_sds["estimate"].to_numpy()[:2]
+    least, most = (np.sqrt(one**2 + other**2 + 2 * r * one * other) for r in (-0.5, 0.5))
+    assert 0.9 * least < found.std() < 1.1 * most
+
+
+@pytest.mark.slow
 def test_correlated_effects() -> None:
     rng = np.random.default_rng(7)
     cov = np.array([[0.5, 0.2], [0.2, 0.3]])
