@@ -10,6 +10,7 @@ from sgmcmc.dynamics import HMC, MALA, NUTS, Underdamped
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic import run_automatically
+from sgmcmc.run.calls import brief
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.driver import run
 from sgmcmc.run.exact import run_exactly
@@ -183,6 +184,7 @@ def setup(
     return set_up(request, verbose)
 
 
+@brief
 def with_updates(request: Request, wishes: Wishes, verbose: bool, run_all: Any) -> Samples:
     """Return the draws of a request, which can be updated with more rows.
 
