@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc import divide_and_conquer
+from sgmcmc.divide_and_conquer import combination
 from tests.machines.dying import DyingSampler, exact, normal_log_lik
 
 tfb = tfp.bijectors
@@ -107,8 +107,8 @@ def kernel_draws(pools: np.ndarray, h: float) -> np.ndarray:
     """Return draws with this bandwidth, (chains, draws)."""
     rng = np.random.default_rng(5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(divide_and_conquer, "_last_bandwidth", lambda draws, size: h)
-        return divide_and_conquer._kernel_density(pools, rng)[0][..., 0]
+        patch.setattr(combination, "_last_bandwidth", lambda draws, size: h)
+        return combination._kernel_density(pools, rng)[0][..., 0]
 
 
 def test_weierstrass_pairs_follow_their_distribution() -> None:
@@ -125,7 +125,7 @@ def test_weierstrass_pairs_follow_their_distribution() -> None:
         + rng.uniform(-0.01, 0.01, (chains, count, 1))
         for density in densities
     )
-    merged, h = divide_and_conquer._merged(a, b, rng)
+    merged, h = combination._merged(a, b, rng)
     va, vb = a.var(), b.var()
     u, v = np.meshgrid(grid, grid, indexing="ij")
     weight = np.outer(*densities) * np.exp(-((u - v) ** 2) / (va + vb) / (2 * h * h))

@@ -1,0 +1,196 @@
+"""The draws of shards, combined into draws of the product of their subposteriors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_ANNEALED = 500
+"""Sweeps in which the bandwidth decreases from 1 to its last value."""
+
+_PROPOSALS = 64
+"""Draws that are proposed at once for one component."""
+
+_ACCEPTED = 0.1
+"""Share of pairs that the Weierstrass sampler accepts."""
+
+_PAIRS = 2**15
+"""Pairs of draws that are looked at together."""
+
+
+def aligned(draws: list[np.ndarray]) -> np.ndarray:
+    """Return as many draws of every shard, evenly spaced: (shards, chains, draws, p)."""
+    if len({len(one) for one in draws}) > 1:
+        raise ValueError("`sampler` must return as many chains for each shard.")
+    count = min(one.shape[1] for one in draws)
+    places = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
+    return np.stack([one[:, place] for one, place in zip(draws, places, strict=True)])
+
+
+def combined_draws(
+    method: str, x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the combined draws, (chains, draws, p), and facts about the combination.
+
+    All methods but the scalar one are equivariant to affine maps, so they are computed in
+    coordinates in which the mean covariance of the shards is the identity.
+    """
+    shards, chains, count, size = x.shape
+    center = x.mean((0, 1, 2))
+    if method == "consensus_scalar":
+        variances = x.reshape(shards, -1, size).var(1)
+        if not (variances > 0).all():
+            raise ValueError("`sampler` returned draws of a shard that do not vary.")
+        weights = 1.0 / variances
+        return np.einsum("sp,scdp->cdp", weights / weights.sum(0), x - center) + center, {}
+    if chains * count <= size + 1:
+        raise ValueError(
+            f"`method`: {method!r} needs more draws of a shard, of which there are "
+            f"{chains * count}, than coordinates, {size}, for its covariance. Use more draws, or "
+            '"consensus_scalar".'
+        )
+    try:
+        root = np.linalg.cholesky(np.mean([_covariance(one) for one in x], axis=0))
+    except np.linalg.LinAlgError:
+        raise ValueError("`sampler` returned draws of shards with a singular covariance.") from None
+    z = np.linalg.solve(root, (x - center).reshape(-1, size).T).T.reshape(x.shape)
+    combined, facts = METHODS[method](z, rng)
+    wider = facts.pop("covariances", None)
+    if wider is not None:
+        exact, smoothed = (np.einsum("pq,qr,pr->p", root, one, root) for one in wider)
+        facts["SDs too wide by kernels, normal shards"] = float(np.sqrt(smoothed / exact).max()) - 1
+    return combined @ root.T + center, facts
+
+
+def _covariance(draws: np.ndarray) -> np.ndarray:
+    """Return the covariance of draws, (..., p)."""
+    return np.cov(draws.reshape(-1, draws.shape[-1]), rowvar=False).reshape(2 * draws.shape[-1:])
+
+
+def _precision(draws: np.ndarray) -> np.ndarray:
+    return np.linalg.inv(_covariance(draws))
+
+
+def _consensus(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the mean of the draws with the precisions as weights."""
+    total: Any = 0.0
+    weighted: Any = 0.0
+    for one in x:
+        precision = _precision(one)
+        total, weighted = total + precision, weighted + one @ precision
+    return weighted @ np.linalg.inv(total), {}
+
+
+def _gaussian(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return draws of the product of the normals with the moments of the draws."""
+    precisions = [_precision(one) for one in x]
+    covariance = np.linalg.inv(np.sum(precisions, axis=0))
+    slopes = [precision @ one.mean((0, 1)) for precision, one in zip(precisions, x, strict=True)]
+    noise = rng.normal(size=x.shape[1:]) @ np.linalg.cholesky(covariance).T
+    return covariance @ np.sum(slopes, axis=0) + noise, {}
+
+
+def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return draws of the product of the kernel densities.
+
+    A component of the product is a draw θ_s of each shard, with weight
+    w = exp(−Σ_s |θ_s − θ̄|² / 2h²), and a normal N(θ̄, h²/S). One θ_s after the other is chosen among
+    itself and uniform proposals, with probability in proportion to w, which leaves the mixture
+    unchanged: with one proposal this is Barker's form of the Metropolis step.
+    """
+    shards, chains, count, size = x.shape
+    pools = x.reshape(shards, -1, size)
+    draws = pools.shape[1]
+    last, here = _last_bandwidth(draws, size), np.arange(chains)
+    current = pools[np.arange(shards)[:, np.newaxis], rng.integers(draws, size=(shards, chains))]
+    total, out, moved = current.sum(0), np.empty(x.shape[1:]), 0.0
+    for sweep in range(_ANNEALED + count):
+        h = last ** min(1.0, sweep / _ANNEALED)
+        for s in range(shards):
+            rest = total - current[s]
+            tried = pools[s][rng.integers(draws, size=(chains, 1 + _PROPOSALS))]
+            tried[:, 0] = current[s]
+            sums = rest[:, np.newaxis] + tried
+            energy = (tried**2).sum(-1) - (sums**2).sum(-1) / shards
+            place = np.argmax(rng.gumbel(size=energy.shape) - energy / (2 * h * h), axis=1)
+            current[s] = tried[here, place]
+            total = sums[here, place]
+            moved += (place > 0).mean() * (sweep >= _ANNEALED)
+        if sweep >= _ANNEALED:
+            noise = rng.normal(size=(chains, size))
+            out[:, sweep - _ANNEALED] = total / shards + h / np.sqrt(shards) * noise
+    covariances = [_covariance(one) for one in x]
+    products = [
+        np.linalg.inv(np.sum([np.linalg.inv(c + k * np.eye(size)) for c in covariances], axis=0))
+        for k in (0.0, last * last)
+    ]
+    facts = {
+        "bandwidth, SDs of a shard": last,
+        "components changed in a sweep, share": moved / (shards * count),
+        "covariances": products,
+    }
+    return out, facts
+
+
+def _last_bandwidth(draws: int, size: int) -> float:
+    """Return the bandwidth of kernel densities of so many draws, in SDs."""
+    return float(draws ** (-1.0 / (4 + size)))
+
+
+def _weierstrass(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return what is left of merging neighbors, and then what they gave, until there is one."""
+    sets, widths = list(x), list[float]()
+    while len(sets) > 1:
+        merged = []
+        for a, b in zip(sets[::2], sets[1::2], strict=False):
+            both, h = _merged(a, b, rng)
+            merged.append(both)
+            widths.append(h)
+        sets = merged + sets[2 * len(merged) :]
+    return sets[0], {"bandwidths, SDs of a difference": widths}
+
+
+def _merged(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Return weighted means of accepted pairs, chain by chain, and the bandwidth."""
+    (chains, count, _), of_a, of_b = a.shape, _precision(a), _precision(b)
+    root = np.linalg.cholesky(np.linalg.inv(_covariance(a) + _covariance(b)))
+    scaled_a, scaled_b = a @ root, b @ root
+    weighted_a, weighted_b = (
+        one @ precision @ np.linalg.inv(of_a + of_b) for one, precision in ((a, of_a), (b, of_b))
+    )
+
+    def pairs(c: int, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        i, j = rng.integers(count, size=(2, number))
+        return i, j, ((scaled_a[c, i] - scaled_b[c, j]) ** 2).sum(-1)
+
+    h = _bandwidth(np.concatenate([pairs(c, _PAIRS // chains)[2] for c in range(chains)]))
+    out = np.empty_like(a)
+    for c in range(chains):
+        done = 0
+        while done < count:
+            i, j, distance = pairs(c, _PAIRS)
+            kept = np.flatnonzero(rng.exponential(size=_PAIRS) > distance / (2 * h * h))
+            kept = kept[: count - done]
+            out[c, done : done + len(kept)] = weighted_a[c, i[kept]] + weighted_b[c, j[kept]]
+            done += len(kept)
+    return out, h
+
+
+def _bandwidth(squares: np.ndarray) -> float:
+    """Return h for which the mean of exp(−squares / 2h²) is the share of accepted pairs."""
+    low, high = np.log(squares.max() + 1e-300) - 100.0, np.log(squares.max() + 1e-300) + 10.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        enough = np.exp(-squares / (2 * np.exp(middle))).mean() >= _ACCEPTED
+        low, high = (low, middle) if enough else (middle, high)
+    return float(np.exp(0.5 * high))
+
+
+METHODS: dict[str, Any] = {
+    "consensus": _consensus,
+    "consensus_scalar": None,
+    "gaussian": _gaussian,
+    "kernel_density": _kernel_density,
+    "weierstrass": _weierstrass,
+}
