@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn, digest_of_pieces
@@ -20,11 +23,7 @@ def joined(old: Data, new: Data) -> Data:
     Raises:
         ValueError: Names, shapes of rows or dtypes differ; the message is on ``rows``.
     """
-    if set(old.columns) != set(new.columns):
-        raise ValueError(
-            f"`rows` must have the columns of `dataset`, {sorted(old.columns)}; it has "
-            f"{sorted(new.columns)}."
-        )
+    need_same_columns(old.columns, new.columns)
     columns = {
         name: _joined(name, column, old.size, new.columns[name], new.size)
         for name, column in old.columns.items()
@@ -33,12 +32,7 @@ def joined(old: Data, new: Data) -> Data:
 
 
 def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -> Column:
-    both = [f"{c.row_shape} {c.dtype}{' sparse' * c.sparse}" for c in (old, new)]
-    if both[0] != both[1]:
-        raise ValueError(
-            f"`rows[{name!r}]` must have rows like those of `dataset[{name!r}]`, of shape "
-            f"{both[0]}; they are of shape {both[1]}."
-        )
+    need_like_rows(name, *(f"{c.row_shape} {c.dtype}{' sparse' * c.sparse}" for c in (old, new)))
     if isinstance(old, ArrayColumn):
         assert isinstance(new, DenseColumn)
         return ArrayColumn(np.concatenate([old.array, new.slice(0, new_rows)]))
@@ -47,6 +41,23 @@ def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -
         return old.followed_by(new)
     assert isinstance(old, DenseColumn) and isinstance(new, DenseColumn)
     return JoinedColumn(old, old_rows, new, new_rows)
+
+
+def need_same_columns(old: Iterable[str], new: Iterable[str]) -> None:
+    """Raise an error unless new rows have the columns of the dataset."""
+    if set(old) != set(new):
+        raise ValueError(
+            f"`rows` must have the columns of `dataset`, {sorted(old)}; it has {sorted(new)}."
+        )
+
+
+def need_like_rows(name: str, old: Any, new: Any) -> None:
+    """Raise an error unless new rows of a column are like the old, as what describes them says."""
+    if old != new:
+        raise ValueError(
+            f"`rows[{name!r}]` must have rows like those of `dataset[{name!r}]`, of shape {old}; "
+            f"they are of shape {new}."
+        )
 
 
 class JoinedColumn(DenseColumn):

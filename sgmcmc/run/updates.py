@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.data.joined import joined
+from sgmcmc.data.joined import joined, need_like_rows, need_same_columns
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
@@ -53,6 +53,7 @@ def begun_at(request: Request, start: Any) -> Request:
     """Return a request whose chains begin where others ended.
 
     That is the mode with the curvature there, if one was found for them, else their last draws.
+    Effects of groups that are coordinates begin anew, for there may be other groups.
 
     Args:
         request: Request of the user.
@@ -65,6 +66,10 @@ def begun_at(request: Request, start: Any) -> Request:
     shapes = {name: np.shape(value) for name, value in first.items()}
     draws = by_chain(start.settings, start)
     found = {name: array.shape[2:] for name, array in draws.items()}
+    with_effects = request.keywords.get("groups") is not None and set(found) > set(shapes)
+    if with_effects:
+        draws = {name: draws[name] for name in shapes}
+        found = {name: found[name] for name in shapes}
     if shapes != found:
         raise ValueError(f"`start` must be of the parameters {shapes}; it is of {found}.")
     origin = start.origin
@@ -72,11 +77,9 @@ def begun_at(request: Request, start: Any) -> Request:
     if mode is not None and mode.converged:
         assert isinstance(origin, SamplerOrigin)
         old = origin.sampler.request.read.target
-        return replace(
-            request,
-            params=old.space.params(mode.position, old.dtype),
-            near=Near(mode.hessian, origin.data.size),
-        )
+        params = old.space.params(mode.position, old.dtype)
+        near = None if with_effects else Near(mode.hessian, origin.data.size)
+        return replace(request, params={name: params[name] for name in shapes}, near=near)
     chains, length = next(iter(draws.values())).shape[:2]
     if length == 0:
         raise ValueError("`start` holds no draws.")
@@ -99,18 +102,11 @@ def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
 def _as_dict(dataset: Any, rows: Any) -> dict[str, np.ndarray]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
     names, others = (list(getattr(each, "columns", each)) for each in (dataset, rows))
-    if set(names) != set(others):
-        raise ValueError(
-            f"`rows` must have the columns of `dataset`, {sorted(names)}; it has {sorted(others)}."
-        )
+    need_same_columns(names, others)
     return {name: _concatenated(name, dataset[name], rows[name]) for name in names}
 
 
 def _concatenated(name: str, old: Any, new: Any) -> np.ndarray:
     parts = np.asarray(old), np.asarray(new)
-    if parts[0].shape[1:] != parts[1].shape[1:]:
-        raise ValueError(
-            f"`rows[{name!r}]` must have rows like those of `dataset[{name!r}]`, of shape "
-            f"{parts[0].shape[1:]}; they are of shape {parts[1].shape[1:]}."
-        )
+    need_like_rows(name, *(part.shape[1:] for part in parts))
     return np.concatenate(parts)

@@ -144,6 +144,26 @@ def test_groups() -> None:
     assert found.effects("site")["z"].shape[2] == 40
 
 
+def test_effects_that_are_coordinates_begin_anew() -> None:
+    a, b = np.repeat(np.arange(8), 30), np.tile(np.arange(6), 40)
+    y = RNG.normal(1.0, 1.0, 240)
+
+    def terms(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params["mu"] - params["u"] - params["v"]) ** 2
+
+    groups = [
+        sgmcmc.Groups("a", {"u": 0.0}, lambda effects, params: -0.5 * effects["u"] ** 2),
+        sgmcmc.Groups("b", {"v": 0.0}, lambda effects, params: -0.5 * effects["v"] ** 2),
+    ]
+    part = sgmcmc.sample(
+        terms, {"y": y[:215], "a": a[:215], "b": b[:215]}, {"mu": 0.0}, groups=groups,
+        n_iters=200, seed=1, verbose=False,
+    )  # fmt: skip
+    found = part.update({"y": y[215:], "a": a[215:], "b": b[215:]}, verbose=False)
+    assert part["v"].shape == found["v"].shape == (4, 200, 6)
+    assert found.effects("a")["u"].shape[2] == 8 and np.isfinite(found["mu"]).all()
+
+
 def test_wrong_rows_and_starts() -> None:
     samples = sampled({"x": X[:500]}, n_iters=100)
     with pytest.raises(ValueError, match=r"^`rows` must have the columns of `dataset`, \['x'\]"):
