@@ -46,9 +46,7 @@ class Anchored(NamedTuple):
     mode: Mode
 
 
-def anchored(
-    request: Request, start: np.ndarray, seed: int, known: np.ndarray | None = None
-) -> Anchored | None:
+def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     """Return a request whose groups have nodes that stay where they are at the mode.
 
     Returns ``None`` where there are no groups to integrate out, no mode was found, or the
@@ -58,7 +56,6 @@ def anchored(
         request: Request, read.
         start: Start of the search for the mode, flat and unconstrained.
         seed: Seed of the packs that the search begins with, and of the places of the measure.
-        known: Same as in :func:`find_mode`.
     """
     marginal, structure, model = request.log_lik, request.groups, request.read
     if structure is None or not isinstance(marginal, Marginal) or structure.packs is None:
@@ -69,7 +66,7 @@ def anchored(
     target, data = model.target, model.data
     part = _Searching.part_of(target, data, seed)
     whole = _Searching(target, data) if data.size > 2 * _PART else part
-    mode = find_mode(whole, start, None if part is whole else part, known=known)
+    mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged:
         return None
     there = whole.held_at(mode.position)

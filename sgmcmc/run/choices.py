@@ -187,8 +187,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         start = model.starts[0].astype(np.float64)
         if request.groups is not None:
             progress.describe("finding the mode")
-        known = None if request.near is None else request.near.hessian_of(model.data.size)
-        found = anchored(request, start, model.seed, known)
+        found = anchored(request, start, model.seed)
         if found is not None:
             near, place = found.request.read, found.mode
             plan = make_plan(
@@ -198,7 +197,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
                 progress.advance(1)
                 return Chosen(found.request, plan)
         plan = make_plan(
-            target, model.data, start, given, model.seed, progress.describe, known=known
+            target, model.data, start, given, model.seed, progress.describe, known=request.known
         )
         progress.advance(1)
     return Chosen(request, plan)

@@ -77,10 +77,6 @@ class Near(NamedTuple):
     hessian: np.ndarray
     rows: int
 
-    def hessian_of(self, rows: int) -> np.ndarray:
-        """Return what the Hessian of so many observations of the same kind would be."""
-        return self.hessian * (rows / self.rows)
-
 
 @dataclass(frozen=True)
 class Request:
@@ -130,6 +126,15 @@ class Request:
         """The model, which has been read."""
         assert self.model is not None, "not prepared"
         return self.model
+
+    @property
+    def known(self) -> np.ndarray | None:
+        """Hessian :attr:`near` the mode, of as many rows as there are here, if it is known."""
+        return (
+            None
+            if self.near is None
+            else self.near.hessian * (self.read.data.size / self.near.rows)
+        )
 
     def tuned(self, params: Any = None, *, seed: int | None = None, **changes: Any) -> Request:
         """Return the request with what was chosen; what was read is not read again.

@@ -162,7 +162,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     preconditioner, model = request.keywords.get("preconditioner"), request.read
     start = Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
-        start = find_start(model, preconditioner, wishes.n_chains, verbose, request.near)
+        start = find_start(model, preconditioner, wishes.n_chains, verbose, request.known)
         told.mode = start.mode
         told.warnings += start.warnings
         told.clock.done("mode and information")

@@ -12,7 +12,7 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.silent_mistakes import need_sum_of_pieces
-from sgmcmc.run.request import Model, Near, Request, prepared
+from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
@@ -80,7 +80,7 @@ class Start:
 
 
 def find_start(
-    model: Model, wanted: str | None, n_chains: int, verbose: bool, near: Near | None = None
+    model: Model, wanted: str | None, n_chains: int, verbose: bool, known: np.ndarray | None = None
 ) -> Start:
     """Return over-dispersed starts around the mode, or the user's where there is none of use.
 
@@ -89,7 +89,7 @@ def find_start(
         wanted: Requested form: "dense", "diagonal", or either.
         n_chains: Number of chains.
         verbose: Whether to show progress.
-        near: Curvature of an earlier posterior whose mode the model's start is.
+        known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -103,7 +103,7 @@ def find_start(
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
         start = model.starts[0].astype(np.float64)
-        mode = _mode(objective, target, data, start, seed, near)
+        mode = _mode(objective, target, data, start, seed, known)
         progress.advance(1)
     if mode is None:
         return start_at_params(model, wanted)
@@ -147,12 +147,11 @@ def _mode(
     data: Data,
     start: np.ndarray,
     seed: int,
-    near: Near | None,
+    known: np.ndarray | None,
 ) -> Mode | None:
     """Return the mode, if one is found that is of use."""
     try:
         with np.errstate(all="ignore"):
-            known = None if near is None else near.hessian_of(data.size)
             mode = mode_from(target, data, start, seed, objective, known)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
