@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.checks import describe, is_number, whole_number
+from sgmcmc.checks import describe, is_number
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
-from sgmcmc.dynamics.scaled import BURN_IN
+from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant
 
@@ -88,16 +88,8 @@ class PSGLD(Dynamics):
             raise TypeError(f"`alpha` must be a number; it is {describe(self.alpha)}.")
         if not 0 <= self.alpha < 1:
             raise ValueError(f"`alpha` must be at least 0 and less than 1; it is {self.alpha!r}.")
-        until = self.until
-        if isinstance(until, str):
-            if until != BURN_IN:
-                raise ValueError(
-                    f"`until` must be an integer, 'burn_in' or None; it is {describe(until)}."
-                )
-        elif until is not None:
-            until = whole_number("until", until, 1)
         damping = positive_constant("damping", self.damping, space.layout)
-        return replace(self, damping=damping, until=until, layout=space.layout)
+        return replace(self, damping=damping, until=read_until(self.until), layout=space.layout)
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor

@@ -177,7 +177,37 @@ class SGHMC(Dynamics):
 
 
 @dataclass(frozen=True)
-class SGNHT(Dynamics):
+class Thermostatted(Dynamics):
+    """Dynamics whose friction ξ, one for each named parameter, adapts to the noise.
+
+    At the start ν ~ N(0, ε) and ξ = a.
+
+    Args:
+        a: Diffusion, positive: a number, or a dict with one for each parameter.
+        layout: Places of the named parameters in the flat position; set by ``bind``.
+    """
+
+    a: Any = 0.01
+    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
+
+    start_normals = 1
+
+    def bind(self, space: Space) -> Thermostatted:
+        """Return this dynamics with its constant checked, knowing which coordinates share a ξ."""
+        a = positive_constant("a", self.a, space.layout)
+        return replace(self, a=a, layout=space.layout)
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ThermostatState:
+        """Return the state at the start of a chain."""
+        assert self.layout is not None, "not bound"
+        thermostat = first_thermostats(self.a, self.layout, position.dtype)
+        return ThermostatState(position, tf.sqrt(stepsize) * normals[0], thermostat)
+
+
+@dataclass(frozen=True)
+class SGNHT(Thermostatted):
     """ν ← (1 − ξ) ν + ε ĝ(θ) + √(2aε) ζ; θ ← θ + ν; ξ ← ξ + (ν·ν)/p − ε.
 
     There is one thermostat ξ for each named parameter, and p is that parameter's size. At the
@@ -198,24 +228,7 @@ class SGNHT(Dynamics):
         Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3.
     """
 
-    a: Any = 0.01
-    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
-
     name = "sgnht"
-    start_normals = 1
-
-    def bind(self, space: Space) -> SGNHT:
-        """Return this dynamics with its constant checked, knowing which coordinates share a ξ."""
-        a = positive_constant("a", self.a, space.layout)
-        return replace(self, a=a, layout=space.layout)
-
-    def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> ThermostatState:
-        """Return the state at the start of a chain."""
-        assert self.layout is not None, "not bound"
-        thermostat = first_thermostats(self.a, self.layout, position.dtype)
-        return ThermostatState(position, tf.sqrt(stepsize) * normals[0], thermostat)
 
     def step(
         self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -231,7 +244,7 @@ class SGNHT(Dynamics):
 
 
 @dataclass(frozen=True)
-class BADODAB(Dynamics):
+class BADODAB(Thermostatted):
     """A symmetric splitting of the thermostat, with one new gradient a step.
 
     B: ν += (ε/2) ĝ(θ); A: θ += ν/2; D: ξ += (ν·ν/p − ε)/2;
@@ -258,24 +271,7 @@ class BADODAB(Dynamics):
         Leimkuhler & Shang, SIAM Journal on Scientific Computing 38, 2016, section 3.
     """
 
-    a: Any = 0.01
-    layout: Layout | None = field(default=None, repr=False, metadata={"constant": False})
-
     name = "badodab"
-    start_normals = 1
-
-    def bind(self, space: Space) -> BADODAB:
-        """Return this dynamics with its constant checked, knowing which coordinates share a ξ."""
-        a = positive_constant("a", self.a, space.layout)
-        return replace(self, a=a, layout=space.layout)
-
-    def init(
-        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> ThermostatState:
-        """Return the state at the start of a chain."""
-        assert self.layout is not None, "not bound"
-        thermostat = first_thermostats(self.a, self.layout, position.dtype)
-        return ThermostatState(position, tf.sqrt(stepsize) * normals[0], thermostat)
 
     def step(
         self, state: ThermostatState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor

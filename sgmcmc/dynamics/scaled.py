@@ -85,14 +85,18 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
         J. Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
         2018, appendix A.3; Ma, Chen & Fox, NeurIPS 2015, for scales that change.
     """
+    return GradientScaled(h, read_until(until))
+
+
+def read_until(until: Any) -> int | str | None:
+    """Return the end of the learning of scales, an integer, ``"burn_in"`` or ``None``, checked."""
     if isinstance(until, str):
         if until != BURN_IN:
             raise ValueError(
                 f"`until` must be an integer, 'burn_in' or None; it is {describe(until)}."
             )
-    elif until is not None:
-        until = whole_number("until", until, 1)
-    return GradientScaled(h, until)
+        return until
+    return None if until is None else whole_number("until", until, 1)
 
 
 class ScaledState(NamedTuple):
