@@ -518,8 +518,9 @@ class Regression:
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
         lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), "", "Priors:"]
         lines += [f"  {name} ~ {prior}" for name, prior in self.priors.items()]
-        lines += ["", "Warnings: " + ("none" if not self.warnings else "")]
-        return "\n".join([*lines, *(f"  ! {warning}" for warning in self.warnings)])
+        warnings = self.warnings
+        lines += ["", "Warnings: " + ("none" if not warnings else "")]
+        return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
 
 
 def _table(found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:

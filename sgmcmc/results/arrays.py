@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -178,8 +179,13 @@ def _text(place: slice) -> str:
     return ":".join(ends + ([] if place.step is None else [str(place.step)]))
 
 
+def coordinate_name(name: str, shape: tuple[int, ...], place: int) -> str:
+    """Return the label of a coordinate of a parameter, by its place in the flat array."""
+    if not shape:
+        return name
+    return f"{name}[{', '.join(str(int(k)) for k in np.unravel_index(place, shape))}]"
+
+
 def coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
     """Return the labels of a parameter's coordinates, as in :func:`sgmcmc.summary`."""
-    if not shape:
-        return [name]
-    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
+    return [coordinate_name(name, shape, place) for place in range(math.prod(shape))]

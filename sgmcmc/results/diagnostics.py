@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import libraries
-from sgmcmc.results.arrays import coordinate_names
+from sgmcmc.results.arrays import coordinate_name
 
 _COORDINATES = 1000
 """Number of coordinates of a parameter beyond which not all are used."""
@@ -84,9 +84,8 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
         for name, a in draws.items():
             # One by one: what is made of them on the way takes many times their memory.
             flat = np.reshape(a, (chains, count, -1))
-            labels = coordinate_names(name, a.shape[2:])
             for place in range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES)):
-                names.append(labels[place])
+                names.append(coordinate_name(name, a.shape[2:], place))
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
                 rhat = az.rhat(x) if chains > 1 else np.nan

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.gradients import ControlVariate, FullGradient, MinibatchGradient
+from sgmcmc.results.arrays import coordinate_name
 from sgmcmc.results.diagnostics import RHAT, Diagnostics
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import Judgement
@@ -176,8 +177,4 @@ def _name(sampler: Sampler, place: int) -> str:
     """Return the label of a coordinate."""
     layout = sampler.target.space.layout
     name = layout.parameter_at(place)
-    shape = layout.shapes[name]
-    if not shape:
-        return name
-    at = np.unravel_index(place - layout.slices[name].start, shape)
-    return f"{name}[{', '.join(str(int(k)) for k in at)}]"
+    return coordinate_name(name, layout.shapes[name], place - layout.slices[name].start)
