@@ -78,16 +78,19 @@ def read_geometries(
     dynamics: Dynamics,
     starts: list[dict[str, np.ndarray]],
     dtype: tf.DType,
+    temperature: float = 1.0,
 ) -> dict[str, Geometry]:
     """Return the geometry of each parameter with constraints.
 
-    The starting values are known to be of these spaces then.
+    The starting values are known to be of these spaces then. Priors that come with a space are at
+    the temperature.
     """
     geometries: dict[str, Geometry] = {}
     if isinstance(dynamics, SimplexDynamics):
         gamma = getattr(dynamics, "gamma", None)
-        geometries |= gamma_parameters(gamma, starts[0])
-        geometries |= points_of_simplex(dynamics, starts[0], geometries, dtype)
+        own: dict[str, Any] = {**gamma_parameters(gamma, starts[0])}
+        own |= points_of_simplex(dynamics, starts[0], own, dtype)
+        geometries |= {n: _at(n, geometry, temperature) for n, geometry in own.items()}
     geometries |= manifolds
     for name, bijector in bijectors.items():
         if name in geometries:
@@ -110,6 +113,19 @@ def read_geometries(
         for name, geometry in geometries.items():
             geometry.check(_label(starts, number, name), start[name], dtype)
     return geometries
+
+
+def _at(name: str, geometry: Any, temperature: float) -> Geometry:
+    """Return the geometry with the prior that it has at a temperature."""
+    if temperature == 1.0:
+        return geometry
+    found = geometry.at_temperature(temperature)
+    if found is None:
+        raise ValueError(
+            f"`temperature`: at {temperature:g} the prior of {name!r} is improper: a concentration "
+            "α (or the shape of a gamma prior) becomes (α − 1)/T + 1, which must be positive."
+        )
+    return found
 
 
 def _label(starts: list[dict[str, np.ndarray]], number: int, name: str) -> str:

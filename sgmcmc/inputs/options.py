@@ -20,6 +20,7 @@ from sgmcmc.checks import (
     flag,
     floating_dtype,
     known_keys,
+    positive_number,
     whole_number,
 )
 from sgmcmc.data.travel import read_machines
@@ -51,6 +52,7 @@ class Keywords(TypedDict, total=False):
     replace: bool
     minibatches: str | Minibatches | None
     preconditioner: Any
+    temperature: float
     updates: str
     dtype: tf.DType
     integers: list[str] | tuple[str, ...]
@@ -278,6 +280,13 @@ class Options:
         × p matrix, or a dict of these by parameter. The chain moves in ζ, θ = θ₀ + Cζ with CCᵀ = M,
         and stepsizes belong to ζ. ``"dense"`` (or ``"auto"``) uses the inverse of the information
         at the mode, ``"diagonal"`` its diagonal; ``None`` or ``"none"`` is none.""",
+    )
+    temperature: float = _keyword(
+        1.0,
+        positive_number,
+        """
+        Temperature T, positive: the chain samples p(θ|x)^(1/T), up to a constant, of the parameters
+        as you see them. Above 1 it is flatter than the posterior, below 1 more concentrated.""",
     )
     updates: str = _keyword(
         "joint",

@@ -19,6 +19,7 @@ from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
 from sgmcmc.target.target import LogLik, terms
+from sgmcmc.target.tempered import untempered
 
 _ROUNDING = 1e-3
 """Tolerated relative difference of the sum of the terms from the log-likelihood of the rows."""
@@ -220,6 +221,12 @@ class Predictions(Arrays):
             Σ_i π̃_i + (N/m) Σ_{j in S} (π_j − π̃_j); Merkle, Furr & Rabe-Hesketh, Psychometrika 84,
             2019, for effects that are integrated out.
         """
+        at = self.settings.get("temperature", 1.0)
+        if at != 1.0:
+            raise ValueError(
+                f"`samples` was drawn with temperature={at:g}: importance weights of rows left out "
+                "are for draws of the posterior, temperature=1."
+            )
         parts = self._units(dataset, log_lik, by)
         data = self._data(dataset)
         function = parts.function if parts is not None else self._log_lik(log_lik)
@@ -365,7 +372,7 @@ class Predictions(Arrays):
                     f"`samples` lacks the draws of {name!r}, which `log_lik` may need. Run the "
                     "sampler with `store_params=True`."
                 )
-        return target.log_lik
+        return untempered(target.log_lik)
 
 
 def _terms_of(function: LogLik) -> OfRows:

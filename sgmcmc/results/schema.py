@@ -167,7 +167,7 @@ def most_estimates(total: int) -> int:
 _ROUNDING = 1e-5
 """Log-likelihood and gradient may differ by rounding between two machines."""
 
-_BEFORE = {"updates": "joint"}
+_BEFORE = {"updates": "joint", "temperature": 1.0}
 """Settings that earlier versions did not store, with their values then."""
 
 

@@ -20,6 +20,7 @@ from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target
+from sgmcmc.target.tempered import tempered
 from sgmcmc.tuning.mode import Mode
 
 AUTO = "auto"
@@ -184,9 +185,13 @@ def prepared(request: Request) -> Request:
     parts.need_no_latents(moves, options.gibbs)
     parts.need_geodesics(moves, options.manifolds)
     seed = checks.seed_number("seed", request.seed)
-    geometries = read_geometries(options.bijectors, options.manifolds, moves, params, dtype)
+    temperature = options.temperature
+    geometries = read_geometries(
+        options.bijectors, options.manifolds, moves, params, dtype, temperature
+    )
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
-    target = Target(request.log_lik, request.log_prior, space, dtype)
+    functions = (request.log_lik, request.log_prior)
+    target = Target(*(tempered(f, temperature) for f in functions), space, dtype)
     data = read_columns(request.dataset, options)
     return replace(request, model=Model(target, data, params, options, seed))
 
@@ -199,6 +204,11 @@ def _with_groups(request: Request) -> Request:
     wanted = request.keywords.get("groups")
     if wanted is None:
         return request
+    if request.keywords.get("temperature", 1.0) != 1.0:
+        raise ValueError(
+            "`temperature` is for models without `groups`: effects that are integrated out have "
+            "no temperature. Leave it at 1, or make the effects parameters."
+        )
     keywords = {"jit_compile": False, **request.keywords, "groups": None}
     model = read_groups(
         wanted,

@@ -244,6 +244,7 @@ def _options(options: Options) -> dict[str, Any]:
         "reductions": list(options.reductions),
         "store_params": stored if isinstance(stored, bool) else list(stored),
         "updates": options.updates,
+        "temperature": options.temperature,
         "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
         "dtype": options.dtype.name,
         "integers": list(options.integers),

@@ -197,6 +197,7 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "stepsize": stepsize[0] if len(stepsize) == 1 else stepsize,
         "preconditioner": _kind(sampler),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
+        **({} if settings["temperature"] == 1.0 else {"temperature": settings["temperature"]}),
     }
 
 

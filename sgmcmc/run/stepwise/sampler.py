@@ -103,10 +103,10 @@ class StepwiseSampler:
             for name, value in (self.params if params is None else params).items()
         }
         rows = next(iter(tensors.values())).shape[0]
-        likelihood = tf.reduce_sum(sampler.request.log_lik(params, tensors))
+        likelihood = tf.reduce_sum(sampler.target.log_lik(params, tensors))
         value = sampler.data.size / rows * likelihood
-        if sampler.request.log_prior is not None:
-            value += sampler.request.log_prior(params)
+        if sampler.target.log_prior is not None:
+            value += sampler.target.log_prior(params)
         return tf.add_n([value, *sampler.target.space.log_prior_of(params)])
 
     def columns_of(self, minibatch: Mapping[str, Any]) -> dict[str, tf.Tensor]:

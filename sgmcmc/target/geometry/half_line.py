@@ -57,6 +57,18 @@ class OnHalfLine(Geometry):
         self.power = power
         self._shrink = shrink
 
+    def at_temperature(self, temperature: float) -> OnHalfLine | None:
+        """Return the same with the prior density of θ to the power 1/T; ``None`` if improper.
+
+        With λ = θ^(1/power), dθ/dλ is in proportion to λ^(power − 1), so that λ has a gamma density
+        again: its shape is (shape − 1)/T + 1 + (power − 1)(1 − 1/T), its rate rate/T.
+        """
+        inverse = 1.0 / temperature
+        shape = (self.shape - 1.0) * inverse + 1.0 + (self.power - 1.0) * (1.0 - inverse)
+        if not (shape > 0).all():
+            return None
+        return OnHalfLine(shape, self.rate * inverse, self.power, self._shrink)
+
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
         """Raise an error if a starting value is not positive."""
         if not (start > 0).all():

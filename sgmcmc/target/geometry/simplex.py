@@ -51,6 +51,14 @@ class OnSimplex(Geometry):
         self.alpha = alpha
         self.theta0 = theta0
 
+    def at_temperature(self, temperature: float) -> OnSimplex | None:
+        """Return the same with the Dirichlet density of ω to the power 1/T; ``None`` if improper.
+
+        Its concentrations are (alpha − 1)/T + 1.
+        """
+        alpha = (self.alpha - 1.0) / temperature + 1.0
+        return OnSimplex(alpha, self.theta0) if (alpha > 0).all() else None
+
     def check(self, label: str, start: np.ndarray, dtype: tf.DType) -> None:
         """Raise an error if a starting value is off the simplex."""
         if start.ndim == 0:
