@@ -13,6 +13,7 @@ import numpy as np
 
 from sgmcmc import libraries
 from sgmcmc.after.draws import need_draws
+from sgmcmc.after.weighted import weighted_table
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.inference_data import to_inference_data
 from sgmcmc.results.samples import Samples
@@ -32,6 +33,9 @@ def summary(
     one. These measure how well the *chain's* stationary distribution is known, not how far it is
     from the posterior: for that see ``samples.report``, whose warnings are shown with the table
     (and are in its ``attrs["warnings"]``), and :func:`ksd`.
+
+    Draws with ``samples.weights``, of stepsizes that decrease or go in cycles, are weighted; their
+    ESS is the variance over the squared MCSE of the mean.
 
     Args:
         samples: Draws.
@@ -65,6 +69,12 @@ def summary(
     for q in quantiles:
         if not 0 < q < 1:
             raise ValueError(f"`quantiles` must be between 0 and 1; there is {q!r}.")
+    weights = samples.weights
+    if weights is not None:
+        draws = by_chain(samples.settings, samples)
+        with _silent():
+            table = weighted_table({name: draws[name] for name in names}, weights, quantiles)
+        return _with_warnings(table, samples)
     data = to_inference_data(samples)
     if libraries.arviz_is_new():
         table = _table(samples, names, quantiles)

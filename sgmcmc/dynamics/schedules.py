@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
 
 Schedule = Callable[[int], float]
+
+_TRIED = 64
+"""Iterations at which schedules of several parameters are compared."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,18 @@ class PolynomialDecay:
         """Return the stepsize at an iteration."""
         return float(self.h * (1.0 + iteration / self.tau) ** (-self.kappa))
 
+    def weights(self, iterations: np.ndarray) -> np.ndarray:
+        """Return the weights of draws at these iterations: their stepsizes."""
+        return (1.0 + iterations / self.tau) ** (-self.kappa)
+
 
 def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
     """Return the polynomially decaying stepsize h(1 + m/τ)^(−κ) at iteration m.
 
     Iterations are counted from 1, burn-in included; the mode-finding of the control variate
-    methods counts its own.
+    methods counts its own. Averages over draws of decreasing stepsizes are weighted by the
+    stepsizes, Σ ε_m f(θ_m) / Σ ε_m: ``samples.weights`` has them, and ``summary`` and ``predict``
+    use them.
 
     Args:
         h: Stepsize at the start, positive.
@@ -49,7 +59,8 @@ def polynomial_decay(h: float, tau: float, kappa: float) -> PolynomialDecay:
 
     Source:
         J. Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
-        2018, appendix B.5.
+        2018, appendix B.5; Welling & Teh, ICML 2011, eq. 11, for the weights, and Teh, Thiery &
+        Vollmer, Journal of Machine Learning Research 17, 2016, for their consistency.
     """
     if not is_number(kappa):
         raise TypeError(f"`kappa` must be a number; it is {describe(kappa)}.")
@@ -78,8 +89,11 @@ class Cyclical:
             burn_in: Number of iterations before the first draw.
             thin: Number of iterations for a draw.
         """
-        iterations = burn_in + thin * (1 + np.arange(n_draws))
-        return np.asarray(self._place(iterations) >= self.exploration)
+        return self.weights(burn_in + thin * (1 + np.arange(n_draws))) > 0
+
+    def weights(self, iterations: np.ndarray) -> np.ndarray:
+        """Return the weights of draws at these iterations: 1 if they count, otherwise 0."""
+        return np.asarray(self._place(iterations) >= self.exploration, float)
 
     def _place(self, iteration: int | np.ndarray) -> float | np.ndarray:
         """Return the part of the cycle that is over."""
@@ -104,7 +118,8 @@ def cyclical(h: float, cycle: int, exploration: float = 0.5) -> Cyclical:
 
     Returns:
         A function of the iteration, valid wherever a stepsize is, with a method
-        ``counts(n_draws, burn_in, thin)`` that returns which draws count.
+        ``counts(n_draws, burn_in, thin)`` that returns which draws count. ``samples.weights`` are
+        zero for the others, so that ``summary`` and ``predict`` leave them out.
 
     Raises:
         ValueError, TypeError: An argument is out of its range, or no number.
@@ -185,6 +200,50 @@ class Stepsizes:
             for row in range(count):
                 part[row] = _evaluate(label, value, first + row)
         return table
+
+
+    def weights(self, iterations: np.ndarray) -> np.ndarray | None:
+        """Return the weights of draws at these iterations; ``None`` if all are alike.
+
+        They are in proportion to the stepsizes, or what a schedule's own ``weights`` says. If
+        schedules of several parameters are not in proportion to each other, no weights are right
+        for all, and there are none.
+        """
+        if self.constant or not iterations.size:
+            return None
+        found = [
+            _weights(label, value, iterations)
+            for label, value in zip(self.labels, self.values, strict=True)
+        ]
+        same = all(np.allclose(each, found[0], rtol=1e-6, atol=1e-12) for each in found)
+        return found[0] if same else None
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return a schedule that this package knows, for files; ``None`` if there is none."""
+        first = self.values[0]
+        if not isinstance(first, PolynomialDecay | Cyclical):
+            return None
+        if self.weights(1 + np.arange(_TRIED)) is None:
+            return None
+        return {"schedule": type(first).__name__, **asdict(first)}
+
+
+def schedule_of(facts: Mapping[str, Any]) -> PolynomialDecay | Cyclical:
+    """Return the schedule of which ``Stepsizes.to_json`` gave these facts."""
+    kinds = {kind.__name__: kind for kind in (PolynomialDecay, Cyclical)}
+    return kinds[facts["schedule"]](**{k: v for k, v in facts.items() if k != "schedule"})
+
+
+def _weights(label: str, value: Any, iterations: np.ndarray) -> np.ndarray:
+    """Return the weights by one entry of the stepsizes, with mean one."""
+    own = getattr(value, "weights", None)
+    if not callable(value):
+        found = np.ones(iterations.size)
+    elif callable(own):
+        found = own(iterations)
+    else:
+        found = np.array([_evaluate(label, value, int(k)) for k in iterations])
+    return found / max(found.mean(), np.finfo(float).tiny)
 
 
 def _evaluate(label: str, schedule: Schedule, iteration: int) -> float:

@@ -16,6 +16,7 @@ from sgmcmc.results.arrays import LogPost, Results
 _FORMAT = 2
 _GROUPS = {
     "draws", "gradients", "test_functions", "mode", "mode_gradient", "reductions", "unnormalised",
+    "weights",
 }  # fmt: skip
 
 
@@ -96,6 +97,8 @@ def _read(file: BinaryIO) -> dict[str, Any]:
         for group, names in about["names"].items()
     }
     log_post = LogPost(arrays["log_post/iterations"], arrays["log_post/values"])
+    if "weights" in groups:
+        groups["weights"] = groups["weights"]["weights"]
     if "reductions" in groups:
         groups["reductions"] = Results.nested(groups["reductions"])
     return {

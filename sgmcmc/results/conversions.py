@@ -140,7 +140,8 @@ class Conversions(Predictions):
 
         Its group ``posterior`` has the draws with dimensions ``chain`` and ``draw`` in front;
         ``sample_stats`` the log posterior estimates ``lp``, which are fewer than the draws and
-        have the dimension ``lp_iteration``; ``test_functions`` the test functions.
+        have the dimension ``lp_iteration``, and the ``weight`` of each draw if there are weights:
+        ArviZ's own statistics do not use them; ``test_functions`` the test functions.
 
         Args:
             dims: Names of the further dimensions, by parameter.

@@ -18,6 +18,7 @@ from sgmcmc.data.shards import map_over
 from sgmcmc.data.sparse import over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+from sgmcmc.results.weights import weighted_quantiles
 
 
 def read_path(store: Any) -> Path | None:
@@ -136,6 +137,8 @@ class Evaluation:
         rows: Number of rows.
         shape: Shape of the entry of one row.
         dtype: Dtype of the entries.
+        weights: Weights of the draws of each chain, with mean one, in sums and quantiles; ``None``
+            if all are alike.
 
     Raises:
         TypeError, ValueError: The function does not return an entry for each row.
@@ -157,6 +160,7 @@ class Evaluation:
         self._graphs: dict[tuple[int, int], Callable[..., tf.Tensor]] = {}
         self._last: tuple[Span | None, Tensors] = None, {}
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
+        self.weights: np.ndarray | None = None
         self.rows = data.size
         tried = self.piece(0, Span(0, 1, 0), self.columns(Span(0, min(_TRIED, data.size), 0)))
         self.shape, self.dtype = tried.shape[2:], tried.dtype
@@ -229,7 +233,10 @@ class Evaluation:
         """Return the sums over all draws, of pieces of this length, of what is new in a span."""
         found = np.zeros((rows.stop - rows.new, *self.shape))
         for chain, draws in self.places(length):
-            found += self.values(rows, chain, draws).sum(axis=0, dtype=np.float64)
+            values = self.values(rows, chain, draws)
+            if self.weights is not None:
+                values = np.tensordot(self.weights[draws.new : draws.stop], values, 1)[np.newaxis]
+            found += values.sum(axis=0, dtype=np.float64)
         return found
 
     def quantiles(self, rows: Span, length: int, wanted: list[float]) -> np.ndarray:
@@ -238,7 +245,11 @@ class Evaluation:
             np.asarray(self.values(rows, chain, draws), np.float64)
             for chain, draws in self.places(length)
         ]
-        return np.quantile(np.concatenate(held), wanted, axis=0)
+        if self.weights is None:
+            return np.quantile(np.concatenate(held), wanted, axis=0)
+        return weighted_quantiles(
+            np.concatenate(held), wanted, np.tile(self.weights, self.chains)
+        )
 
     def places(self, length: int) -> Iterator[tuple[int, Span]]:
         """Yield all chains and spans of their draws, of this length."""

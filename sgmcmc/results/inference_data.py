@@ -62,12 +62,18 @@ def to_inference_data(
     if samples.test_functions is not None:
         arrays = by_chain(samples.settings, samples.test_functions)
         _add(data, "test_functions", _dataset(arrays))
+    found = xr.Dataset()
     if samples.log_post.iterations.size:
         values = by_chain(samples.settings, {"lp": samples.log_post.values})["lp"]
         found = xr.Dataset(
             {"lp": (("chain", "lp_iteration"), values)},
             {"chain": np.arange(values.shape[0]), "lp_iteration": samples.log_post.iterations},
         )
+    if samples.weights is not None:
+        chains = samples.settings.get("n_chains") or 1
+        found["weight"] = (("chain", "draw"), np.tile(samples.weights, (chains, 1)))
+        found = found.assign_coords(chain=np.arange(chains), draw=np.arange(samples.weights.size))
+    if found:
         _add(data, "sample_stats", found)
     return data
 

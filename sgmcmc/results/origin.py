@@ -46,6 +46,9 @@ class Origin(Protocol):
     def update(self) -> Callable[[Any, Any, int | None, bool], Any] | None:
         """Function that makes the draws of the same call with more rows."""
 
+    def weights(self, iterations: np.ndarray) -> np.ndarray | None:
+        """Return the weights of draws at these iterations; ``None`` if all are alike."""
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:

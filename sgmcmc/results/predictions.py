@@ -41,6 +41,11 @@ class Predictions(Arrays):
         self.settings = dict(settings)
         self._origin: Origin | None = None
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the draws of each chain; ``None`` if all are alike."""
+        return None
+
     def predict(
         self,
         f: OfRows,
@@ -63,7 +68,7 @@ class Predictions(Arrays):
             dataset: Dict of arrays, of which ``f`` may use any; those on disk are read in pieces.
                 ``None`` uses the chain's own.
             reduce: Reduction: ``"mean"``, over all draws of all chains; ``"quantiles"``; or
-                ``None``, no reduction.
+                ``None``, no reduction. Draws have their ``weights``, if there are such.
             quantiles: Probabilities of the quantiles, each between 0 and 1.
             store: Path of an npy file to write to, instead of memory, without a reduction.
             executor: ``concurrent.futures.Executor`` whose workers evaluate it, or a function
@@ -101,6 +106,7 @@ class Predictions(Arrays):
             evaluation = self._evaluation("f", f, self._data(dataset).on(machines), draws)
             if reduce is None:
                 return all_values(evaluation, path)
+            evaluation.weights = self.weights
             return reduced(evaluation, list(quantiles) if reduce == "quantiles" else None)
 
     def log_lik(

@@ -19,6 +19,7 @@ from sgmcmc.results.measured_error import MeasuredError, measured_error
 from sgmcmc.results.origin import Origin, need_chains
 from sgmcmc.results.report import Report
 from sgmcmc.results.store import read_store
+from sgmcmc.results.weights import read_weights, weights_of
 
 
 class Samples(Conversions):
@@ -46,6 +47,8 @@ class Samples(Conversions):
         unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if not requested.
         report: Report on how the constants were chosen and how good the draws are, if that is
             known.
+        weights: Weights of the draws of a chain, ``(draws,)``, if they are not those of the
+            stepsizes.
 
     Example:
         >>> samples = Samples({"theta": np.zeros((100, 2))}, settings={"method": "sgld"})
@@ -69,6 +72,7 @@ class Samples(Conversions):
         reductions: Mapping[str, Any] | None = None,
         unnormalised: Mapping[str, np.ndarray] | None = None,
         report: Mapping[str, Any] | None = None,
+        weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(draws, settings or {})
         self.log_post = log_post or LogPost(np.zeros(0, int), np.zeros(0))
@@ -79,6 +83,7 @@ class Samples(Conversions):
         self.reductions = None if reductions is None else Results(reductions)
         self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
         self._report = None if report is None else Report(report)
+        self.own_weights = None if weights is None else read_weights(weights, self)
 
     @overload
     def __getitem__(self, name: str) -> np.ndarray: ...
@@ -98,12 +103,25 @@ class Samples(Conversions):
             mode_gradient=self.mode_gradient,
         )
         part._origin = self._origin
+        part.own_weights = None if self.own_weights is None else self.own_weights[name]
         return part
 
     @property
     def origin(self) -> Origin | None:
         """The sampler that made the draws, if they are in its process; else ``None``."""
         return self._origin
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the draws of each chain, with mean one, (draws,); ``None`` if all are alike.
+
+        A schedule that decreases, such as :func:`sgmcmc.polynomial_decay` or a function of yours,
+        gives weights in proportion to its stepsizes; :func:`sgmcmc.cyclical` gives zeros to draws
+        of exploring stages. If parameters have schedules that are not in proportion to each other,
+        no weights are right for all, and there are none. Draws opened from a store do not know
+        a function of yours, and have no weights then.
+        """
+        return weights_of(self)
 
     @property
     def report(self) -> Report | None:
@@ -308,6 +326,8 @@ class Samples(Conversions):
             array([0., 1., 2.])
         """
         groups = {group: arrays for group, arrays in self._groups().items() if arrays is not None}
+        if self.weights is not None:
+            groups["weights"] = {"weights": self.weights}
         write_archive(Path(path), groups, self.log_post, self.settings, self._report)
 
     @classmethod

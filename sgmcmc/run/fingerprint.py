@@ -15,8 +15,8 @@ from sgmcmc.run.chain_groups import group_size
 from sgmcmc.run.sampler import Sampler
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_NOT_COMPARED = ("paths",)
-"""Settings that say which fast paths were taken, and have no bearing on the draws."""
+_NOT_COMPARED = ("paths", "weights")
+"""Settings that have no bearing on the draws, or that others determine."""
 
 _DRAWN = 10_000
 """Row numbers that a user's own minibatches are known by."""

@@ -75,6 +75,10 @@ class SamplerOrigin:
         d = self.sampler.target.size
         return d <= _QUICK_SIZE and self.data.size * d**2 <= _QUICK_WORK
 
+    def weights(self, iterations: np.ndarray) -> np.ndarray | None:
+        """Return the weights of draws at these iterations; ``None`` if all are alike."""
+        return self.sampler.chain.stepsizes.weights(iterations)
+
     def effects(
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:

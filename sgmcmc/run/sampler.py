@@ -223,6 +223,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         **used.to_json(),
         "preconditioner": preconditioner_setting(space.preconditioner),
         "own_coordinates": space.own_coordinates(),
+        "weights": sampler.chain.stepsizes.to_json(),
         **_options(sampler.options),
         "groups": None if sampler.request.groups is None else sampler.request.groups.to_json(),
         "paths": _paths(),

@@ -29,6 +29,7 @@ KEYWORDS = {
     "replace": False,
     "minibatches": None,
     "preconditioner": None,
+    "temperature": 1.0,
     "updates": "joint",
     "dtype": tf.float32,
     "integers": (),
