@@ -201,7 +201,6 @@ class Stepsizes:
                 part[row] = _evaluate(label, value, first + row)
         return table
 
-
     def weights(self, iterations: np.ndarray) -> np.ndarray | None:
         """Return the weights of draws at these iterations; ``None`` if all are alike.
 

@@ -247,9 +247,7 @@ class Evaluation:
         ]
         if self.weights is None:
             return np.quantile(np.concatenate(held), wanted, axis=0)
-        return weighted_quantiles(
-            np.concatenate(held), wanted, np.tile(self.weights, self.chains)
-        )
+        return weighted_quantiles(np.concatenate(held), wanted, np.tile(self.weights, self.chains))
 
     def places(self, length: int) -> Iterator[tuple[int, Span]]:
         """Yield all chains and spans of their draws, of this length."""

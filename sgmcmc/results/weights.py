@@ -1,4 +1,4 @@
-"""Weights of draws: in proportion to stepsizes that decrease, or zero for draws that do not count."""
+"""Weights of draws: in proportion to decreasing stepsizes, or zero for draws that do not count."""
 
 from __future__ import annotations
 

@@ -190,8 +190,8 @@ def prepared(request: Request) -> Request:
         options.bijectors, options.manifolds, moves, params, dtype, temperature
     )
     space = Space({name: value.shape for name, value in params[0].items()}, geometries)
-    functions = (request.log_lik, request.log_prior)
-    target = Target(*(tempered(f, temperature) for f in functions), space, dtype)
+    log_lik, log_prior = (tempered(f, temperature) for f in (request.log_lik, request.log_prior))
+    target = Target(log_lik, log_prior, space, dtype)
     data = read_columns(request.dataset, options)
     return replace(request, model=Model(target, data, params, options, seed))
 

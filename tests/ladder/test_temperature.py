@@ -69,9 +69,7 @@ def test_the_exact_law_at_a_temperature(case: Case) -> None:
     problem, n, chains = gaussian(3, 50), 15, 40
     step = 0.5 * T / np.linalg.eigvalsh(problem.precision)[-1]
     law = Law(divided(problem), case, n, step)
-    draws = case.run(
-        problem, step, n, n_chains=chains, burn_in=400, n_iters=5000, temperature=T
-    )
+    draws = case.run(problem, step, n, n_chains=chains, burn_in=400, n_iters=5000, temperature=T)
     check(compare(flat(draws, 2), *law.moments("θ")), 0.02)
 
 
