@@ -4,7 +4,7 @@ Every one derives from :class:`Dynamics` and has the same parts, described in it
 A dynamics does not touch data, likelihoods, loops or storage.
 """
 
-from sgmcmc.dynamics.adaptive import PSGLD
+from sgmcmc.dynamics.adaptive import PSGLD, SGFS
 from sgmcmc.dynamics.barker import Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
@@ -23,6 +23,7 @@ __all__ = [
     "PSGLD",
     "SCIR",
     "SGD",
+    "SGFS",
     "SGGMC",
     "SGHMC",
     "SGLD",

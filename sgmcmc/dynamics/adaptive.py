@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.checks import describe, is_number
+from sgmcmc.checks import choice, describe, flag, is_number
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
@@ -72,15 +72,7 @@ class PSGLD(Dynamics):
 
     def after_burn_in(self, burn_in: int) -> PSGLD:
         """Return these dynamics, with the iteration at which V is frozen."""
-        if self.until != BURN_IN:
-            return self
-        if burn_in == 0:
-            raise ValueError(
-                "`until`: PSGLD learns its preconditioner in the burn-in, and there is none. Give "
-                "a `burn_in`, or write sgmcmc.dynamics.PSGLD(until=...) with a number of "
-                "iterations."
-            )
-        return replace(self, until=burn_in)
+        return replace(self, until=frozen_after(self.until, burn_in, self, "its preconditioner"))
 
     def bind(self, space: Space) -> PSGLD:
         """Return these dynamics with their constants checked."""
@@ -117,3 +109,187 @@ class PSGLD(Dynamics):
         scaled = stepsize / (tf.constant(self.damping, gradient.dtype) + tf.sqrt(learned))
         position = overdamped(state.position, gradient, scaled, normals[0])
         return PreconditionedState(position, learned, moves)
+
+
+class ScoringState(NamedTuple):
+    """The state of stochastic gradient Fisher scoring.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+        information: F, the mean of the estimates so far, (d, d), or (d,) if it is diagonal.
+        count: Number of estimates in the mean.
+    """
+
+    position: tf.Tensor
+    information: tf.Tensor
+    count: tf.Tensor
+
+
+_LARGEST = 1000
+"""Largest number of coordinates whose information is kept as a matrix."""
+
+INFORMATION = "information"
+"""The user's value for B = F."""
+
+
+@dataclass(frozen=True)
+class SGFS(Dynamics):
+    """θ' = θ + 2 A⁻¹ (ĝ(θ) + η), η ~ N(0, 4B/ε), with A = F + V + 4B/ε.
+
+    F = N Cov(∇log p(x_i|θ)) is the empirical Fisher information, the mean over the steps so far of
+    the estimates from the rows of each minibatch; V is the covariance of the gradient noise,
+    (N/n)(1 − n/N) F of rows drawn without replacement. The paper has V = (N/n) F, that of rows
+    drawn with replacement. As ε → 0 this is SGLD with the preconditioner B⁻¹; as ε grows the noise
+    of the gradient takes the place of η.
+
+    With F learned in the burn-in and then frozen, the chain is linear for a normal posterior. Its
+    covariance is the posterior's, at any ε and n, if F is the curvature of the log posterior. F is
+    not if the prior is informative, whose curvature it lacks, or if the model is wrong, so that
+    the covariance of the rows' gradients is not their curvature. In a direction with the curvature
+    (1 + p) F the variance is then s/(s − p) times the posterior's, with s = V/F + 4/ε for B = F:
+    the bias is small where n is small against N, or ε is small. With ``until=None``, as published,
+    F goes on changing, by a part 1/k at iteration k.
+
+    Args:
+        B: B: ``"information"`` for F, as the paper recommends; or positive numbers on the
+            diagonal: one, or a dict with one for each parameter.
+        diagonal: Whether A and F are diagonal (SGFS-d).
+        until: End of the learning of F: ``"burn_in"``, or the number of iterations, burn-in
+            included; ``None`` never freezes it.
+        rows, size, unseen: Numbers N and n, and the part of the noise of rows drawn with
+            replacement that there is; set by ``for_rows``.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGFS(diagonal=True, until=500)
+        SGFS(B='information', diagonal=True, until=500)
+
+    Source:
+        Ahn, Korattikara & Welling, ICML 2012, algorithm 1.
+    """
+
+    B: Any = INFORMATION
+    diagonal: bool = False
+    until: int | str | None = BURN_IN
+    rows: int = field(default=1, repr=False, metadata={"constant": False})
+    size: int = field(default=1, repr=False, metadata={"constant": False})
+    unseen: float = field(default=1.0, repr=False, metadata={"constant": False})
+
+    name = "sgfs"
+    learns_noise = True
+    learns_information = True
+
+    def after_burn_in(self, burn_in: int) -> SGFS:
+        """Return these dynamics, with the iteration at which F is frozen."""
+        return replace(self, until=frozen_after(self.until, burn_in, self, "its information"))
+
+    def for_rows(self, rows: int, size: int, unseen: float) -> SGFS:
+        """Return these dynamics, told of N, n, and the part of the noise that there is."""
+        return replace(self, rows=rows, size=size, unseen=unseen)
+
+    def bind(self, space: Space) -> SGFS:
+        """Return these dynamics with their constants checked."""
+        flag("diagonal", self.diagonal)
+        if space.layout.size > _LARGEST and not self.diagonal:
+            raise ValueError(
+                f"`diagonal`: SGFS keeps a matrix, and there are {space.layout.size} coordinates, "
+                f"more than {_LARGEST}. Use SGFS(diagonal=True)."
+            )
+        B = self.B
+        if isinstance(B, str):
+            choice("B", B, [INFORMATION])
+        else:
+            B = positive_constant("B", B, space.layout)
+        return replace(self, B=B, until=read_until(self.until))
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ScoringState:
+        """Return the state at the start of a chain; F is that of the first minibatch on."""
+        shape = position.shape if self.diagonal else [*position.shape, *position.shape]
+        return ScoringState(position, tf.zeros(shape, position.dtype), tf.zeros([], position.dtype))
+
+    def step(
+        self, state: ScoringState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> ScoringState:
+        """Return the state one step on; ``normals`` are those of η, of shape (1, d).
+
+        The chain stays where it is until enough rows were seen for A to be regular.
+        """
+        seen = state.count * float(self.size - 1)
+        ready = seen >= (1.0 if self.diagonal else gradient.shape[0] + 1.0)
+        if not isinstance(self.B, str):
+            ready = tf.constant(True)
+        move = self._diagonal_move if self.diagonal else self._move
+        moved = move(state.information, gradient, stepsize, normals[0], ready)
+        position = tf.where(ready, state.position + 2.0 * moved, state.position)
+        return state._replace(position=position)
+
+    def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
+        """Return the state with F moved towards the estimate from another minibatch."""
+        n, count = parts.shape[0], state.count + 1.0
+        apart = parts - tf.reduce_mean(parts, 0)
+        if self.diagonal:
+            found = tf.reduce_sum(apart * apart, 0)
+        else:
+            found = tf.matmul(apart, apart, transpose_a=True)
+        found *= n / (n - 1) * self.size / self.rows
+        learned = state.information + (found - state.information) / count
+        if isinstance(self.until, int):
+            learns = state.count < float(self.until)
+            learned = tf.where(learns, learned, state.information)
+            count = tf.where(learns, count, state.count)
+        return state._replace(information=learned, count=count)
+
+    @property
+    def _noise(self) -> float:
+        """V as a multiple of F."""
+        return self.rows / self.size * self.unseen
+
+    def _diagonal_move(
+        self,
+        information: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
+        ready: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return A⁻¹ (ĝ + η), all by coordinate."""
+        information = tf.where(ready, information, tf.ones_like(information))
+        B = information if isinstance(self.B, str) else tf.constant(self.B, gradient.dtype)
+        injected = 4.0 * B / stepsize
+        whole = (1.0 + self._noise) * information + injected
+        return (gradient + tf.sqrt(injected) * normals) / whole
+
+    def _move(
+        self,
+        information: tf.Tensor,
+        gradient: tf.Tensor,
+        stepsize: tf.Tensor,
+        normals: tf.Tensor,
+        ready: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return A⁻¹ (ĝ + η)."""
+        size, dtype = gradient.shape[0], gradient.dtype
+        scale = 2.0 * tf.math.rsqrt(stepsize) * tf.ones([size], dtype)
+        if isinstance(self.B, str):
+            information = tf.where(ready, information, tf.eye(size, dtype=dtype))
+            root = scale[:, tf.newaxis] * tf.linalg.cholesky(information)
+        else:
+            root = tf.linalg.diag(scale * tf.sqrt(tf.constant(self.B, dtype)))
+        whole = (1.0 + self._noise) * information + tf.matmul(root, root, transpose_b=True)
+        kicked = gradient + tf.linalg.matvec(root, normals)
+        return tf.linalg.cholesky_solve(tf.linalg.cholesky(whole), kicked[:, tf.newaxis])[:, 0]
+
+
+def frozen_after(until: Any, burn_in: int, dynamics: Dynamics, learned: str) -> Any:
+    """Return the iteration at which dynamics stop learning, known once the burn-in is."""
+    if until != BURN_IN:
+        return until
+    if burn_in == 0:
+        name = type(dynamics).__name__
+        raise ValueError(
+            f"`until`: {name} learns {learned} in the burn-in, and there is none. Give a "
+            f"`burn_in`, or write sgmcmc.dynamics.{name}(until=...) with a number of iterations."
+        )
+    return burn_in

@@ -42,6 +42,8 @@ class Dynamics(ABC):
         on_manifolds: Whether it moves parameters on manifolds along them, by ``flow``, ``tangent``
             and ``retracted`` of the space that ``bind`` receives.
         learns_noise: Whether ``learn`` is called in each step, for the noise of the gradient.
+        learns_information: Whether ``learn`` gets the rows' own gradients, times N/n, whatever
+            the way of drawing them; these tell the information.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -69,6 +71,7 @@ class Dynamics(ABC):
     compilable: bool = True
     on_manifolds: bool = False
     learns_noise: bool = False
+    learns_information: bool = False
 
     @property
     def normals(self) -> int:
@@ -79,6 +82,17 @@ class Dynamics(ABC):
         """Return these dynamics for a chain whose burn-in has so many iterations.
 
         It is for those that learn until then; by default nothing changes.
+        """
+        return self
+
+    def for_rows(self, rows: int, size: int, unseen: float) -> Dynamics:
+        """Return these dynamics for minibatches of so many rows; by default nothing changes.
+
+        Args:
+            rows: Number of observations, N.
+            size: Number of rows in a minibatch, n.
+            unseen: Variance of the gradient noise, as a part of that of rows drawn with
+                replacement: 1 − n/N of rows drawn without.
         """
         return self
 

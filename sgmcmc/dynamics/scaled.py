@@ -150,6 +150,11 @@ class Scaled(Dynamics):
     compilable = _of_inner("compilable")
     on_manifolds = _of_inner("on_manifolds")
     learns_noise = _of_inner("learns_noise")
+    learns_information = _of_inner("learns_information")
+
+    def for_rows(self, rows: int, size: int, unseen: float) -> Scaled:
+        """Return these dynamics for minibatches of so many rows."""
+        return replace(self, inner=self.inner.for_rows(rows, size, unseen))
 
     def bind(self, space: Space) -> Scaled:
         """Return these dynamics, knowing where the parameters lie in the position."""

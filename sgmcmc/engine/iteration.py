@@ -202,7 +202,8 @@ class Iteration:
         weights = minibatch.weights
         if not isinstance(weights, float):
             weights = weights[:, tf.newaxis]
-        return self.unseen**0.5 * weights * terms
+        unseen = 1.0 if self.dynamics.learns_information else self.unseen
+        return unseen**0.5 * weights * terms
 
     def _pass(
         self,

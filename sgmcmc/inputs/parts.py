@@ -13,10 +13,12 @@ from sgmcmc import gradients as gradients_room
 from sgmcmc.checks import describe, did_you_mean, from_outside, is_number, minibatch_rows, or_list
 from sgmcmc.dynamics import Dynamics, ExactDynamics
 from sgmcmc.dynamics.simplex import SimplexDynamics
-from sgmcmc.gradients import SAGA, FullGradient, Gradient
+from sgmcmc.gradients import SAGA, FullGradient, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import Options
 from sgmcmc.minibatches import Minibatches, Reshuffled, RowDraws, Uniform
 from sgmcmc.minibatches.own import check_bound, try_minibatches
+from sgmcmc.minibatches.reshuffled import OrderedDraws
+from sgmcmc.minibatches.uniform import UniformDraws
 
 
 def _has_name(part: Any) -> bool:
@@ -156,11 +158,21 @@ def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
         )
 
 
-def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, n: int) -> None:
+def unseen(draws: RowDraws, rows: int) -> float:
+    """Return the variance of the gradient's noise as a part of that of draws with replacement."""
+    once = isinstance(draws, OrderedDraws) or (
+        isinstance(draws, UniformDraws) and not draws.replace
+    )
+    return 1.0 - draws.size / rows if once else 1.0
+
+
+def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: RowDraws) -> None:
     """Raise an error if dynamics are to learn the gradient's noise, and nothing tells it."""
     if not dynamics.learns_noise:
         return
-    reason = None
+    n, reason = draws.size, None
+    if dynamics.learns_information:
+        _need_rows_alike(dynamics, gradient, draws)
     if type(gradient).terms is Gradient.terms:
         reason = f"{type(gradient).__name__} does not estimate the noise of its estimates"
     elif gibbs is not None:
@@ -168,7 +180,24 @@ def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, n: int)
     elif n < 2:
         reason = "a minibatch of one row does not show how much rows differ"
     if reason is not None:
+        if dynamics.learns_information:
+            raise ValueError(f"`dynamics`: the information cannot be estimated: {reason}.")
         raise ValueError(f"`noise_variance` cannot be estimated: {reason}. Give a number, or 0.")
+
+
+def _need_rows_alike(dynamics: Dynamics, gradient: Gradient, draws: RowDraws) -> None:
+    """Raise an error if the rows' parts in the gradient do not tell the information."""
+    name = type(dynamics).__name__
+    if not isinstance(gradient, MinibatchGradient):
+        raise ValueError(
+            f"`gradient`: {name} estimates the information by the rows' own gradients, and those of "
+            f"{type(gradient).__name__} are differences. Use 'minibatch' or 'full'."
+        )
+    if draws.weights is not None:
+        raise ValueError(
+            f"`minibatches`: {name} estimates the information by rows that are drawn alike. Use "
+            "'uniform', 'replacement' or 'reshuffled'."
+        )
 
 
 def read_minibatches(value: Any, replace: bool) -> Minibatches:

@@ -15,9 +15,8 @@ from sgmcmc.engine.runner import Rows, Runner
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.gradients import WholeData
 from sgmcmc.inputs.part_checks import try_parts
-from sgmcmc.minibatches.reshuffled import OrderedDraws
+from sgmcmc.inputs.parts import unseen
 from sgmcmc.minibatches.streams import Stream, make_stream
-from sgmcmc.minibatches.uniform import UniformDraws
 from sgmcmc.run.sampler import Phase, Sampler
 
 
@@ -121,14 +120,10 @@ def make_kernel(sampler: Sampler, phase: Phase, ahead: bool | None = None) -> Ke
     """
     assert phase.recorder is not None, "not bound"
     stream = chosen_stream(sampler, phase, ahead)
-    draws = sampler.draws
-    once = isinstance(draws, OrderedDraws) or (
-        isinstance(draws, UniformDraws) and not draws.replace
-    )
     target = sampler.target.shared if sampler.compiler.uses_xla else sampler.target
     iteration = Iteration(
         target, phase.dynamics, phase.gradient, stream, phase.recorder, sampler.latents,
-        phase.turns, 1.0 - sampler.draws.size / sampler.data.size if once else 1.0,
+        phase.turns, unseen(sampler.draws, sampler.data.size),
     )  # fmt: skip
     return Kernel(iteration)
 

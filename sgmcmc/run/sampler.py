@@ -61,6 +61,11 @@ class Phase:
     recorder: Recorder | None = None
     turns: Turns | None = None
 
+    def for_rows(self, rows: int, draws: RowDraws) -> Phase:
+        """Return the phase with dynamics that are told of the rows and how they are drawn."""
+        unseen = parts.unseen(draws, rows)
+        return replace(self, dynamics=self.dynamics.for_rows(rows, draws.size, unseen))
+
     def bound(self, whole: WholeData, recorder: Recorder) -> Phase:
         """Return the phase with its parts bound to target and data.
 
@@ -181,7 +186,8 @@ def make_sampler(request: Request) -> Sampler:
         options.burn_in,
     )  # fmt: skip
     draws = parts.bind_minibatches(used.minibatches, gradient, request.minibatch_size, data.size)
-    parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws.size)
+    parts.need_known_noise(phases[-1].dynamics, gradient, options.gibbs, draws)
+    phases = (*phases[:-1], phases[-1].for_rows(data.size, draws))
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     values = model.values
     if values is None or options.store is not None:  # a store knows a chain by these values
