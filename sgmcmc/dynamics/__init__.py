@@ -10,6 +10,7 @@ from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
 from sgmcmc.dynamics.langevin import SGD, SGLD
+from sgmcmc.dynamics.lattice import SGLRW
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.simplex import SGRLD
@@ -27,6 +28,7 @@ __all__ = [
     "SGGMC",
     "SGHMC",
     "SGLD",
+    "SGLRW",
     "SGNHT",
     "SGRLD",
     "Barker",

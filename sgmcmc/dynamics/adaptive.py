@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice, describe, flag, is_number
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
+from sgmcmc.dynamics.noise import averaged, covariance_of_sum
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant
@@ -227,14 +229,9 @@ class SGFS(Dynamics):
 
     def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
         """Return the state with F moved towards the estimate from another minibatch."""
-        n, count = parts.shape[0], state.count + 1.0
-        apart = parts - tf.reduce_mean(parts, 0)
-        if self.diagonal:
-            found = tf.reduce_sum(apart * apart, 0)
-        else:
-            found = tf.matmul(apart, apart, transpose_a=True)
-        found *= n / (n - 1) * self.size / self.rows
-        learned = state.information + (found - state.information) / count
+        count = state.count + 1.0
+        found = self.size / self.rows * covariance_of_sum(parts, self.diagonal)
+        learned = averaged(state.information, count, found)
         if isinstance(self.until, int):
             learns = state.count < float(self.until)
             learned = tf.where(learns, learned, state.information)
@@ -273,13 +270,20 @@ class SGFS(Dynamics):
         size, dtype = gradient.shape[0], gradient.dtype
         scale = 2.0 * tf.math.rsqrt(stepsize) * tf.ones([size], dtype)
         if isinstance(self.B, str):
-            information = tf.where(ready, information, tf.eye(size, dtype=dtype))
+            information = tf.where(ready, _regular(information), tf.eye(size, dtype=dtype))
             root = scale[:, tf.newaxis] * tf.linalg.cholesky(information)
         else:
             root = tf.linalg.diag(scale * tf.sqrt(tf.constant(self.B, dtype)))
         whole = (1.0 + self._noise) * information + tf.matmul(root, root, transpose_b=True)
         kicked = gradient + tf.linalg.matvec(root, normals)
         return tf.linalg.cholesky_solve(tf.linalg.cholesky(whole), kicked[:, tf.newaxis])[:, 0]
+
+
+def _regular(information: tf.Tensor) -> tf.Tensor:
+    """Return an information that rounding, or a coordinate without rows, has not made singular."""
+    diagonal = tf.linalg.diag_part(information)
+    least = 8.0 * np.finfo(information.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    return tf.linalg.set_diag(information, diagonal + least)
 
 
 def frozen_after(until: Any, burn_in: int, dynamics: Dynamics, learned: str) -> Any:

@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from sgmcmc.checks import choice
 from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.geodesic import FISHER
 from sgmcmc.dynamics.langevin import PositionState
+from sgmcmc.dynamics.noise import FISHER, averaged, covariance_of_sum, read_variance
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import constant_not_negative
 
 EXTREME = "extreme"
 """The user's value for noise of which nothing is known."""
@@ -83,15 +82,8 @@ class Barker(Dynamics):
     def bind(self, space: Space) -> Barker:
         """Return these dynamics with their constants checked."""
         increments = choice("increments", self.increments, ["normal", "bimodal"])
-        variance = self.noise_variance
-        if isinstance(variance, str):
-            if variance not in (FISHER, EXTREME):
-                raise ValueError(
-                    "`noise_variance` must be a number, a dict with one for each parameter, "
-                    f"{FISHER!r} or {EXTREME!r}; it is {variance!r}."
-                )
-        else:
-            variance = constant_not_negative("noise_variance", variance, space.layout)
+        words = (FISHER, EXTREME)
+        variance = read_variance(self.noise_variance, space.layout, words, matrix=False)
         return replace(self, noise_variance=variance, increments=increments)
 
     def init(
@@ -116,9 +108,8 @@ class Barker(Dynamics):
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
         """Return the state with V moved towards the estimate from another minibatch."""
-        n, count = parts.shape[0], state.count + 1.0
-        found = n**2 / (n - 1) * tf.math.reduce_variance(parts, 0)
-        variance = state.variance + (found - state.variance) / count
+        count = state.count + 1.0
+        variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
         return state._replace(variance=variance, count=count)
 
     def _probability(self, state: Any, z: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:

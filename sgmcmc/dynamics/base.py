@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.target.geometry import Space
@@ -146,6 +147,20 @@ class Dynamics(ABC):
         the minibatch, whose covariance over the minibatch, times n, is that of the sum.
         """
         return state
+
+    def check_stepsize(self, stepsize: np.ndarray) -> None:  # noqa: B027
+        """Raise an error if the constants do not go with a stepsize; by default they do.
+
+        Args:
+            stepsize: ε of the first iteration, a number or (d,).
+
+        Raises:
+            ValueError: a constant is too large or too small; the message names it.
+        """
+
+    def advice(self, state: Any) -> str | None:
+        """Return advice for a chain that has become NaN; by default that is a smaller stepsize."""
+        return None
 
     def facts(self, state: Any) -> dict[str, float]:
         """Return diagnostics of the moves so far, by name; empty by default."""

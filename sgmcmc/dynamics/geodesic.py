@@ -17,14 +17,9 @@ from sgmcmc.dynamics.momentum import (
     first_thermostats,
     mean_decay,
 )
+from sgmcmc.dynamics.noise import FISHER, averaged, covariance_of_sum, read_variance
 from sgmcmc.target.geometry import Space
-from sgmcmc.target.layout import constant_not_negative, positive_constant
-
-FISHER = "fisher"
-"""The user's value for a variance that should be estimated."""
-
-_LARGEST = 256
-"""Largest number of coordinates whose gradients' covariance is estimated, a matrix per chain."""
+from sgmcmc.target.layout import positive_constant
 
 
 @dataclass(frozen=True)
@@ -140,19 +135,8 @@ class SGGMC(GeodesicDynamics):
     def _variance(self, space: Space) -> Any:
         if callable(self.noise_variance):
             return self.noise_variance
-        if not self.learns_noise:
-            return constant_not_negative("noise_variance", self.noise_variance, space.layout)
-        if self.noise_variance != FISHER:
-            raise ValueError(
-                "`noise_variance` must be a number, a dict with one for each parameter, a function "
-                f"of `params` that returns such, or {FISHER!r}; it is {self.noise_variance!r}."
-            )
-        if space.layout.size > _LARGEST:
-            raise ValueError(
-                f"`noise_variance`: {FISHER!r} keeps a matrix, and there are {space.layout.size} "
-                f"coordinates, more than {_LARGEST}. Give a number, or 0."
-            )
-        return FISHER
+        also = "a function of `params` that returns such, "
+        return read_variance(self.noise_variance, space.layout, (FISHER,), also)
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
@@ -180,10 +164,8 @@ class SGGMC(GeodesicDynamics):
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
         """Return the state with V moved towards the estimate from another minibatch."""
-        n, count = parts.shape[0], state.count + 1.0
-        apart = parts - tf.reduce_mean(parts, 0)
-        found = n / (n - 1) * tf.matmul(apart, apart, transpose_a=True)
-        variance = state.variance + (found - state.variance) / count
+        count = state.count + 1.0
+        variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=False))
         return state._replace(variance=variance, count=count)
 
     def _cooled(

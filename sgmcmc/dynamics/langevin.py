@@ -32,7 +32,7 @@ class SGLD(Dynamics):
 
     Source:
         Welling & Teh, ICML 2011, eq. 4; Baker, *Large-Scale Bayesian Computation Using Stochastic
-        Gradient MCMC*, Lancaster 2018, section 4.3.2.
+        Gradient MCMC*, Lancaster 2018, eq. 4.3.2.
     """
 
     name = "sgld"

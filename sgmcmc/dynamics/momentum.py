@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import choice, whole_number
 from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.noise import DIAGONAL, FISHER, averaged, covariance_of_sum, read_variance
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant
 
@@ -85,7 +86,9 @@ class Underdamped(Dynamics):
     ) -> MomentumState:
         """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
         friction = tf.constant(self.friction, gradient.dtype)
-        return MomentumState(*baoa(*state, gradient, stepsize, friction, normals[0]))
+        # −expm1 keeps 1 − c² exact for the small friction that people use.
+        zeta = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * friction)) * normals[0]
+        return MomentumState(*baoa(*state, gradient, stepsize, tf.exp(-friction), zeta))
 
     def finish_step(
         self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor
@@ -94,20 +97,50 @@ class Underdamped(Dynamics):
         return MomentumState(state.position, state.momentum + 0.5 * stepsize * gradient)
 
 
+class LearningState(NamedTuple):
+    """The state of SGHMC that estimates the noise of its gradients.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+        momentum: ν, flat, on the scale of one step.
+        variance: V, the mean of the estimates from each minibatch so far, (d, d) or (d,).
+        count: Number of estimates in the mean.
+        share: Largest part so far of the noise that the friction takes up that V makes.
+    """
+
+    position: tf.Tensor
+    momentum: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
+    share: tf.Tensor
+
+
 @dataclass(frozen=True)
 class SGHMC(Dynamics):
     """An iteration draws ν ~ N(0, ε), then takes L steps of a symmetric splitting.
 
-    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ).
+    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + ζ; θ += ν/2; ν += (ε/2) ĝ(θ), with c = e^(−α) and
+    ζ ~ N(0, ε(1 − c²)).
 
     ``integrator="euler"`` is the published update instead, which has no half kicks:
-    ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ + ν. Its stationary variance is wrong by a factor of
-    about L/(L + 1) however small ε is.
+    ν ← (1 − α) ν + ε ĝ(θ) + ζ; θ ← θ + ν, with ζ ~ N(0, 2αε). Its stationary variance is wrong by a
+    factor of about L/(L + 1) however small ε is.
+
+    The noise of ĝ, of variance V, warms ν, unless ζ is lessened: by ``noise_variance`` its variance
+    is 2(α − β̂)ε in the published update, with β̂ = εV/2, and ε(1 − c²) − ((1 + c)/2)² ε²V in the
+    splitting. There a kick by the noise moves θ, in the long run, as far as a ζ that is (1 + c)/2
+    times as large. The friction must be larger than β̂: in the splitting εV/2 may be up to
+    2 tanh(α/2), which is α if that is small.
 
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
         L: Number of steps in an iteration, each with a gradient of its own.
         integrator: Integrator, ``"symmetric"`` or ``"euler"``.
+        noise_variance: V, the variance of the gradient estimate in each coordinate, not negative: a
+            number, or a dict with one for each parameter; ``"fisher"``, the mean over the steps so
+            far of the covariance of the rows' gradients in a minibatch, times N²/n (1 − n/N), a
+            matrix: the empirical Fisher information, in units of N/n; or ``"diagonal"``, its
+            diagonal. Zero lessens nothing.
 
     Example:
         >>> import sgmcmc
@@ -116,13 +149,14 @@ class SGHMC(Dynamics):
 
     Source:
         Chen, Fox & Guestrin, ICML 2014, eq. 15, in the tuning constants of Baker, *Large-Scale
-        Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3; the
+        Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.2; the
         splitting is that of Leimkuhler & Matthews (2013) for underdamped Langevin dynamics.
     """
 
     alpha: Any = 0.01
     L: int = 5
     integrator: str = "symmetric"
+    noise_variance: Any = field(default=0.0, kw_only=True)
 
     name = "sghmc"
     refresh_normals = 1
@@ -131,6 +165,11 @@ class SGHMC(Dynamics):
     def steps(self) -> int:  # type: ignore[override]
         """L."""
         return self.L
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether V is estimated."""
+        return isinstance(self.noise_variance, str)
 
     def bind(self, space: Space) -> SGHMC:
         """Return this dynamics with its constants checked."""
@@ -142,38 +181,115 @@ class SGHMC(Dynamics):
             L=whole_number("L", self.L, 1),
             integrator=integrator,
             alpha=positive_constant("alpha", self.alpha, space.layout, most),
+            noise_variance=read_variance(self.noise_variance, space.layout, (FISHER, DIAGONAL)),
         )
+
+    def check_stepsize(self, stepsize: np.ndarray) -> None:
+        """Raise an error if β̂ = εV/2 exceeds the friction."""
+        if self.learns_noise or not np.any(self.noise_variance):
+            return
+        beta = 0.5 * stepsize * self.noise_variance
+        alpha = np.asarray(self.alpha, float)
+        most = alpha if self.integrator == "euler" else 2 * np.tanh(alpha / 2)
+        over = np.ravel(beta - most)
+        if (over > 0).any():
+            worst = int(np.argmax(over))
+            beta, most = (
+                np.broadcast_to(np.ravel(each), over.shape)[worst] for each in (beta, most)
+            )
+            raise ValueError(
+                f"`noise_variance`: β̂ = εV/2 is {beta:.3g}, more than the friction takes up, "
+                f"{most:.3g}. Use a larger `alpha`, a smaller stepsize, or larger minibatches."
+            )
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> MomentumState:
+    ) -> MomentumState | LearningState:
         """Return the state at the start of a chain; its momentum is drawn by ``refresh``."""
-        return MomentumState(position, tf.zeros_like(position))
+        momentum = tf.zeros_like(position)
+        if not self.learns_noise:
+            return MomentumState(position, momentum)
+        size, zero = position.shape[0], tf.zeros([], position.dtype)
+        shape = [size, size] if self.noise_variance == FISHER else [size]
+        return LearningState(position, momentum, tf.zeros(shape, position.dtype), zero, zero)
 
-    def refresh(
-        self, state: MomentumState, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> MomentumState:
+    def refresh(self, state: Any, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
         """Return the state with a new ν ~ N(0, ε)."""
-        return MomentumState(state.position, tf.sqrt(stepsize) * normals[0])
+        return state._replace(momentum=tf.sqrt(stepsize) * normals[0])
 
-    def step(
-        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> MomentumState:
-        """Return the state at the next position; ``normals`` is ζ, of shape (1, d)."""
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+        """Return the state at the next position; ``normals`` are those of ζ, of shape (1, d)."""
         alpha = tf.constant(self.alpha, gradient.dtype)
         if self.integrator == "symmetric":
-            return MomentumState(*baoa(*state, gradient, stepsize, alpha, normals[0]))
-        noise = tf.sqrt(2.0 * alpha * stepsize) * normals[0]
-        momentum = (1.0 - alpha) * state.momentum + stepsize * gradient + noise
-        return MomentumState(state.position + momentum, momentum)
+            c = tf.exp(-alpha)
+            taken, kick = -stepsize * tf.math.expm1(-2.0 * alpha), 0.5 * stepsize * (1.0 + c)
+        else:
+            taken, kick = 2.0 * alpha * stepsize, stepsize
+        zeta, state = self._injected(state, taken, kick, normals[0])
+        position, momentum = state.position, state.momentum
+        if self.integrator == "symmetric":
+            position, momentum = baoa(position, momentum, gradient, stepsize, c, zeta)
+        else:
+            momentum = (1.0 - alpha) * momentum + stepsize * gradient + zeta
+            position += momentum
+        return state._replace(position=position, momentum=momentum)
 
-    def finish_step(
-        self, state: MomentumState, gradient: tf.Tensor, stepsize: tf.Tensor
-    ) -> MomentumState:
+    def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
         """Return the state after the closing half kick, which the published update lacks."""
         if self.integrator == "euler":
             return state
-        return MomentumState(state.position, state.momentum + 0.5 * stepsize * gradient)
+        return state._replace(momentum=state.momentum + 0.5 * stepsize * gradient)
+
+    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+        """Return the state with V moved towards the estimate from another minibatch."""
+        count = state.count + 1.0
+        found = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
+        return state._replace(variance=averaged(state.variance, count, found), count=count)
+
+    def advice(self, state: Any) -> str | None:
+        """Return advice for a chain whose estimated β̂ has exceeded the friction."""
+        if not self.learns_noise or not state.share > 1.0:
+            return None
+        return (
+            f"`noise_variance`: β̂ = εV/2, estimated, is {float(state.share):.3g} times what the "
+            "friction takes up. Use a larger `alpha`, a smaller stepsize, or larger minibatches."
+        )
+
+    def _injected(
+        self, state: Any, taken: tf.Tensor, kick: tf.Tensor, normals: tf.Tensor
+    ) -> tuple[tf.Tensor, Any]:
+        """Return ζ, and the state with what part of its variance V takes the place of.
+
+        Args:
+            state: State.
+            taken: Variance that the friction takes, a scalar or (d,).
+            kick: Size of the noise of ĝ in units of ζ, a scalar or (d,).
+            normals: Standard normals, (d,).
+        """
+        if self.learns_noise and self.noise_variance == FISHER:
+            scale = kick * tf.math.rsqrt(taken) * tf.ones_like(normals)
+            parts = scale[:, tf.newaxis] * state.variance * scale
+            # Of what is no number there are no eigenvalues; the position is none then either.
+            parts = tf.where(tf.math.is_finite(parts), parts, tf.zeros_like(parts))
+            shares, vectors = tf.linalg.eigh(parts)
+            along = tf.linalg.matvec(vectors, normals, transpose_a=True)
+            left = tf.linalg.matvec(vectors, _root_of_rest(shares) * along)
+        elif self.learns_noise:
+            shares = kick * kick / taken * state.variance
+            shares = tf.where(tf.math.is_finite(shares), shares, tf.zeros_like(shares))
+            left = _root_of_rest(shares) * normals
+        if self.learns_noise:
+            share = tf.maximum(state.share, tf.reduce_max(shares))
+            return tf.sqrt(taken) * left, state._replace(share=share)
+        if np.any(self.noise_variance):
+            taken -= kick * kick * tf.constant(self.noise_variance, normals.dtype)
+            taken = tf.maximum(taken, tf.zeros_like(taken))
+        return tf.sqrt(taken) * normals, state
+
+
+def _root_of_rest(shares: tf.Tensor) -> tf.Tensor:
+    """Return √(1 − share); not a number for shares above one, which ends the chain."""
+    return tf.sqrt(1.0 - shares)
 
 
 @dataclass(frozen=True)
@@ -307,19 +423,16 @@ def baoa(
     momentum: tf.Tensor,
     gradient: tf.Tensor,
     stepsize: tf.Tensor,
-    friction: tf.Tensor,
-    normals: tf.Tensor,
+    decay: tf.Tensor,
+    noise: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return θ and ν after the first four stages of BAOAB, which lacks only a closing half kick.
 
-    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + √(ε(1 − c²)) ζ with c = e^(−friction); θ += ν/2.
+    ν += (ε/2) ĝ(θ); θ += ν/2; ν ← cν + ζ; θ += ν/2.
     """
-    decay = tf.exp(-friction)
-    # −expm1 keeps 1 − c² exact for the small friction that people use.
-    spread = tf.sqrt(-stepsize * tf.math.expm1(-2.0 * friction))
     momentum += 0.5 * stepsize * gradient
     position += 0.5 * momentum
-    momentum = decay * momentum + spread * normals
+    momentum = decay * momentum + noise
     position += 0.5 * momentum
     return position, momentum
 

@@ -197,6 +197,10 @@ class Scaled(Dynamics):
         """Return the state updated by the noise of a new gradient."""
         return state._replace(inner=self.inner.learn(state.inner, parts))
 
+    def advice(self, state: ScaledState) -> str | None:
+        """Return advice for a chain that has become NaN."""
+        return self.inner.advice(state.inner)
+
     def facts(self, state: ScaledState) -> dict[str, float]:
         """Return diagnostics of the moves so far, including the scales √S by parameter."""
         assert self.layout is not None, "not bound"

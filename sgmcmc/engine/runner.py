@@ -298,10 +298,13 @@ class Runner:
             self.records[name][first : first + finite] = array[:finite]
         self.draws = first + finite
         if diverged:
-            latents = self._kernel.latents
+            latents, state = self._kernel.latents, result.carry.state
+            advice = self._kernel.dynamics.advice(state)
+            if advice is None and latents is not None:
+                advice = latents.advice
             raise divergence(
-                recorder, result.carry.state.position, records.get(DRAWS), first, finite,
-                (self.iteration, end), None if latents is None else latents.advice,
+                recorder, state.position, records.get(DRAWS), first, finite,
+                (self.iteration, end), advice,
             )  # fmt: skip
         self.estimate = float(result.log_post)
         if LOG_POST in self.records:

@@ -190,8 +190,8 @@ def _need_rows_alike(dynamics: Dynamics, gradient: Gradient, draws: RowDraws) ->
     name = type(dynamics).__name__
     if not isinstance(gradient, MinibatchGradient):
         raise ValueError(
-            f"`gradient`: {name} estimates the information by the rows' own gradients, and those of "
-            f"{type(gradient).__name__} are differences. Use 'minibatch' or 'full'."
+            f"`gradient`: {name} estimates the information by the rows' own gradients, and those "
+            f"of {type(gradient).__name__} are differences. Use 'minibatch' or 'full'."
         )
     if draws.weights is not None:
         raise ValueError(

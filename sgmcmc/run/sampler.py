@@ -29,7 +29,14 @@ from sgmcmc.inputs.geometries import preconditioner_setting, read_preconditioner
 from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
 from sgmcmc.inputs.options import Options
 from sgmcmc.inputs.silent_mistakes import need_sum_of_pieces
-from sgmcmc.inputs.tuning import JOINT, need_one_stepsize, read_scaled, read_stepsizes, read_turns
+from sgmcmc.inputs.tuning import (
+    JOINT,
+    need_one_stepsize,
+    one_or_each,
+    read_scaled,
+    read_stepsizes,
+    read_turns,
+)
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.run.request import Request, prepared
 from sgmcmc.target.target import Target
@@ -121,6 +128,7 @@ def make_phases(
             )
         )
     bound = dynamics.bind(space)
+    bound.check_stepsize(np.asarray(one_or_each(stepsizes.at(1, 1)[0], space.layout)))
     turns = read_turns(updates, bound, target)
     chain = Phase(RunPhase.CHAIN, method, "stepsize", bound, gradient, stepsizes, turns=turns)
     phases.append(chain)

@@ -24,7 +24,7 @@ _SGLD = Method(
 ``log_prior(params) + (N/n) * log_lik(params, minibatch)``.
 """,
     source="Welling & Teh, ICML 2011, eq. 4; Baker, *Large-Scale Bayesian Computation Using "
-    "Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.2",
+    "Stochastic Gradient MCMC*, Lancaster 2018, eq. 4.3.2",
     stepsize="1e-4",
 )
 
@@ -84,14 +84,22 @@ One iteration draws a new ν ~ N(0, ε), then makes L steps of ν += (ε/2) ĝ(�
 √(ε(1 − c²)) ζ with c = e^(−α); θ += ν/2; ν += (ε/2) ĝ(θ), where the ĝ that ends a step begins the
 next one. ``integrator="euler"`` uses the published update, ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ
 + ν, whose stationary variance is wrong by a factor of about L/(L + 1) however small ε is.
+
+``noise_variance`` lessens the injected noise by that of the gradient: in the published update its
+variance is then 2(α − β̂)ε, β̂ = εV/2.
 """,
     source="Chen, Fox & Guestrin, ICML 2014, eq. 15; Baker, *Large-Scale Bayesian Computation "
-    "Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.3",
+    "Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.3.2",
     stepsize="1e-5",
     arguments={
         "alpha": "Friction α > 0: a number, or a dict with one for each parameter.",
         "L": "Number of steps in one iteration, each with a gradient of its own.",
         "integrator": 'Integrator: ``"symmetric"``, or ``"euler"`` for the published update.',
+        "noise_variance": """
+        Variance V of the gradient estimate in each coordinate, by which the injected noise is
+        lessened: a number, or a dict with one for each parameter; ``"fisher"``, the covariance of
+        the rows' gradients, estimated along the chain, or ``"diagonal"``, its diagonal. β̂ = εV/2
+        must not exceed ``alpha``.""",
     },
 )
 
@@ -111,6 +119,7 @@ def sghmc(
     seed: int | None = None,
     *,
     integrator: str = "symmetric",
+    noise_variance: Any = 0.0,
     **keywords: Unpack[Keywords],
 ) -> Samples:
     """Sample by stochastic gradient Hamiltonian Monte Carlo."""
@@ -140,6 +149,7 @@ def sghmccv(
     seed: int | None = None,
     *,
     integrator: str = "symmetric",
+    noise_variance: Any = 0.0,
     **keywords: Unpack[Keywords],
 ) -> Samples:
     """Sample by stochastic gradient Hamiltonian Monte Carlo with control variates."""

@@ -32,7 +32,7 @@ PARTS = {
         ``None`` for no limit.""",
     "dynamics": """
         Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``,
-        ``"psgld"``, ``"badodab"``, ``"barker"``; on manifolds ``"sggmc"``,
+        ``"psgld"``, ``"sgfs"``, ``"badodab"``, ``"barker"``, ``"sglrw"``; on manifolds ``"sggmc"``,
         ``"gsgnht"``; on the whole dataset ``"hmc"``, ``"mala"`` and ``"nuts"``; or an object of
         :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """

@@ -168,9 +168,10 @@ def splitting(
 ) -> Stages:
     """Return the stages of BAOAB, whose momentum is never drawn afresh."""
     c = np.exp(-problem.spread(tuning[name]))
+    lessened = (stepsize * (1 + c) / 2) ** 2 * problem.spread(tuning.get("noise_variance", 0.0))
     kick = law.stage({"ν": {"ν": law.eye, "g": np.diag(stepsize) / 2}})
     drift = law.stage({"θ": {"θ": law.eye, "ν": law.eye / 2}})
-    friction = law.stage({"ν": {"ν": np.diag(c)}}, {"ν": stepsize * (1 - c**2)})
+    friction = law.stage({"ν": {"ν": np.diag(c)}}, {"ν": stepsize * (1 - c**2) - lessened})
     return Stages(law.stage({}), kick.then(drift).then(friction).then(drift), kick)
 
 
@@ -187,8 +188,9 @@ def refreshed_euler(
 ) -> Stages:
     """Return the stages of SGHMC as it was published."""
     alpha = problem.spread(tuning["alpha"])
+    beta = stepsize * problem.spread(tuning.get("noise_variance", 0.0)) / 2
     decay, E = np.diag(1 - alpha), np.diag(stepsize)
-    kick = law.stage({"ν": {"ν": decay, "g": E}}, {"ν": 2 * alpha * stepsize})
+    kick = law.stage({"ν": {"ν": decay, "g": E}}, {"ν": 2 * (alpha - beta) * stepsize})
     drift = law.stage({"θ": {"θ": law.eye, "ν": law.eye}})
     return Stages(_drawn(law, stepsize), kick.then(drift), law.stage({}), tuning["L"])
 

@@ -146,7 +146,7 @@ _SGHMC = Case(
     tuning={"alpha": 0.4, "L": 3},
     friction="alpha",
     constants={"alpha": 0.01, "L": 5},
-    keywords={"integrator": "symmetric"},
+    keywords={"integrator": "symmetric", "noise_variance": 0.0},
 )
 _EULER = replace(
     _SGHMC,
@@ -245,6 +245,18 @@ GEODESIC = (
 )
 """Those that move along manifolds, and in ℝᵈ along straight lines."""
 FIELD = (
+    replace(
+        _SGHMC,
+        name="sghmc-corrected",
+        friction=None,
+        tuning={"alpha": 0.4, "L": 3, "noise_variance": 1.5},
+    ),
+    replace(
+        _EULER,
+        name="sghmc-euler-corrected",
+        friction=None,
+        tuning={**_EULER.tuning, "noise_variance": 1.5},
+    ),
     Case(
         "psgld",
         dynamics.PSGLD,
@@ -282,9 +294,20 @@ FIELD = (
         tuning={"noise_variance": 9.0, "increments": "bimodal"},
         constants={"noise_variance": 0.0, "increments": "normal"},
     ),
+    Case("sglrw", dynamics.SGLRW, transcription=transcriptions.SGLRW),
 )
 """Those that are not linear, and have laws of their own: ``test_field_laws.py``."""
-BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD)}
+LEARNING = (
+    Case("sgfs", dynamics.SGFS, tuning={"B": 3.0, "until": 4}),
+    Case("sgfs-diagonal", dynamics.SGFS, tuning={"diagonal": True, "until": None}),
+    replace(
+        _SGHMC,
+        name="sghmc-fisher",
+        tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
+    ),
+)
+"""Those that learn from the rows of minibatches: ``test_scoring_laws.py``."""
+BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *LEARNING)}
 
 
 def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:

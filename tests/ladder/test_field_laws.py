@@ -1,4 +1,4 @@
-"""The laws of pSGLD, BADODAB and Barker dynamics.
+"""The laws of pSGLD, BADODAB, Barker dynamics and the lattice random walk.
 
 Their updates act on each coordinate by itself, so that one long vector is as many chains.
 """
@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy import stats
+from scipy.linalg import solve_sylvester
 
 import sgmcmc
 from sgmcmc.dynamics import BADODAB, GSGNHT, PSGLD, Barker, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.target.geometry import Space
-from tests.ladder import Array
+from tests.ladder import BY_NAME, Array, check, compare, flat, gaussian
 
 LIMIT = 4.5
 """Standard errors that a comparison may be off."""
@@ -295,3 +296,37 @@ def test_barker_does_not_diverge_where_sgld_does() -> None:
     assert np.abs(theta).max() < 60
     sgld = stationary(sgmcmc.dynamics.SGLD(), 10.0, 0.0, 1000, 200, np.full(1000, 50.0))
     assert not (np.abs(sgld) < 1e6).any()
+
+
+# ----------------------------------------------------------------------- the lattice random walk
+
+
+def test_the_lattice_walk_has_the_exact_variance_whatever_the_noise() -> None:
+    """In independent coordinates, while probabilities are not cut off; that of SGLD is 1.25."""
+    theta = stationary(sgmcmc.dynamics.SGLRW(), 0.2, 4.0, 20_000, 80, np.zeros(20_000))
+    check_variance(theta, 1.0, 0.002)
+    sgld = stationary(sgmcmc.dynamics.SGLD(), 0.2, 4.0, 20_000, 80, np.zeros(20_000))
+    assert (sgld**2).mean() > 1.2
+
+
+def test_the_exact_covariance_of_the_lattice_walk() -> None:
+    """What coordinates share in gradient and noise moves covariances, and variances with them."""
+    problem, n = gaussian(3, 50), 15
+    H, V = problem.precision, 50 * 35 / n * np.cov(problem.h.T)
+    epsilon = 0.06 / np.linalg.eigvalsh(H)[-1]
+    sigma = problem.covariance
+    for _ in range(200):
+        shared = H @ sigma @ H + V
+        np.fill_diagonal(shared, 0.0)
+        sigma = solve_sylvester(H / 2, H / 2, np.eye(3) + epsilon / 4 * shared)
+    assert np.abs(sigma / problem.covariance - 1).max() > 0.05
+    assert 2 / np.sqrt(epsilon) > 4.0 * np.sqrt(np.diag(H @ sigma @ H + V)).max()  # not cut off
+    draws = BY_NAME["sglrw"].run(problem, epsilon, n, n_chains=40, burn_in=400, n_iters=9000)
+    check(compare(flat(draws, 2), problem.mean, sigma), 0.02)
+
+
+def test_a_gradient_that_is_not_a_number_ends_the_lattice_walk() -> None:
+    dynamics, nan = sgmcmc.dynamics.SGLRW(), tf.constant([np.nan], tf.float64)
+    state = dynamics.init(tf.zeros(1, tf.float64), nan, nan, nan)
+    moved = dynamics.step(state, nan, tf.constant(0.1, tf.float64), tf.zeros((1, 1), tf.float64))
+    assert np.isnan(moved.position)

@@ -18,6 +18,7 @@ from tests.ladder import (
     FIELD,
     IN_TURN,
     LADDER,
+    LEARNING,
     QUICK,
     Array,
     Case,
@@ -31,7 +32,7 @@ ITERATIONS, ROWS, SMALL = 40, 30, 6
 STEPSIZE = 0.01
 PROBLEM = logistic(3, ROWS)
 WALK = every(
-    (*LADDER, *IN_TURN, *EXACT, *FIELD),
+    (*LADDER, *IN_TURN, *EXACT, *FIELD, *LEARNING),
     slow=lambda case: case not in {*QUICK, IN_TURN[1], EXACT[0], FIELD[0]},
 )
 """Each dynamics and each estimator by default, every combination among the slow."""

@@ -45,7 +45,7 @@ def covariance(problem: LinearProblem, form: Any, epsilon: float, n: int) -> Arr
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_chain_is_the_transcription(form: dict[str, Any]) -> None:
-    """On the whole dataset, of a log-likelihood that is not linear; F is frozen after five steps."""
+    """On the whole dataset, of a log-likelihood that is not linear; F is frozen after a while."""
     problem, epsilon, seed = logistic(3, 12), 0.3, 5
     samples = sgmcmc.sample(
         problem.log_lik, problem.dataset, problem.split(problem.start), problem.log_prior,

@@ -126,17 +126,19 @@ def _sghmc(at: Inputs) -> Iterator[State]:
     for normals in at.noise:
         nu = np.sqrt(at.stepsize) * normals[0]
         for zeta in normals[1 : at.tuning["L"] + 1]:
-            theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["alpha"]), zeta)
+            V = at.tuning.get("noise_variance", 0.0)
+            theta, nu, g = _baoab(at, theta, nu, g, np.asarray(at.tuning["alpha"]), zeta, V)
         yield State(theta, nu)
 
 
 def _baoab(
-    at: Inputs, theta: Array, nu: Array, g: Array, friction: Array, zeta: Array
+    at: Inputs, theta: Array, nu: Array, g: Array, friction: Array, zeta: Array, V: float = 0.0
 ) -> tuple[Array, Array, Array]:
     c = np.exp(-friction)
     nu = nu + at.stepsize / 2 * g
     theta = theta + nu / 2
-    nu = c * nu + np.sqrt(at.stepsize * (1 - c**2)) * zeta
+    variance = at.stepsize * (1 - c**2) - (at.stepsize * (1 + c) / 2) ** 2 * V
+    nu = c * nu + np.sqrt(variance) * zeta
     theta = theta + nu / 2
     g = at.gradient(theta)
     nu = nu + at.stepsize / 2 * g
@@ -158,7 +160,9 @@ def _euler(at: Inputs) -> Iterator[State]:
     for normals in at.noise:
         nu = np.sqrt(at.stepsize) * normals[0]
         for zeta in normals[1 : at.tuning["L"] + 1]:
-            nu = (1 - alpha) * nu + at.stepsize * g + np.sqrt(2 * alpha * at.stepsize) * zeta
+            beta = at.stepsize * at.tuning.get("noise_variance", 0.0) / 2
+            zeta = np.sqrt(2 * (alpha - beta) * at.stepsize) * zeta
+            nu = (1 - alpha) * nu + at.stepsize * g + zeta
             theta = theta + nu
             g = at.gradient(theta)
         yield State(theta, nu)
@@ -294,6 +298,18 @@ def _barker(at: Inputs) -> Iterator[State]:
 
 
 BARKER = Transcription(_barker, single=2)
+
+
+def _sglrw(at: Inputs) -> Iterator[State]:
+    theta, g = at.start, at.gradient(at.start)
+    for normals in at.noise:
+        p = np.clip((1 + np.sqrt(at.stepsize) * g / 2) / 2, 0, 1)
+        theta = theta + np.where(stats.norm.cdf(normals[0]) < p, 1, -1) * np.sqrt(at.stepsize)
+        g = at.gradient(theta)
+        yield State(theta, 0 * theta)
+
+
+SGLRW = Transcription(_sglrw)
 
 
 # ------------------------------------------------------------------------- the noise itself
