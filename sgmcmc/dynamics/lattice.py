@@ -31,9 +31,8 @@ class SGLRW(Dynamics):
         SGLRW()
 
     Source:
-        Mensch, Holdijk, Duffield, Aifer, Coles, Welling & Cheng, *Robust Stochastic Gradient
-        Posterior Sampling with Lattice Based Discretisation*, 2026, section 3. The equation is
-        written here in the constants of SGLD.
+        Mensch, Holdijk, Duffield, Aifer, Coles, Welling & Cheng, arXiv 2602.15925, 2026. The
+        equation is written here in the constants of SGLD.
     """
 
     name = "sglrw"
