@@ -7,6 +7,7 @@ A dynamics does not touch data, likelihoods, loops or storage.
 from sgmcmc.dynamics.adaptive import PSGLD, SGFS
 from sgmcmc.dynamics.barker import Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
+from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
 from sgmcmc.dynamics.langevin import SGD, SGLD
@@ -34,5 +35,6 @@ __all__ = [
     "Barker",
     "Dynamics",
     "ExactDynamics",
+    "ReplicaExchange",
     "Underdamped",
 ]

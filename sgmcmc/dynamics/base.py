@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,22 @@ from sgmcmc.target.geometry import Space
 LogPost = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Returns the log posterior over the whole dataset, a scalar, and its gradient, (d,), in float64,
 at a flat position."""
+
+
+class Elsewhere(Protocol):
+    """Estimates at other positions, from the minibatch of the present step.
+
+    Attributes:
+        gradient: Function of a flat position that returns the gradient estimate there, (d,).
+        log_post: Function of a flat position that returns the weighted terms of the minibatch's
+            rows, (n,), and the log prior there, with the log-Jacobian.
+    """
+
+    def gradient(self, position: tf.Tensor) -> tf.Tensor:
+        """Return the gradient estimate at a position, (d,)."""
+
+    def log_post(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the weighted terms of the rows at a position, (n,), and the log prior there."""
 
 
 class Dynamics(ABC):
@@ -45,6 +61,7 @@ class Dynamics(ABC):
         learns_noise: Whether ``learn`` is called in each step, for the noise of the gradient.
         learns_information: Whether ``learn`` gets the rows' own gradients, times N/n, whatever
             the way of drawing them; these tell the information.
+        visits: Whether ``visit`` is called in each step, for estimates at other positions.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -73,6 +90,7 @@ class Dynamics(ABC):
     on_manifolds: bool = False
     learns_noise: bool = False
     learns_information: bool = False
+    visits: bool = False
 
     @property
     def normals(self) -> int:
@@ -145,6 +163,17 @@ class Dynamics(ABC):
         It is called between ``step`` and ``finish_step`` if ``learns_noise`` asks for it. The
         gradient estimate is, up to a constant, the sum of ``parts``, (n, d), one for each row of
         the minibatch, whose covariance over the minibatch, times n, is that of the sum.
+        """
+        return state
+
+    def visit(self, state: Any, elsewhere: Elsewhere) -> Any:
+        """Return the state updated by estimates at other positions; unchanged by default.
+
+        It is called between ``step`` and ``finish_step`` if ``visits`` asks for it.
+
+        Args:
+            state: State after ``step``.
+            elsewhere: Estimates at any positions, from the minibatch of the next gradient.
         """
         return state
 

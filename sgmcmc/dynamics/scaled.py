@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe, whole_number
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.base import Dynamics, Elsewhere
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout
 
@@ -151,6 +151,7 @@ class Scaled(Dynamics):
     on_manifolds = _of_inner("on_manifolds")
     learns_noise = _of_inner("learns_noise")
     learns_information = _of_inner("learns_information")
+    visits = _of_inner("visits")
 
     def for_rows(self, rows: int, size: int, unseen: float) -> Scaled:
         """Return these dynamics for minibatches of so many rows."""
@@ -192,6 +193,10 @@ class Scaled(Dynamics):
         """Return the state at the end of a step."""
         scaled = self._scale(stepsize, state.mean_square)
         return state._replace(inner=self.inner.finish_step(state.inner, gradient, scaled))
+
+    def visit(self, state: ScaledState, elsewhere: Elsewhere) -> ScaledState:
+        """Return the state updated by estimates at other positions."""
+        return state._replace(inner=self.inner.visit(state.inner, elsewhere))
 
     def learn(self, state: ScaledState, parts: tf.Tensor) -> ScaledState:
         """Return the state updated by the noise of a new gradient."""

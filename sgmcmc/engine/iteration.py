@@ -80,6 +80,36 @@ class Turns:
         return self.moved(0, tf.zeros_like(gradient), gradient)
 
 
+class Visits:
+    """Estimates at any positions, from one minibatch.
+
+    Args:
+        target: Log posterior.
+        gradient: Gradient estimator.
+        memory: State of the estimator before it has seen the minibatch.
+        minibatch: Minibatch of the step.
+    """
+
+    def __init__(
+        self, target: Target, gradient: Gradient, memory: Any, minibatch: Minibatch
+    ) -> None:
+        self._target, self._estimator = target, gradient
+        self._memory, self._minibatch = memory, minibatch
+
+    def gradient(self, position: tf.Tensor) -> tf.Tensor:
+        """Return the gradient estimate at a position, (d,)."""
+        both = self._minibatch, self._minibatch
+        return self._estimator.estimate(self._target, self._memory, position, *both)[0]
+
+    def log_post(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the weighted terms of the rows at a position, (n,), and the log prior there."""
+        target, space, minibatch = self._target, self._target.space, self._minibatch
+        params = space.constrain(position)
+        terms = target.terms(params, minibatch.columns)
+        prior = target.prior_value(params, space.coordinates(position))
+        return minibatch.weights * terms, tf.add_n([prior, *space.log_prior(position)])
+
+
 class Iteration:
     """A dynamics with a gradient estimator over a data stream, one iteration at a time.
 
@@ -190,9 +220,12 @@ class Iteration:
         noise, seeds = self._random(inputs, noise, now, 0)
         state = dynamics.step(carry.state, carry.gradient, stepsize, noise)
         minibatch = self.stream.minibatch(fixed, inputs.minibatches, now)
+        memory = carry.estimator
         carry = self._estimate(carry, state.position, minibatch, seeds, is_last)
         if dynamics.learns_noise:
             state = dynamics.learn(state, self._noise(carry, state.position, minibatch))
+        if dynamics.visits:
+            state = dynamics.visit(state, Visits(self.target, self.gradient, memory, minibatch))
         state = dynamics.finish_step(state, carry.gradient, stepsize)
         return carry._replace(state=state)
 

@@ -83,7 +83,8 @@ class Parts:
     def need_terms(self, draws: RowDraws) -> bool:
         """Return whether the terms of single observations are needed."""
         weighted = draws.weights is not None
-        return weighted or self.gradient.needs_rows or self.dynamics.learns_noise
+        learns = self.dynamics.learns_noise or self.dynamics.visits
+        return weighted or self.gradient.needs_rows or learns
 
     def to_json(self) -> dict[str, Any]:
         """Return names and constants, for the settings."""
@@ -168,6 +169,11 @@ def unseen(draws: RowDraws, rows: int) -> float:
 
 def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: RowDraws) -> None:
     """Raise an error if dynamics are to learn the gradient's noise, and nothing tells it."""
+    if dynamics.visits and gibbs is not None:
+        raise ValueError(
+            f"`gibbs`: {type(dynamics).__name__} compares the log posterior at several positions, "
+            "and latent variables are drawn at one. Sum or integrate them out in `log_lik`."
+        )
     if not dynamics.learns_noise:
         return
     n, reason = draws.size, None

@@ -44,8 +44,8 @@ class LinearLaw:
         self._stepsize = tf.constant(stepsize, tf.float64)
         self._curvatures = np.ones(1) if curvatures is None else np.asarray(curvatures, float)
         try:
-            if dynamics.learns_noise:
-                raise ValueError(f"{type(dynamics).__name__} learns the noise of its gradients.")
+            if dynamics.learns_noise or dynamics.visits:
+                raise ValueError(f"{type(dynamics).__name__} has no law of its own here.")
             self._A, kicks, exact = self._read_off()
         except tf.errors.InvalidArgumentError:
             exact = False

@@ -44,3 +44,26 @@ def test_both_modes_are_found_from_one_start() -> None:
     draws = run(schedule)[schedule.counts(20_000)]
     assert 0.1 < (draws > 0).mean() < 0.9
     assert (run(0.02) < 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("weight", "expected"), [(0.5, 0.5), (0.3, 0.5)])
+def test_modes_that_are_alike_have_the_right_proportions(weight: float, expected: float) -> None:
+    """By symmetry; of modes with probabilities 0.3 and 0.7 each is visited as often as the other.
+
+    Replica exchange has these right: ``tests/ladder/test_exchange.py``.
+    """
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        heights = tf.math.log(tf.constant([weight, 1 - weight]))
+        gaps = (params["t"] - tf.constant([-2.0, 2.0])) / 0.3
+        return tf.reduce_logsumexp(heights - 0.5 * gaps**2) + 0.0 * dataset["x"]
+
+    samples = sgmcmc.sgld(
+        log_lik, {"x": np.zeros(1)}, {"t": -2.0}, sgmcmc.cyclical(0.34, cycle=500),
+        minibatch_size=1, n_chains=16, burn_in=10_000, n_iters=40_000, seed=1, verbose=False,
+    )  # fmt: skip
+    part = (samples["t"][:, samples.weights > 0] > 0).mean(1)
+    error = part.std(ddof=1) / 4
+    assert abs(part.mean() - expected) < 4 * error
+    assert error < 0.03

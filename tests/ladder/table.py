@@ -305,8 +305,13 @@ LEARNING = (
         name="sghmc-fisher",
         tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
     ),
+    Case(
+        "replica-exchange",
+        dynamics.ReplicaExchange,
+        tuning={"temperatures": (1.0, 2.0, 4.0), "every": 3},
+    ),
 )
-"""Those that learn from the rows of minibatches: ``test_scoring_laws.py``."""
+"""Those that see the rows of minibatches: ``test_scoring_laws.py``, ``test_exchange.py``."""
 BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *LEARNING)}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.groups.anchors import Gauge
 from sgmcmc.groups.marginal import MODE, Marginal
 from sgmcmc.results.arrays import by_chain
@@ -198,7 +199,16 @@ def chain_facts(samples: Samples, sampler: Sampler) -> dict[str, Any]:
         "preconditioner": _kind(sampler),
         **({} if sampler.chain.turns is None else {"updates": "in turn"}),
         **({} if settings["temperature"] == 1.0 else {"temperature": settings["temperature"]}),
+        **_of_moves(samples, sampler),
     }
+
+
+def _of_moves(samples: Samples, sampler: Sampler) -> dict[str, float]:
+    """Return the dynamics' facts about their moves, means over the chains."""
+    found = getattr(samples.origin, "facts", ())
+    if not found or isinstance(sampler.chain.dynamics, Scaled):
+        return {}
+    return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
 
 
 def _rows_facts(plan: Plan, samples: Samples) -> dict[str, Any]:
