@@ -132,7 +132,7 @@ bench-mixture: $(STAMP) ## steps a second of the Dirichlet-process mixture; need
 bench-manifolds: $(STAMP) ## steps a second on manifolds and of topics on the sphere; needs the data of KOS
 	$(RUN) benchmarks.manifolds
 
-bench-factors: $(STAMP) ## steps a second of matrix factorisation; needs ml-100k
+bench-factors: $(STAMP) ## steps a second of matrix factorization; needs ml-100k
 	$(RUN) benchmarks.factors
 
 bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; writes docs/posteriors.md

@@ -1,4 +1,4 @@
-"""CPU time of a step of matrix factorisation, and where it goes."""
+"""CPU time of a step of matrix factorization, and where it goes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from benchmarks.steps import parts as measured
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SGLD
 from sgmcmc.gradients import SAGA, ControlVariate
-from sgmcmc.models import HeldOutRatings, MatrixFactorisation, matrix_factorisation
+from sgmcmc.models import HeldOutRatings, MatrixFactorization, matrix_factorization
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 
-DOCUMENT = HERE.parent / "docs" / "matrix-factorisation.md"
+DOCUMENT = HERE.parent / "docs" / "matrix-factorization.md"
 
 
-def read(smoke: bool) -> tuple[MatrixFactorisation, HeldOutRatings]:
+def read(smoke: bool) -> tuple[MatrixFactorization, HeldOutRatings]:
     """Return ml-100k, split u1, or a few random ratings; and those held out."""
     if smoke:
         rng = np.random.default_rng(1)
@@ -32,14 +32,14 @@ def read(smoke: bool) -> tuple[MatrixFactorisation, HeldOutRatings]:
         train, test = (
             {k: c[part] for k, c in every.items()} for part in (slice(500), slice(500, 600))
         )
-        model = matrix_factorisation(train, 2, n_users=30, n_items=20)
+        model = matrix_factorization(train, 2, n_users=30, n_items=20)
         return model, model.held_out(test)
     data = sgmcmc.get_dataset("movielens")
-    model = matrix_factorisation(data["train"], 20, n_users=943, n_items=1682)
+    model = matrix_factorization(data["train"], 20, n_users=943, n_items=1682)
     return model, model.held_out(data["test"])
 
 
-def chain(model: MatrixFactorisation, gradient: Callable[[], Any], n: int) -> Chain:
+def chain(model: MatrixFactorization, gradient: Callable[[], Any], n: int) -> Chain:
     """Return a chain with the published stepsizes, that keeps its last draw alone."""
     return lambda: sgmcmc.setup(
         model.log_lik,
@@ -58,7 +58,7 @@ def chain(model: MatrixFactorisation, gradient: Callable[[], Any], n: int) -> Ch
     )
 
 
-def parts(model: MatrixFactorisation, test: HeldOutRatings, n: int) -> dict[str, Callable[[], Any]]:
+def parts(model: MatrixFactorization, test: HeldOutRatings, n: int) -> dict[str, Callable[[], Any]]:
     """Return what a step consists of, and the score of a draw, at the start of a chain."""
     rng, space = np.random.default_rng(1), Space(model.shapes, {})
     target = Target(model.log_lik, model.log_prior, space, tf.float32)
@@ -87,7 +87,7 @@ def parts(model: MatrixFactorisation, test: HeldOutRatings, n: int) -> dict[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="CPU time of a step of matrix factorisation.")
+    parser = argparse.ArgumentParser(description="CPU time of a step of matrix factorization.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)

@@ -68,8 +68,8 @@ def chains(model: DPMixture, n: int, n_iters: int) -> dict[str, tuple[Chain, int
 def parts(model: DPMixture, n: int, n_iters: int) -> dict[str, Callable[[], Any]]:
     """Return what a step of SCIR consists of, at the position after so many steps."""
     last = chain(
-        model, "scir", 0.1, n, n_iters=n_iters, thin=n_iters, store_unnormalised=True, verbose=False
-    ).unnormalised
+        model, "scir", 0.1, n, n_iters=n_iters, thin=n_iters, store_unnormalized=True, verbose=False
+    ).unnormalized
     theta = {name: last[name][-1] for name in ("sticks", "components")}
     geometries = {
         name: OnSimplex(np.broadcast_to(model.alpha[name], value.shape), value)

@@ -119,10 +119,10 @@ def plot(cases: list[dict[str, Any]], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     kinds = sorted({(found["mapped"], found["features"]) for found in cases})
     for place, kind in enumerate(kinds):
-        label, colour = f"{'mapped' if kind[0] else 'memory'}, {kind[1]} features", f"C{place}"
+        label, color = f"{'mapped' if kind[0] else 'memory'}, {kind[1]} features", f"C{place}"
         chosen = [found for found in cases if (found["mapped"], found["features"]) == kind]
         N = [found["N"] for found in chosen]
-        style = {"marker": "o", "color": colour}
+        style = {"marker": "o", "color": color}
         left.plot(N, [found["cpu"] for found in chosen], label=label, **style)
         right.plot(N, [found["peak"] / 1e6 for found in chosen], label=f"{label}: peak", **style)
         own = [(found["end"] - found["end_file"]) / 1e6 for found in chosen]

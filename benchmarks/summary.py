@@ -32,7 +32,7 @@ class Numbers:
     package: str
 
 
-def summarise(result: dict[str, Any], n_chains: int, package: str) -> Numbers | None:
+def summarize(result: dict[str, Any], n_chains: int, package: str) -> Numbers | None:
     """The numbers of one package, `None` if it has none."""
     if not result.get("long"):
         return None
@@ -55,7 +55,7 @@ def columns(results: dict[str, dict[str, Any]], n_chains: int) -> dict[str, Numb
     found: dict[str, Numbers | None] = {}
     for name, result in results.items():
         column = PACKAGES[name].variant_of or name
-        numbers, rival = summarise(result, n_chains, name), found.get(column)
+        numbers, rival = summarize(result, n_chains, name), found.get(column)
         if rival is None or (numbers is not None and numbers.median < rival.median):
             found[column] = numbers
     return found

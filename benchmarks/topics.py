@@ -57,9 +57,9 @@ def parts(topic_model: TopicModel, n_iters: int) -> dict[str, Callable[[], Any]]
     """Return what a step consists of, at the position after so many steps of SCIR."""
     shape = (topic_model.n_topics, topic_model.n_words)
     whole = chain(
-        topic_model, "scir", n_iters=n_iters, thin=n_iters, store_unnormalised=True, verbose=False
+        topic_model, "scir", n_iters=n_iters, thin=n_iters, store_unnormalized=True, verbose=False
     )
-    last = whole.unnormalised["topics"][-1]
+    last = whole.unnormalized["topics"][-1]
     space = Space({"topics": shape}, {"topics": OnSimplex(np.full(shape, ALPHA), last)})
     target = Target(topic_model.log_lik, None, space, tf.float32)
     position = tf.constant(space.start({"topics": last}, tf.float32))

@@ -83,7 +83,7 @@ WORKLOADS = (
     ),
     Workload(
         "factors",
-        "Matrix factorisation, 200 × 100, rank 5, N = 10 000, SGLD",
+        "Matrix factorization, 200 × 100, rank 5, N = 10 000, SGLD",
         "factors",
         "sgld",
         10_000,

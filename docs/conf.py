@@ -66,6 +66,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "vignettes"), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
+MOVED = {"matrix-factorisation": "matrix-factorization"}
+"""New places of pages, to which their old addresses lead."""
+
 PAGES = {"changes": "CHANGELOG.md", "security": "SECURITY.md"}
 ELSEWHERE = {
     "README.md#versions": "install.md#versions",
@@ -109,9 +112,23 @@ def keep_numbers_whole(app: Any, doctree: nodes.document, name: str) -> None:
             text.parent.replace(text, nodes.Text(whole))
 
 
+def lead_on(app: Any, error: Exception | None) -> None:
+    """Write a page at each old address that leads to the new one."""
+    if error is None and app.builder.format == "html":
+        for old, new in MOVED.items():
+            page, _, section = new.partition("#")
+            address = app.builder.get_relative_uri(old, page) + (section and f"#{section}")
+            Path(app.outdir, f"{old}.html").write_text(
+                f'<meta http-equiv="refresh" content="0; url={address}">'
+                f'<a href="{address}">This page has moved.</a>',
+                encoding="utf-8",
+            )
+
+
 def setup(app: Any) -> None:
     """Write the notebooks, and mend text as it is read."""
     write_notebooks(ROOT / "vignettes", HERE / "vignettes")
     app.connect("source-read", lead_to_pages)
     app.connect("autodoc-process-docstring", as_it_is_meant)
     app.connect("doctree-resolved", keep_numbers_whole)
+    app.connect("build-finished", lead_on)

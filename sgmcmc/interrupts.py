@@ -15,8 +15,8 @@ TICK = 0.5
 """Some systems let Ctrl-C through only between waits, so none is longer, in seconds."""
 
 _REPLACED = re.compile(r"REPLACED BY KeyboardInterrupt\b|\AKeyboardInterrupt\b")
-"""What pybind11 says where Ctrl-C came while it was making a Python error out of one of C++; and
-TensorFlow, where it came in a Python function that a graph calls."""
+"""Message of pybind11 if Ctrl-C came while it made a Python error out of one of C++; and that of
+TensorFlow, if it came in a Python function that a graph calls."""
 
 Sent = TypeVar("Sent")
 
@@ -50,7 +50,7 @@ class Mailbox(Generic[Sent]):
     """What any threads send and one takes out, in the order in which it was sent.
 
     In place of ``queue.SimpleQueue``, whose ``get`` can wait for ever in spite of its time limit.
-    Up to Python 3.12 it may find its lock free and nothing there; where no time is left by then,
+    Up to Python 3.12 it may find its lock free and nothing there; if no time is left by then,
     it goes on with a negative limit, and to the lock that means none. ``queue.Queue`` takes its
     locks in Python code, where Ctrl-C can come between.
 

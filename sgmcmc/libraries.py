@@ -39,12 +39,12 @@ def no_native() -> bool:
 
 
 def copy_blocks() -> bool:
-    """Return whether prepared blocks are to be copied."""
+    """Return whether prepared blocks should be copied."""
     return _on("SGMCMC_COPY_BLOCKS")
 
 
 def public_calls() -> bool:
-    """Return whether graphs are to be called through the public interface alone."""
+    """Return whether graphs should be called through the public interface alone."""
     return _on("SGMCMC_PUBLIC_CALLS")
 
 
@@ -54,12 +54,12 @@ def no_groups() -> bool:
 
 
 def tensorflow_log() -> bool:
-    """Return whether TensorFlow's log is to be left alone."""
+    """Return whether TensorFlow's log should be left alone."""
     return _on("SGMCMC_TENSORFLOW_LOG")
 
 
 def silent_seconds() -> float | None:
-    """Return how long a call may stand still, or ``None`` where nobody has set it."""
+    """Return how long a call may make no progress, or ``None`` if that is not set."""
     try:
         return max(0.0, float(os.environ["SGMCMC_SILENT_SECONDS"]))
     except (KeyError, ValueError):

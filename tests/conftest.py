@@ -17,9 +17,9 @@ from tests.ladder.table import BY_NAME, DISTINCT, Case
 
 METHODS = tuple(case.name for case in DISTINCT if not case.of_points)
 """The samplers of the tiny model, by the names of their rows in the table."""
-PLAIN = tuple(method for method in METHODS if not BY_NAME[method].centred)
-CENTRED = tuple(method for method in METHODS if BY_NAME[method].centred)
-EACH_ESTIMATOR = (PLAIN[0], CENTRED[0])
+PLAIN = tuple(method for method in METHODS if not BY_NAME[method].centered)
+CENTERED = tuple(method for method in METHODS if BY_NAME[method].centered)
+EACH_ESTIMATOR = (PLAIN[0], CENTERED[0])
 
 
 def pytest_configure() -> None:
@@ -87,7 +87,7 @@ def short_call(method: str = "sgld", **given: Any) -> sgmcmc.Samples:
 def short_setup(method: str = "sgld", **given: Any) -> sgmcmc.StepwiseSampler:
     """Set up any method on the tiny model; everything can be overridden."""
     case = BY_NAME[method]
-    shows: dict[str, Any] = {"verbose": False} if case.centred else {}
+    shows: dict[str, Any] = {"verbose": False} if case.centered else {}
     return case.setup(**short_arguments(case, {**shows, **given}))
 
 

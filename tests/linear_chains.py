@@ -237,8 +237,8 @@ def variance(draws: str, terms: Array, n: int, p: Array = PROBABILITIES) -> Arra
         return N**2 / n * gap.T @ gap / N
     scaled, covariance = terms * (p.sum() / (n * p))[:, None], np.zeros((terms.shape[1],) * 2)
     for chance in strata(p, n):
-        centred = scaled - chance @ scaled
-        covariance += (centred * chance[:, None]).T @ centred
+        centered = scaled - chance @ scaled
+        covariance += (centered * chance[:, None]).T @ centered
     return covariance
 
 
@@ -495,10 +495,10 @@ def compare(draws: Array, mean: Array, covariance: Array) -> Found:
     Standard errors are those of the average over independent chains.
     """
     chains, length, d = draws.shape
-    centred = draws - mean
-    second = np.einsum("cti,ctj->cij", centred, centred) / length
+    centered = draws - mean
+    second = np.einsum("cti,ctj->cij", centered, centered) / length
     upper = np.triu_indices(d)
-    estimates = np.concatenate([centred.mean(1), second[:, upper[0], upper[1]]], 1)
+    estimates = np.concatenate([centered.mean(1), second[:, upper[0], upper[1]]], 1)
     expected = np.concatenate([np.zeros(d), covariance[upper]])
     errors = estimates.std(0, ddof=1) / np.sqrt(chains)
     own = second[:, range(d), range(d)].std(0, ddof=1) / np.sqrt(chains)

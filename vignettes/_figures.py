@@ -1,6 +1,6 @@
-"""How the figures of the vignettes look: one colour and one dash for each sampler, everywhere.
+"""How the figures of the vignettes look: one color and one dash for each sampler, everywhere.
 
-The colours are those of Okabe and Ito, which the colour-blind can tell apart; the dashes tell lines
+The colors are those of Okabe and Ito, which the color-blind can tell apart; the dashes tell lines
 apart in black and white. Importing this module sets the rest for all figures of the process.
 """
 
@@ -34,7 +34,7 @@ LOOKS: dict[str, tuple[str, Any]] = {
     "variational": (_GREY, _DOTTED),
     "hybrid": (_GREEN, _DOTTED),
 }
-"""Colour and dash of each sampler."""
+"""Color and dash of each sampler."""
 
 matplotlib.rcParams.update(
     {
@@ -52,9 +52,9 @@ matplotlib.rcParams.update(
 
 
 def look(sampler: str) -> dict[str, Any]:
-    """Return colour and dash of a sampler, as Matplotlib takes them."""
-    colour, dash = LOOKS[sampler]
-    return {"color": colour, "linestyle": dash}
+    """Return color and dash of a sampler, as Matplotlib takes them."""
+    color, dash = LOOKS[sampler]
+    return {"color": color, "linestyle": dash}
 
 
 def figure(width: float, height: float) -> Figure:

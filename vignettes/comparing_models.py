@@ -112,14 +112,14 @@ def plot(chains: dict[str, sgmcmc.Samples]) -> Figure:
     panel = picture.subplots()
     a = np.linspace(-2.5, 2.5, 101)
     X, age = np.column_stack([np.ones(101), a, a**2]), 45 + 10 * a
-    for (name, chain), colour, dash in zip(
+    for (name, chain), color, dash in zip(
         chains.items(), ("C2", "C1", look("sample")["color"]), (":", "--", "-"), strict=True
     ):
         low, middle, high = chain.predict(
             risk, {"X": X[:, : TERMS[name]]}, reduce="quantiles", quantiles=(0.05, 0.5, 0.95)
         )
-        panel.plot(age, 100 * middle, color=colour, linestyle=dash, label=name)
-        panel.fill_between(age, 100 * low, 100 * high, color=colour, alpha=0.2, linewidth=0)
+        panel.plot(age, 100 * middle, color=color, linestyle=dash, label=name)
+        panel.fill_between(age, 100 * low, 100 * high, color=color, alpha=0.2, linewidth=0)
     panel.plot(age, 100 / (1 + np.exp(-X @ TRUTH)), color="C6", linewidth=0.8, label="truth")
     panel.set(xlabel="age, years", ylabel="probability of a failure, %")
     panel.legend()

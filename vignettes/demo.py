@@ -167,8 +167,8 @@ def log_loss(samples: sgmcmc.Samples, test: dict[str, Any]) -> float:
 # %% [markdown]
 # ## The picture
 #
-# Traces and densities of the bias and four of the coefficients, a colour for each chain. Where
-# chains have mixed, no colour keeps to itself.
+# Traces and densities of the bias and four of the coefficients, a color for each chain. Where
+# chains have mixed, no color keeps to itself.
 
 
 # %%

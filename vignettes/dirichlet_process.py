@@ -254,7 +254,7 @@ def format_table(results: dict[Run, Result]) -> str:
 
 
 def line_of(run: Run) -> dict[str, Any]:
-    """Return colour and dash of a run, the settings of SGRLD apart from each other."""
+    """Return color and dash of a run, the settings of SGRLD apart from each other."""
     if run.all_users:
         return look("gibbs")
     mine = look(run.method)

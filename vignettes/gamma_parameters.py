@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Gamma parameters: rates, and the weights of a sparse network
 #
-# SCIR moves points of the simplex through unnormalised θ > 0 with gamma laws. Parameters that have
+# SCIR moves points of the simplex through unnormalized θ > 0 with gamma laws. Parameters that have
 # gamma laws themselves, such as Poisson rates and precisions, need no more than the rate of that
 # law: `gamma={"rate": (shape, rate)}` names them and their priors. The transition is drawn exactly,
 # so what error there is comes from minibatches alone (Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018,
@@ -9,7 +9,7 @@
 #
 # First a rate whose law is known, at every stepsize, with and without control variates for the
 # counts. Then a network in the manner of Caron & Fox (JRSS B 79, 2017), in small: the weights of
-# its nodes are a generalised gamma process, most of them near zero.
+# its nodes are a generalized gamma process, most of them near zero.
 #
 # Run it as `python vignettes/gamma_parameters.py`, a few minutes; `--short` is the form that the
 # tests run.
@@ -44,7 +44,7 @@ from _figures import figure, look
 # > Var λ = (a + tanh(h/2) Var ĉ) / b².
 #
 # With `gradient="svrg"` the minibatch adds only the *difference* of its counts to those at a
-# centre, where the whole dataset was counted. Complete data have no difference, Var ĉ is zero, and
+# center, where the whole dataset was counted. Complete data have no difference, Var ĉ is zero, and
 # so the law is exact at any stepsize.
 
 # %%
@@ -112,9 +112,9 @@ def format_variances(found: Mapping[str, np.ndarray], stepsizes: Sequence[float]
 # ## A sparse network
 #
 # Node k has a weight w_k, and there are Poisson(w_i w_j) edges from i to j. The weights are the
-# atoms of a generalised gamma process, with Lévy density α w^(−1−σ) e^(−τw) / Γ(1 − σ). Such a
+# atoms of a generalized gamma process, with Lévy density α w^(−1−σ) e^(−τw) / Γ(1 − σ). Such a
 # process is *not* made of powers of gamma variables, as one might read in the thesis's outlook:
-# powers of gamma variables have generalised gamma *laws* (and `gamma={"v": (shape, rate, power)}`
+# powers of gamma variables have generalized gamma *laws* (and `gamma={"v": (shape, rate, power)}`
 # samples these), but they are not what the atoms of the process are. Powers come in where the
 # process is made finite, with K atoms (Lee, James & Choi, NeurIPS 2016):
 #
@@ -343,8 +343,8 @@ def plot(
     for label, like_of in shown.items():
         one = found[label]
         if one is not None:
-            colour = look(like_of)["color"]
-            right.plot(reference.sd, one.sd, ".", color=colour, label=label)
+            color = look(like_of)["color"]
+            right.plot(reference.sd, one.sd, ".", color=color, label=label)
     ends = [reference.sd.min(), reference.sd.max()]
     right.plot(ends, ends, color="black", linewidth=1)
     right.set(

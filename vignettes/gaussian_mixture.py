@@ -110,7 +110,7 @@ def nuts(dataset: Mapping[str, np.ndarray], draws: int, warm_up: int) -> np.ndar
 #
 # First the published stepsizes: minibatches of 100, 10 000 iterations after 10 000 of burn-in
 # (SGHMC, whose iterations take five minibatches: 2000 after 2000), control variates after
-# 10 000 iterations of optimisation instead of the burn-in. Where the paper's stepsize and that of
+# 10 000 iterations of optimization instead of the burn-in. Where the paper's stepsize and that of
 # its code differ, both are run.
 #
 # Then stepsizes chosen for this posterior. The curvature of the log posterior along m is N/2 = 500

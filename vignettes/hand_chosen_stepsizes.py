@@ -130,10 +130,10 @@ def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
     panel = picture.subplots()
     order = np.argsort(sds(next(iter(chains.values()))) / reference)
     for (label, samples), marker in zip(chains.items(), "osv^", strict=False):
-        colour = look(label.split(",")[0])["color"]
+        color = look(label.split(",")[0])["color"]
         filled = {} if marker in "ov" else {"markerfacecolor": "none"}
         ratio = (sds(samples) / reference)[order]
-        panel.plot(ratio, marker, markersize=4, color=colour, label=label, **filled)
+        panel.plot(ratio, marker, markersize=4, color=color, label=label, **filled)
     panel.axhline(1.0, color="black", linewidth=0.8)
     panel.set(
         xlabel="coefficient, in order of the first", ylabel="sd over that of the reference",

@@ -41,7 +41,7 @@ BINS = 15
 # ## The network
 #
 # Two convolutions that halve the image each, and a layer of ten logits: 7 984 weights, on pixels in
-# a row of 784, as `get_dataset` gives them. Batch normalisation and dropout are left out, since a
+# a row of 784, as `get_dataset` gives them. Batch normalization and dropout are left out, since a
 # likelihood must be that of each image alone, and the same each time; `keras_model` refuses them.
 
 

@@ -157,7 +157,7 @@ def follow(
 # ## What comes out
 #
 # Mean and standard deviation of the log loss over the second half of each chain, and the log loss
-# at the point that the control variates are centred at. The standard deviation is over the draws
+# at the point that the control variates are centered at. The standard deviation is over the draws
 # of one chain; it says how much the prediction of a single draw varies, not how well the mean is
 # estimated.
 #

@@ -117,8 +117,8 @@ def directions() -> np.ndarray:
     """Return the observations."""
     rng = np.random.default_rng(1)
     v1, v2 = unit(np.array([-np.pi / 24, np.pi / 8]))
-    centres = np.where(rng.random(N) < 0.5, angle_of(v1), angle_of(v1 + v2))
-    return unit(rng.vonmises(centres, KAPPA))
+    centers = np.where(rng.random(N) < 0.5, angle_of(v1), angle_of(v1 + v2))
+    return unit(rng.vonmises(centers, KAPPA))
 
 
 def mixture(params: Any, dataset: Any) -> Any:

@@ -76,18 +76,18 @@ class LeimkuhlerMatthews(sgmcmc.dynamics.Dynamics):
 # %% [markdown]
 # ## The gradient estimator
 #
-# SGLD-CV centres its control variate at the mode, which has to be found first. SVRG moves the
-# centre to wherever the chain is, and needs no mode, but the chain is never closer to its centre
+# SGLD-CV centers its control variate at the mode, which has to be found first. SVRG moves the
+# center to wherever the chain is, and needs no mode, but the chain is never closer to its center
 # than the posterior is wide. Here is something between the two: every `every` iterations the
-# centre becomes the average of the positions at which it was moved so far. It starts where the
+# center becomes the average of the positions at which it was moved so far. It starts where the
 # chain starts, approaches the posterior mean, and comes to rest there.
 #
 # The estimate is
 #
 # ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̃)] + Σ_{i∈S} w_i [∇log p(x_i | θ) − ∇log p(x_i | θ̃)],
 #
-# with G the gradient of the log posterior over the whole dataset at the centre θ̃. It is unbiased
-# wherever the centre is, as long as G belongs to it.
+# with G the gradient of the log posterior over the whole dataset at the center θ̃. It is unbiased
+# wherever the center is, as long as G belongs to it.
 #
 # An estimator also has a state that is carried along. `estimate` is compiled into the chain;
 # `target.gradient` gives the gradient of the log posterior estimated from a minibatch, weights and
@@ -95,42 +95,42 @@ class LeimkuhlerMatthews(sgmcmc.dynamics.Dynamics):
 # `refresh_every` iterations, and can go through the whole dataset. It returns a new gradient at the
 # present position, or `None` to keep the one that there is.
 #
-# `centred` says that a second gradient is taken, at `centre(state)`. That matters only for models
-# with latent variables, which then have to be drawn there as well: `at_centre` is the same
+# `centered` says that a second gradient is taken, at `center(state)`. That matters only for models
+# with latent variables, which then have to be drawn there as well: `at_center` is the same
 # minibatch with those. The fields of the dataclass are the estimator's constants. They appear in
 # the settings of a run, and a store refuses to continue a chain with other constants.
 
 
 # %%
-class Centre(NamedTuple):
-    """The state: the centre, and the gradient over the whole dataset there."""
+class Center(NamedTuple):
+    """The state: the center, and the gradient over the whole dataset there."""
 
     position: tf.Tensor
     full_gradient: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
-class AveragedCentre(sgmcmc.gradients.Gradient):
-    """A control variate that is centred at the average of the positions visited so far.
+class AveragedCenter(sgmcmc.gradients.Gradient):
+    """A control variate that is centered at the average of the positions visited so far.
 
     Args:
-        every: iterations from one move of the centre to the next.
+        every: iterations from one move of the center to the next.
     """
 
     every: int
 
-    centred = True
+    centered = True
 
     def init(self, whole, position):
-        return Centre(tf.constant(position), tf.constant(whole.gradient(position)))
+        return Center(tf.constant(position), tf.constant(whole.gradient(position)))
 
-    def centre(self, state):
+    def center(self, state):
         return state.position
 
-    def estimate(self, target, state, position, minibatch, at_centre):
+    def estimate(self, target, state, position, minibatch, at_center):
         here = target.gradient(position, minibatch)
-        centre = target.gradient(state.position, at_centre)
-        return state.full_gradient + (here - centre), state
+        center = target.gradient(state.position, at_center)
+        return state.full_gradient + (here - center), state
 
     def refresh_every(self, whole):
         return self.every
@@ -138,9 +138,9 @@ class AveragedCentre(sgmcmc.gradients.Gradient):
     def refresh(self, whole, state, position, visit):
         """Average over this position and the ``visit`` before it, of which one is the start."""
         old = state.position.numpy()
-        centre = (old + (position - old) / (visit + 1)).astype(old.dtype)
-        full_gradient = whole.gradient(centre, visit)
-        return None, Centre(tf.constant(centre), tf.constant(full_gradient))
+        center = (old + (position - old) / (visit + 1)).astype(old.dtype)
+        full_gradient = whole.gradient(center, visit)
+        return None, Center(tf.constant(center), tf.constant(full_gradient))
 
 
 # %% [markdown]
@@ -189,7 +189,7 @@ def run(dataset: dict[str, np.ndarray], n_iters: int, **given: Any) -> sgmcmc.Sa
     """Run four chains; whatever is given takes the place of what stands here."""
     arguments: dict[str, Any] = {
         "dynamics": LeimkuhlerMatthews(),
-        "gradient": AveragedCentre(every=200),
+        "gradient": AveragedCenter(every=200),
         "minibatches": "uniform",
         "minibatch_size": 50,
         "preconditioner": preconditioner(dataset),
@@ -231,7 +231,7 @@ def step_by_step(dataset: dict[str, np.ndarray], n_steps: int) -> dict[str, np.n
         START,
         log_prior,
         dynamics=LeimkuhlerMatthews(),
-        gradient=AveragedCentre(every=200),
+        gradient=AveragedCenter(every=200),
         minibatches="uniform",
         minibatch_size=50,
         preconditioner=preconditioner(dataset),

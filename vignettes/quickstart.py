@@ -93,8 +93,8 @@ def plot(samples: sgmcmc.Samples) -> Figure:
     for panel, name, truth, draws in zip(
         picture.subplots(1, 3), NAMES, TRUTH, samples["beta"].reshape(-1, 3).T, strict=True
     ):
-        colour = look("sample")["color"]
-        panel.hist(draws, bins=40, density=True, histtype="step", color=colour)
+        color = look("sample")["color"]
+        panel.hist(draws, bins=40, density=True, histtype="step", color=color)
         panel.axvline(truth, linestyle="--", color="C1", label="truth")
         panel.set(xlabel=f"{name} (log scale)", yticks=[])
     panel.legend()

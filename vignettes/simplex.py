@@ -11,7 +11,7 @@
 #
 # A step of the Langevin diffusion that `sgrld` discretises is a normal number, and that is wrong
 # near zero, at any stepsize that gets anywhere. `scir` draws from the exact transition
-# law of another diffusion with the same stationary law: no discretisation, only minibatch noise.
+# law of another diffusion with the same stationary law: no discretization, only minibatch noise.
 #
 # Run it as `python vignettes/simplex.py`, a few minutes; `--short` is the form that the tests run.
 
@@ -62,7 +62,7 @@ def log_lik(params, dataset):
 # score is the Kolmogorov–Smirnov distance between the draws of such a number and the uniform law,
 # averaged over the nine. Exact draws score 0.028, because there are only 1000 of them.
 #
-# The fractions are taken of the unnormalised θ, for `store_unnormalised=True` keeps it and it has
+# The fractions are taken of the unnormalized θ, for `store_unnormalized=True` keeps it and it has
 # none of the rounding of ω. A fraction next to one is measured by what it lacks, 1 − v_j, which
 # is added up from the small components themselves.
 
@@ -72,7 +72,7 @@ def uniforms(theta: np.ndarray, concentrations: np.ndarray) -> np.ndarray:
     """Return the Rosenblatt transform of draws under a Dirichlet law.
 
     Args:
-        theta: draws, normalised or not, of shape (..., d).
+        theta: draws, normalized or not, of shape (..., d).
         concentrations: of the law, of shape (d,).
 
     Returns:
@@ -131,13 +131,13 @@ def sample(method: str, counts: np.ndarray, n: int, stepsize: float, length: Len
         n_chains=length.chains,
         burn_in=length.dropped,
         n_iters=length.kept,
-        store_unnormalised=True,
+        store_unnormalized=True,
         dtype=tf.float64,
         verbose=False,
         seed=1,
         **given,
     )
-    return chains.unnormalised["omega"]
+    return chains.unnormalized["omega"]
 
 
 # %% [markdown]

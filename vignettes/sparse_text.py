@@ -134,7 +134,7 @@ def mode_and_variances(train: Text) -> tuple[np.ndarray, np.ndarray]:
 # %% [markdown]
 # ## The chain
 #
-# SGLD with control variates, centred at the mode. In these coordinates every posterior sd is about
+# SGLD with control variates, centered at the mode. In these coordinates every posterior sd is about
 # one, so that an iteration with stepsize h forgets a part h/2 of where it was. Gradient noise makes
 # variances larger by a part that is proportional to h and to N/n.
 

@@ -35,7 +35,7 @@ from topic_model import Corpus, load, simulate
 import sgmcmc
 from sgmcmc.models import HeldOut, SphericalTopicModel, sam, top_words
 from sgmcmc.models.spherical_likelihood import document_cosines
-from sgmcmc.models.spherical_likelihood import log_normaliser
+from sgmcmc.models.spherical_likelihood import log_normalizer
 
 # %% [markdown]
 # ## The scores
@@ -71,7 +71,7 @@ class Score:
 
     def __init__(self, model: SphericalTopicModel, task: HeldOut) -> None:
         self._estimate = tf.function(task.log_likelihood, jit_compile=True)
-        self._uniform = float(log_normaliser(1e-9, model.n_words))
+        self._uniform = float(log_normalizer(1e-9, model.n_words))
         self._count = 0
 
     def log_likelihood(self, topics: np.ndarray) -> np.ndarray:
@@ -293,7 +293,7 @@ def _mean_and_entropy(log_xi: tf.Tensor, n_words: int) -> tuple[tf.Tensor, tf.Te
     xi = tf.exp(tf.cast(log_xi, tf.float64))
     # A(ξ) to 1e-6 for many words, by the bound of Amos (Mathematics of Computation 28, 1974).
     mean = xi / (0.5 * n_words - 0.5 + tf.sqrt((0.5 * n_words + 0.5) ** 2 + xi * xi))
-    entropy = -log_normaliser(xi, n_words) - xi * mean
+    entropy = -log_normalizer(xi, n_words) - xi * mean
     return tf.cast(mean, tf.float32), tf.cast(entropy, tf.float32)
 
 

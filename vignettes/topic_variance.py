@@ -35,13 +35,13 @@ from _figures import figure, look
 # %% [markdown]
 # ## The model
 #
-# The *expanded natural* parameterisation (Patterson & Teh, NeurIPS 2013): a topic is
+# The *expanded natural* parameterization (Patterson & Teh, NeurIPS 2013): a topic is
 # ω_k ∝ exp(u_k), and exp(u_kw) ~ Gamma(β, 1), so that ω_k ~ Dir(β). u is free, so all samplers
 # apply. `lda` has the rest: `gibbs` draws the topics of the words of a minibatch, `log_lik` is the
 # likelihood given these. Both concentrations are 1, and there are 20 topics.
 #
 # With control variates the Gibbs sweeps are run twice for each minibatch, given the present u and
-# given that at the centre; and for the gradient over all documents, a hundred times over.
+# given that at the center; and for the gradient over all documents, a hundred times over.
 
 # %%
 BETA, N_TOPICS, MINIBATCH, EVERY = 1.0, 20, 50, 10
@@ -60,7 +60,7 @@ def log_prior(params):
 #
 # Minibatches of 50. The stepsizes are a third of the published ones times the published number of
 # documents over the number here: without the third, SGLD diverges on a tenth of the documents
-# after a thousand iterations. The search for the centre is stochastic gradient ascent with its own
+# after a thousand iterations. The search for the center is stochastic gradient ascent with its own
 # stepsize, a chain of the dynamics `SGD`, so that its perplexity is seen, too.
 
 
@@ -154,9 +154,9 @@ def follow(train: Counts, unseen: Counts, setting: Setting, length: Length, seed
         chain.start, length.search, h_search,
         dynamics=sgmcmc.dynamics.SGD(), gradient="minibatch",
     )  # fmt: skip
-    centred = sgmcmc.gradients.ControlVariate(h_search, n_iters_opt=0)
+    centered = sgmcmc.gradients.ControlVariate(h_search, n_iters_opt=0)
     rest = length.chain - length.search
-    after = chain.run(search["u"][-1], rest, h, dynamics="sgld", gradient=centred)
+    after = chain.run(search["u"][-1], rest, h, dynamics="sgld", gradient=centered)
     both = [s.test_functions["perplexity"] for s in (search, after)]
     return {"sgld": plain.test_functions["perplexity"], "sgldcv": np.concatenate(both)}
 

@@ -38,7 +38,7 @@ from demo import COVERTYPE_NAMES, N_TEST, load, log_lik, log_prior, simulate
 # The settings of the R package's paper (section 4.5.1): stepsize 5e-6, minibatches of 500, 1000
 # iterations dropped and 10 000 kept. The search for the mode takes 2e-6, because 5e-6 is just
 # beyond its limit of stability on these data. Plain SGLD runs with the same stepsize, and starts
-# where the control variates are centred: in a chain that has not converged the gradients
+# where the control variates are centered: in a chain that has not converged the gradients
 # point towards the mode, and the correction would remove that trend, not noise. The log predictive
 # density is a test function, evaluated at each draw inside the compiled chain.
 
@@ -195,10 +195,10 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
         gradients={"beta": samples.gradients["beta"][:, :, :count]},
         settings=samples.settings,
     )
-    centre = draws.mean(axis=(0, 1))
-    functions = {"square": lambda params: (params["beta"] - centre) ** 2}
+    center = draws.mean(axis=(0, 1))
+    functions = {"square": lambda params: (params["beta"] - center) ** 2}
     after = correct(few, degree=2, **HOW["batches"], test_functions=functions)["square"]
-    return batch_ratio((draws - centre) ** 2, after, batches)
+    return batch_ratio((draws - center) ** 2, after, batches)
 
 
 # %% [markdown]
@@ -210,7 +210,7 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
 # variate takes out all but the part that changes with θ, which is as small as the posterior is
 # narrow: the noise then grows like the signal, and the correction keeps its worth. The model here
 # is a location with log density −log cosh(x − θ), minibatches of 10, and the control variate
-# centred at the exact mode.
+# centered at the exact mode.
 
 # %%
 SIZES = (100, 1000, 10_000)

@@ -1,1 +1,1 @@
-"""How long it takes until posterior sds are right: this package and others on two regressions."""
+"""How long it takes until posterior SDs are right: this package and others on two regressions."""

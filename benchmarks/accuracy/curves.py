@@ -1,4 +1,4 @@
-"""Errors of posterior sds against seconds."""
+"""Errors of posterior SDs against seconds."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Run:
     warnings: list[str] = field(default_factory=list)
 
 
-def summarised(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
+def summarized(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
     """Return the end of a run in numbers, and the way there.
 
     Returns:
         seconds: in all.
         ess: the smallest effective sample size, bulk or tail, of all coefficients; and the median.
         worst, median: |sd / reference - 1|, of the worst coefficient and in the median.
-        mean: distance of the worst mean, in sds.
+        mean: distance of the worst mean, in SDs.
         curve: (seconds, median, worst) at some places along the run.
     """
     found = moments(run.draws)
-    sd, centre = np.array(reference["sd"]), np.array(reference["mean"])
+    sd, center = np.array(reference["sd"]), np.array(reference["mean"])
     errors = np.abs(np.array(found.sd) / sd - 1.0)
     allowed = 3 * np.hypot(found.sd_error, reference["sd_error"])
     length = run.draws.shape[1]
@@ -58,7 +58,7 @@ def summarised(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
         "worst": float(errors.max()),
         "beyond": float((errors - allowed).max()),
         "median": float(np.median(errors)),
-        "mean": float(np.abs((np.array(found.mean) - centre) / sd).max()),
+        "mean": float(np.abs((np.array(found.mean) - center) / sd).max()),
         "warnings": run.warnings,
         "curve": curve,
     }

@@ -1,6 +1,6 @@
 """References: `sgmcmc.hmc` until every effective sample size is 1000.
 
-`python -m benchmarks.accuracy.references [NAME ...]` makes those that are lacking, or these anew.
+`python -m benchmarks.accuracy.references [NAME ...]` makes those that are lacking, or these again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read() -> dict[str, Any]:
 
 
 def keep(name: str, run: Run) -> None:
-    """Write means and sds down."""
+    """Write means and SDs down."""
     found = moments(np.asarray(run.draws, np.float64)).rounded()
     about = {"seconds": round(run.before + run.seconds, 1), "warnings": run.warnings}
     FILE.write_text(json.dumps({**read(), name: {**found, **about}}, indent=1) + "\n")

@@ -1,7 +1,7 @@
-"""Errors of posterior sds against seconds: `python -m benchmarks.accuracy.run --help`.
+"""Errors of posterior SDs against seconds: `python -m benchmarks.accuracy.run --help`.
 
-The other packages' chains start at the posterior mean of the reference and have it for a centre;
-their stepsize and minibatch size are the best of a grid by the median error of the sds, among those
+The other packages' chains start at the posterior mean of the reference and have it for a center;
+their stepsize and minibatch size are the best of a grid by the median error of the SDs, among those
 that are stable, which only those can know who have the answer. That search is not counted.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.accuracy import ours, references, table
-from benchmarks.accuracy.curves import Run, summarised
+from benchmarks.accuracy.curves import Run, summarized
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.client import CPU_ONLY
 from benchmarks.environments import HERE, interpreter
@@ -79,7 +79,7 @@ def other(name: str, problem: str, data: Path, N: int, reference: dict[str, Any]
         found = asked(python, request, described.variables)
         if not np.isfinite(found.draws).all():
             return {"median": float("inf"), "mean": float("inf")}
-        return {**summarised(found, reference), "stepsize": stepsize, "n": n}
+        return {**summarized(found, reference), "stepsize": stepsize, "n": n}
 
     pilots = [run(factor * unit, n, PILOT) for factor in GRID for n in SIZES]
     stable = [found for found in pilots if found["mean"] < AWAY] or pilots
@@ -93,7 +93,7 @@ def numpyro(problem: str, data: Path, N: int) -> dict[str, Any]:
     request = {"rows": ROWS, "prior": PROBLEMS[problem].prior, "data": str(data)}
     found = asked(interpreter("numpyro"), request, {})
     own = {"mean": found.draws.mean((0, 1)), "sd": found.draws.std((0, 1)), "sd_error": 0.0}
-    at = summarised(found, own)
+    at = summarized(found, own)
     wanted = found.before + found.seconds * 400 / at["ess"]
     return {
         "label": f"NumPyro NUTS, {ROWS} rows",
@@ -116,7 +116,7 @@ def measure(problem: str, names: Sequence[str]) -> None:
         for name in names:
             if name in ours.METHODS:
                 run = ours.run(name, PROBLEMS[problem].prior, arrays)
-                found = {"label": ours.METHODS[name][0], **summarised(run, reference)}
+                found = {"label": ours.METHODS[name][0], **summarized(run, reference)}
             elif name == "numpyro":
                 found = numpyro(problem, data, N)
             else:

@@ -58,7 +58,7 @@ def _row(found: Mapping[str, Any]) -> list[str]:
 
 
 def plot(runs: Mapping[str, Mapping[str, Any]]) -> None:
-    """A panel for each posterior: the median error of the sds against seconds."""
+    """A panel for each posterior: the median error of the SDs against seconds."""
     figure = Figure(figsize=(5.2 * len(runs), 4.2), layout="constrained")
     for axes, (problem, found) in zip(
         figure.subplots(1, len(runs), squeeze=False)[0], runs.items(), strict=True

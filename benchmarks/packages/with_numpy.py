@@ -90,11 +90,11 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         return estimate(theta, minibatch(), scale)
 
     if workload.method == "sgldcv":
-        centre, full = params, estimate(params, data, 1.0)
+        center, full = params, estimate(params, data, 1.0)
 
         def gradient(theta: Arrays) -> Arrays:
             batch = minibatch()
-            here, there = estimate(theta, batch, scale), estimate(centre, batch, scale)
+            here, there = estimate(theta, batch, scale), estimate(center, batch, scale)
             return {name: full[name] + here[name] - there[name] for name in theta}
 
     def normal(x: np.ndarray) -> np.ndarray:

@@ -30,10 +30,10 @@ class Graph:
             }
             gradient = self._gradient(workload, self.params)
             if workload.method == "sgldcv":
-                centre = {k: tf.constant(v) for k, v in params.items()}
-                at_centre = self._gradient(workload, centre)
-                full = self._full_gradient(workload, data, centre)
-                gradient = {k: full[k] + gradient[k] - at_centre[k] for k in gradient}
+                center = {k: tf.constant(v) for k, v in params.items()}
+                at_center = self._gradient(workload, center)
+                full = self._full_gradient(workload, data, center)
+                gradient = {k: full[k] + gradient[k] - at_center[k] for k in gradient}
             self.refresh, self.steps = self._dynamics(workload, gradient)
             self.initialise = v1.global_variables_initializer()
 
@@ -43,9 +43,9 @@ class Graph:
         log_post = log_prior(params) + scale * log_lik(params, data or self.placeholders)
         return dict(zip(params, tf.gradients(log_post, list(params.values())), strict=True))
 
-    def _full_gradient(self, workload: Workload, data: Arrays, centre: Any) -> dict[str, Any]:
+    def _full_gradient(self, workload: Workload, data: Arrays, center: Any) -> dict[str, Any]:
         whole = {k: v1.placeholder(tf.float32, v.shape) for k, v in data.items()}
-        gradient = self._gradient(workload, centre, whole)
+        gradient = self._gradient(workload, center, whole)
         with v1.Session() as session:
             found = session.run(gradient, {whole[k]: data[k] for k in data})
         return {k: tf.constant(v) for k, v in found.items()}

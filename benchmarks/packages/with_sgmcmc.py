@@ -82,7 +82,7 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     model, stepsize = (log_lik, data, params), workload.stepsize
 
     def chain(n_iters: int) -> Arrays:
-        if workload.method == "sgldcv":  # centred at the starting values
+        if workload.method == "sgldcv":  # centered at the starting values
             draws = sgmcmc.sgldcv(
                 *model, stepsize, stepsize, log_prior, n_iters=n_iters, n_iters_opt=0, **others
             )

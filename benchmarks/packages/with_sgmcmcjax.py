@@ -33,7 +33,7 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
     log_lik, log_prior = MODELS[workload.model]
     if log_lik is logistic_log_lik and workload.method == "sgldcv":
         # On JAX 0.4.30 the compiled full gradient of the other form is wrong from about 200 000
-        # rows on (-33 489 where -132 is right), and the chain runs away from the wrong centre.
+        # rows on (-33 489 where -132 is right), and the chain runs away from the wrong center.
         log_lik = logistic_log_lik_by_logaddexp
     arrays = tuple(data.values())
     if workload.model == "factors":  # it takes two arrays at most: the places go into one

@@ -1,7 +1,7 @@
 """Chains with bad constants, and what their reports warn of: `--help` tells more.
 
 Stepsizes 30 and 100 times too large and too small, a mode that was not found because of
-`opt_stepsize=1e-9`, and a start 1000 posterior sds away, each for several samplers and posteriors.
+`opt_stepsize=1e-9`, and a start 1000 posterior SDs away, each for several samplers and posteriors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ METHODS = ("sgldcv", "sghmccv", "sgld", "sghmc")
 FACTORS = (1.0, 30.0, 100.0, 1 / 30, 1 / 100)
 FAR = 1000.0
 SD, MEAN = 0.1, 0.2
-"""Errors of an sd, and of a mean in sds, from which draws are called wrong: with 400 effective
-draws the worst of ten right sds may be 0.1 off."""
+"""Errors of an sd, and of a mean in SDs, from which draws are called wrong: with 400 effective
+draws the worst of ten right SDs may be 0.1 off."""
 
 
 def chain(method: str, posterior: Posterior, **given: Any) -> sgmcmc.Samples:

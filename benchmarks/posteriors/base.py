@@ -83,7 +83,7 @@ def dummies(codes: np.ndarray) -> np.ndarray:
 
 
 def weak_scales(X: np.ndarray) -> np.ndarray:
-    """Return sds of weak priors where there is a link: 100 for the intercept, else 2.5/sd."""
+    """Return SDs of weak priors where there is a link: 100 for the intercept, else 2.5/sd."""
     return np.concatenate([[100.0], 2.5 / X[:, 1:].std(0)])
 
 

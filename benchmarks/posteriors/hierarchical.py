@@ -39,23 +39,23 @@ def _groups(codes: np.ndarray) -> tuple[np.ndarray, int]:
     return index.astype(np.int32), len(values)
 
 
-def _schools(centred: bool) -> Posterior:
+def _schools(centered: bool) -> Posterior:
     dataset = {"y": EFFECTS, "sd": ERRORS, "school": np.arange(8, dtype=np.int32)}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         effect = _of(params["effect"], dataset["school"])
-        mean = effect if centred else params["mu"] + params["tau"] * effect
+        mean = effect if centered else params["mu"] + params["tau"] * effect
         return -0.5 * ((dataset["y"] - mean) / dataset["sd"]) ** 2
 
     def log_prior(params: Mapping) -> tf.Tensor:
         value = normal(params["mu"], 5.0) + _cauchy(params["tau"], 5.0)
-        if centred:
+        if centered:
             away = (params["effect"] - params["mu"]) / params["tau"]
             return value + normal(away, 1.0) - 8.0 * tf.math.log(params["tau"])
         return value + normal(params["effect"], 1.0)
 
     start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(8)}
-    about = f"eight schools, {'' if centred else 'not '}centred"
+    about = f"eight schools, {'' if centered else 'not '}centered"
     return Posterior(
         about,
         dataset,
@@ -63,30 +63,30 @@ def _schools(centred: bool) -> Posterior:
         log_lik,
         log_prior,
         {"tau": tfb.Exp()},
-        like=("schools-not-centred", _centre) if centred else None,
+        like=("schools-not-centered", _center) if centered else None,
     )
 
 
-def _centre(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return draws of the centred form."""
+def _center(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return draws of the centered form."""
     mu, tau = params["mu"][..., np.newaxis], params["tau"][..., np.newaxis]
     return {**params, "effect": mu + tau * params["effect"]}
 
 
 @posterior
-def schools_not_centred() -> Posterior:
-    return _schools(centred=False)
+def schools_not_centered() -> Posterior:
+    return _schools(centered=False)
 
 
 @posterior
-def schools_centred() -> Posterior:
+def schools_centered() -> Posterior:
     """A funnel without a mode: what may be asked is that the report says so."""
-    return _schools(centred=True)
+    return _schools(centered=True)
 
 
 @posterior
 def cities_smoking() -> Posterior:
-    """Log odds ratios of eight cities around a common one, not centred."""
+    """Log odds ratios of eight cities around a common one, not centered."""
     data = columns("china_smoking")
 
     def rows(smoking: str) -> tuple[np.ndarray, np.ndarray]:
@@ -118,48 +118,48 @@ def cities_smoking() -> Posterior:
     return Posterior(about, dataset, start, log_lik, log_prior, {"tau": tfb.Exp()})
 
 
-def _firms(centred: bool) -> Posterior:
+def _firms(centered: bool) -> Posterior:
     data = columns("grunfeld")
     firm, firms = _groups(data["firm"])
     dataset = {"X": design(data, ("value", "capital"))[:, 1:], "firm": firm, "y": data["invest"]}
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         own = _of(params["effect"], dataset["firm"])
-        own = own if centred else params["mu"] + params["tau"] * own
+        own = own if centered else params["mu"] + params["tau"] * own
         z = (dataset["y"] - own - matvec(dataset, params["beta"])) / params["sigma"]
         return -0.5 * z**2 - tf.math.log(params["sigma"]) - HALF_LOG_2PI
 
     def log_prior(params: Mapping) -> tf.Tensor:
         value = normal(params["mu"], 500.0) - (params["tau"] + params["sigma"]) / 100.0
-        if centred:
+        if centered:
             away = (params["effect"] - params["mu"]) / params["tau"]
             return value + normal(away, 1.0) - firms * tf.math.log(params["tau"])
         return value + normal(params["effect"], 1.0)
 
     start = {"mu": 0.0, "tau": 1.0, "effect": np.zeros(firms), "beta": np.zeros(2), "sigma": 1.0}
     return Posterior(
-        f"investments, random intercepts of 11 firms, {'' if centred else 'not '}centred",
+        f"investments, random intercepts of 11 firms, {'' if centered else 'not '}centered",
         dataset,
         start,
         log_lik,
         log_prior,
         {"tau": tfb.Exp(), "sigma": tfb.Exp()},
-        like=("firms-not-centred", _centre) if centred else None,
+        like=("firms-not-centered", _center) if centered else None,
     )
 
 
 @posterior
-def firms_not_centred() -> Posterior:
-    return _firms(centred=False)
+def firms_not_centered() -> Posterior:
+    return _firms(centered=False)
 
 
 @posterior
-def firms_centred() -> Posterior:
+def firms_centered() -> Posterior:
     """The data know each firm well; the density rises without bound as τ goes to 0 all the same."""
-    return _firms(centred=True)
+    return _firms(centered=True)
 
 
-def _occupations(centred: bool) -> Posterior:
+def _occupations(centered: bool) -> Posterior:
     data = columns("fair")
     job, jobs = _groups(data["occupation"])
     X = design(data, FAIR[:-2])
@@ -168,12 +168,12 @@ def _occupations(centred: bool) -> Posterior:
 
     def log_lik(params: Mapping, dataset: Mapping) -> tf.Tensor:
         own = _of(params["effect"], dataset["job"])
-        eta = matvec(dataset, params["beta"]) + (own if centred else params["tau"] * own)
+        eta = matvec(dataset, params["beta"]) + (own if centered else params["tau"] * own)
         return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], eta)
 
     def log_prior(params: Mapping) -> tf.Tensor:
         value = normal(params["beta"], scales) + normal(params["tau"], 1.0)
-        if centred:
+        if centered:
             away = params["effect"] / params["tau"]
             return value + normal(away, 1.0) - jobs * tf.math.log(params["tau"])
         return value + normal(params["effect"], 1.0)
@@ -181,36 +181,36 @@ def _occupations(centred: bool) -> Posterior:
     start = {"beta": np.zeros(X.shape[1]), "tau": 1.0, "effect": np.zeros(jobs)}
     return Posterior(
         "affairs or none, random intercepts of six occupations, "
-        f"{'' if centred else 'not '}centred",
+        f"{'' if centered else 'not '}centered",
         dataset,
         start,
         log_lik,
         log_prior,
         {"tau": tfb.Exp()},
-        like=None if centred else ("occupations-centred", _not_centred),
+        like=None if centered else ("occupations-centered", _not_centered),
     )
 
 
-def _not_centred(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return draws of the form that is not centred."""
+def _not_centered(params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return draws of the form that is not centered."""
     return {**params, "effect": params["effect"] / params["tau"][..., np.newaxis]}
 
 
 @posterior
-def occupations_centred() -> Posterior:
-    """The data know each occupation well: for this one the centred form is the easy one."""
-    return _occupations(centred=True)
+def occupations_centered() -> Posterior:
+    """The data know each occupation well: for this one the centered form is the easy one."""
+    return _occupations(centered=True)
 
 
 @posterior
-def occupations_not_centred() -> Posterior:
+def occupations_not_centered() -> Posterior:
     """Intercept, scale and effects of the occupations are tied by a curved ridge."""
-    return _occupations(centred=False)
+    return _occupations(centered=False)
 
 
 @posterior
 def states_poisson() -> Posterior:
-    """Executions with a random intercept for each of 17 states, not centred."""
+    """Executions with a random intercept for each of 17 states, not centered."""
     data = columns("cpunish")
     X = design(data, ("PERPOVERTY", "PERBLACK", "SOUTH"))
     scales = np.concatenate([[10.0], 2.5 / X[:, 1:].std(0)])

@@ -1,4 +1,4 @@
-"""Means and sds of draws, with what they are worth."""
+"""Means and SDs of draws, with what they are worth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Moments:
     Attributes:
         mean: the mean.
         sd: the standard deviation.
-        mean_error: standard error of the mean, in sds.
+        mean_error: standard error of the mean, in SDs.
         sd_error: relative standard error of the sd.
         ess: the smaller of the effective sample sizes in bulk and tail.
         rhat: R-hat.

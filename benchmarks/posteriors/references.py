@@ -1,7 +1,7 @@
 """References: long Hamiltonian chains on the whole data, in double precision.
 
-`python -m benchmarks.posteriors.references [NAME ...]` makes those that are lacking, or these anew,
-and keeps their means and sds in `references.json`.
+`python -m benchmarks.posteriors.references [NAME ...]` makes those that are missing, or these
+again, and keeps their means and SDs in `references.json`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Density:
 def sampler(density: Density, steps: int) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Return a compiled function that runs TFP's Hamiltonian Monte Carlo, whitened by a matrix.
 
-    The stepsize is drawn anew for each iteration, from half to one and a half times its mean, so
+    The stepsize is drawn again for each iteration, from half to one and a half times its mean, so
     that no trajectory is a whole turn for long.
     """
 
@@ -192,15 +192,15 @@ def sample(density: Density) -> dict[str, np.ndarray]:
             seen.append(draws)
             stepsize = tuned(stepsize, accepted)
         half = np.concatenate(seen[BLOCKS // 2 :]).reshape(-1, d)
-        centre, before = half.mean(0), origin
+        center, before = half.mean(0), origin
         covariance = np.cov(half.T) + 1e-6 * np.eye(d)
         turn = np.linalg.cholesky(covariance)
-        origin, root = before + root @ centre, root @ turn
-        zeta = tf.constant(np.linalg.solve(turn, (zeta.numpy() - centre).T).T)
+        origin, root = before + root @ center, root @ turn
+        zeta = tf.constant(np.linalg.solve(turn, (zeta.numpy() - center).T).T)
     for _ in range(3):
         _, accepted = more()
         stepsize = tuned(stepsize, accepted)
-    # Trajectories of a few posterior sds, whatever the stepsize that accepts.
+    # Trajectories of a few posterior SDs, whatever the stepsize that accepts.
     run = sampler(density, int(np.clip(np.ceil(LARGEST * STEPS / stepsize), STEPS, MOST_STEPS)))
     kept: list[np.ndarray] = []  # unconstrained
     for _ in range(ROUNDS):

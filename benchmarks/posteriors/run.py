@@ -2,7 +2,7 @@
 
 Two calls each. The first is what a user writes: its seconds, its effective sample sizes and its
 warnings are in the table. The second asks for an effective sample size of 4000, so that errors of
-means and sds can be told from those of Monte Carlo; the constants are the same.
+means and SDs can be told from those of Monte Carlo; the constants are the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def flat(samples: sgmcmc.Samples, posterior: Posterior) -> np.ndarray:
 
 
 def compare(draws: np.ndarray, reference: dict[str, Any]) -> dict[str, Any]:
-    """Return ratios of sds and distances of means, with their standard errors."""
+    """Return ratios of SDs and distances of means, with their standard errors."""
     found = moments(draws)
     sd = np.array(reference["sd"])
     ratio = np.array(found.sd) / sd
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = references.read()
     for name in names or POSTERIORS:
         found = attempt(name, known[name])
-        results = table.read()  # anew, so that a run of some does not undo one of others
+        results = table.read()  # again, so that a run of some does not undo one of others
         results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
         results["posteriors"][name] = found
         table.RESULTS.write_text(json.dumps(results, indent=1))

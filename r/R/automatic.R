@@ -2,7 +2,7 @@
 #'
 #' What is not given is chosen: the mode is found by Newton steps on the whole dataset, the chain moves
 #' in coordinates whitened by the observed information there, rows are drawn in proportion to their
-#' leverage, gradients are control variates centred at the mode (or exact, for up to 2000
+#' leverage, gradients are control variates centered at the mode (or exact, for up to 2000
 #' observations), the stepsize is the largest at which the predicted error of every posterior standard
 #' deviation is at most `tolerance`, and four chains run from over-dispersed starts until every coordinate
 #' has the effective sample size `ess` and an R-hat of at most 1.01. [report()] says what was chosen and

@@ -197,7 +197,7 @@ ofParameters <- function(x, chosen) {
     if (anyNA(chosen)) {
         stop("there are ", length(x), " parameters", call. = FALSE)
     }
-    for (group in intersect(c("gradients", "mode", "modeGradient", "unnormalised"), names(parts))) {
+    for (group in intersect(c("gradients", "mode", "modeGradient", "unnormalized"), names(parts))) {
         parts[[group]] <- parts[[group]][intersect(chosen, names(parts[[group]]))]
     }
     parts$scalars <- intersect(chosen, unlist(parts$scalars))
@@ -214,7 +214,7 @@ ofDraws <- function(x, chosen) {
     draws <- unclass(x)
     attributes(draws) <- list(names = names(x))
     taken <- function(group) lapply(group, atDraws, kept, leading(x))
-    for (group in intersect(c("gradients", "testFunctions", "unnormalised"), names(parts))) {
+    for (group in intersect(c("gradients", "testFunctions", "unnormalized"), names(parts))) {
         parts[[group]] <- taken(parts[[group]])
     }
     asChains(c(

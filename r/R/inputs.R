@@ -10,10 +10,25 @@ pythonArguments <- function(arguments, further) {
     if (length(further) > 0 && (is.null(names(further)) || any(names(further) == ""))) {
         stop("further arguments must be named, as in `replace = TRUE`", call. = FALSE)
     }
-    arguments <- c(arguments, further)
+    further <- underNewNames(further)
+    arguments <- c(arguments[setdiff(names(arguments), names(further))], further)
     converted <- lapply(names(arguments), pythonArgument, arguments)
     names(converted) <- snakeCase(names(arguments))
     converted
+}
+
+# Arguments that changed their names: the old ones work until version 1.0.
+newNames <- c(storeUnnormalised = "storeUnnormalized")
+
+underNewNames <- function(arguments) {
+    for (old in intersect(names(arguments), names(newNames))) {
+        warning(
+            "`", old, "` is called `", newNames[[old]], "` now; the old name works until version 1.0",
+            call. = FALSE
+        )
+        names(arguments)[names(arguments) == old] <- newNames[[old]]
+    }
+    arguments
 }
 
 pythonArgument <- function(name, arguments) {

@@ -6,7 +6,7 @@ forPython <- function(chain, argument = "chain") {
         stop("`", argument, "` must be what a sampler returned", call. = FALSE)
     }
     parts <- attributes(chain)[c(
-        "settings", "gradients", "testFunctions", "unnormalised", "mode", "modeGradient", "logPost"
+        "settings", "gradients", "testFunctions", "unnormalized", "mode", "modeGradient", "logPost"
     )]
     parts$draws <- unclass(chain)
     attributes(parts$draws) <- list(names = names(chain))
@@ -34,7 +34,7 @@ needRegular <- function(chain, what) {
 #' How good a set of draws is
 #'
 #' How the constants were chosen, what error of the standard deviations the law of the dynamics
-#' predicts from curvature and gradient noise, which are measured at the draws, where centre and
+#' predicts from curvature and gradient noise, which are measured at the draws, where center and
 #' mean lie, effective sample sizes and R-hat; and what speaks against trusting the draws. It is
 #' made when first asked for, which may take a while.
 #'
@@ -155,7 +155,7 @@ printWarnings <- function(warnings) {
 
 #' Plot draws
 #'
-#' For each component the draws along the chain, and their density, chains in different colours.
+#' For each component the draws along the chain, and their density, chains in different colors.
 #'
 #' @param x draws, see [sgmcmcChains].
 #' @param parameters names of parameters, or of components such as `"beta[1,2]"`; `NULL` takes the
@@ -186,16 +186,16 @@ plot.sgmcmcChains <- function(x, parameters = NULL, perPage = 4, ask = NULL, ...
 }
 
 plotComponent <- function(draws, numbers, label, ...) {
-    colours <- seq_len(ncol(draws))
+    colors <- seq_len(ncol(draws))
     iterations <- numbers[[1]] + numbers[[2]] * (seq_len(nrow(draws)) - 1)
     graphics::matplot(
         iterations, draws,
-        type = "l", lty = 1, col = colours, main = label, xlab = "", ylab = "", ...
+        type = "l", lty = 1, col = colors, main = label, xlab = "", ylab = "", ...
     )
     densities <- apply(draws, 2, stats::density, simplify = FALSE)
     x <- vapply(densities, function(density) density$x, numeric(512))
     y <- vapply(densities, function(density) density$y, numeric(512))
-    graphics::matplot(x, y, type = "l", lty = 1, col = colours, main = label, xlab = "", ylab = "")
+    graphics::matplot(x, y, type = "l", lty = 1, col = colors, main = label, xlab = "", ylab = "")
 }
 
 chosenLabels <- function(x, parameters, most = 20) {

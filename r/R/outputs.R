@@ -4,6 +4,9 @@ asChains <- function(parts) {
     if (is.null(parts$draws)) {
         parts$draws <- list()
     }
+    # Its old name works until version 1.0.
+    parts$unnormalized <- if (is.null(parts$unnormalized)) parts$unnormalised else parts$unnormalized
+    parts$unnormalised <- parts$unnormalized
     do.call(structure, c(
         list(parts$draws, class = "sgmcmcChains"),
         parts[setdiff(names(parts)[!vapply(parts, is.null, NA)], "draws")]
@@ -27,7 +30,7 @@ asChains <- function(parts) {
 #' | `settings` | method, tuning constants, numbers of observations, seed, versions |
 #' | `mode`, `modeGradient` | for the control variate methods, the mode and the gradient there |
 #' | `reductions` | what running reductions have come to |
-#' | `unnormalised` | with `storeUnnormalised = TRUE`, the unnormalised states of [scir()] and [sgrld()] |
+#' | `unnormalized` | with `storeUnnormalized = TRUE`, the unnormalized states of [scir()] and [sgrld()] |
 #' | `origin` | the sampler in Python, for [report()], [predict()] and [extend()]; not in files |
 #'
 #' `chain[i, ]` are some of the draws, see [parts]; `print` shows what there is, and what [report()] warns

@@ -77,7 +77,7 @@ wordsOfR <- c(
     opt_stepsize = "optStepsize", n_iters = "nIters", n_iters_opt = "nItersOpt",
     n_chains = "nChains", burn_in = "burnIn", store_gradients = "storeGradients",
     test_functions = "testFunctions", store_params = "storeParams",
-    store_unnormalised = "storeUnnormalised", jit_compile = "jitCompile",
+    store_unnormalized = "storeUnnormalized", jit_compile = "jitCompile",
     n_steps = "nSteps", keep_draws = "keepDraws",
     sgld_setup = "sgldSetup", sghmc_setup = "sghmcSetup", sgnht_setup = "sgnhtSetup",
     sgldcv_setup = "sgldcvSetup", sghmccv_setup = "sghmccvSetup",

@@ -65,7 +65,7 @@ print.sgmcmccv <- print.sgmcmc
 #'     on the minibatch that is fed, or on one of its own if none is, and running an entry
 #'     moves that parameter alone;
 #'   - with control variates `optimizer`, which takes `paramsOpt` a step up the gradient on
-#'     the minibatch that is fed; the chain keeps the centre that `initSess` has found.
+#'     the minibatch that is fed; the chain keeps the center that `initSess` has found.
 #' @export
 #' @examples
 #' \dontrun{

@@ -23,8 +23,8 @@
 #'   of polynomials in the points of the simplex, with coefficients that are not negative.
 #' @param stepsize h, a number, a named list, or a schedule.
 #' @param alpha the Dirichlet concentration: a number, an array, or a named list of them.
-#' @param theta0 named list of unnormalised starting states; `NULL` for the default.
-#' @param storeUnnormalised whether to keep the unnormalised state with each draw.
+#' @param theta0 named list of unnormalized starting states; `NULL` for the default.
+#' @param storeUnnormalized whether to keep the unnormalized state with each draw.
 #' @param gibbs function of the parameters, the minibatch and a seed that returns the
 #'   minibatch with latent variables added to it.
 #' @param latents named list of latent values for each observation, which are handed to
@@ -49,7 +49,7 @@
 scir <- function(logLik, dataset, params, stepsize, logPrior = NULL, minibatchSize = 0.01,
                  nIters = 10^4L, verbose = TRUE, seed = NULL, alpha, nChains = NULL,
                  burnIn = 0, thin = 1, store = NULL, testFunctions = NULL, theta0 = NULL,
-                 storeUnnormalised = FALSE, gibbs = NULL, latents = NULL,
+                 storeUnnormalized = FALSE, gibbs = NULL, latents = NULL,
                  updates = "in_turn", ...) {
     runSampler("scir", as.list(environment()), ...)
 }
@@ -59,7 +59,7 @@ scir <- function(logLik, dataset, params, stepsize, logPrior = NULL, minibatchSi
 sgrld <- function(logLik, dataset, params, stepsize, logPrior = NULL,
                   minibatchSize = 0.01, nIters = 10^4L, verbose = TRUE, seed = NULL,
                   alpha, nChains = NULL, burnIn = 0, thin = 1, store = NULL,
-                  testFunctions = NULL, theta0 = NULL, storeUnnormalised = FALSE,
+                  testFunctions = NULL, theta0 = NULL, storeUnnormalized = FALSE,
                   gibbs = NULL, latents = NULL, updates = "in_turn", ...) {
     runSampler("sgrld", as.list(environment()), ...)
 }

@@ -85,7 +85,7 @@ class Source:
         first = self._values(0, 0, 1)
         self.layout = Layout({name: value.shape[1:] for name, value in first.items()})
         self._size = sum(int(np.prod(g.shape[2:])) for g in self._gradients.values())
-        self._centre = self._mean_position() if degree == 2 else None
+        self._center = self._mean_position() if degree == 2 else None
 
     @property
     def features(self) -> int:
@@ -140,9 +140,9 @@ class Source:
 
     def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
         z = -0.5 * matrix({n: g[chain, start:stop] for n, g in self._gradients.items()})
-        if self._centre is None:
+        if self._center is None:
             return z
-        theta = self._positions(chain, start, stop) - self._centre
+        theta = self._positions(chain, start, stop) - self._center
         i, j = np.triu_indices(z.shape[1], 1)
         mixed = theta[:, i] * z[:, j] + theta[:, j] * z[:, i]
         return np.concatenate([z, theta * z - 0.5, mixed], axis=1)

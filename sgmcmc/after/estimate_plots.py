@@ -89,21 +89,21 @@ def plot_zero_variance(
     old = np.reshape(before[name], (shape[0], -1)).astype(np.float64)
     new = np.reshape(after[name], (shape[0], -1))
     single = old.shape[1] == 1
-    centre: np.ndarray = np.zeros(1) if single else old.mean(axis=0)
+    center: np.ndarray = np.zeros(1) if single else old.mean(axis=0)
     places = np.arange(old.shape[1])
     handles = []
     pairs: list[tuple[np.ndarray, float, str]] = [(old, -0.2, "C0"), (new, 0.2, "C1")]
-    for draws, shift, colour in pairs:
+    for draws, shift, color in pairs:
         boxes = ax.boxplot(
-            draws - centre,
+            draws - center,
             positions=places + shift,
             widths=0.3,
             patch_artist=True,
-            flierprops={"markersize": 2, "markeredgecolor": colour},
+            flierprops={"markersize": 2, "markeredgecolor": color},
             medianprops={"color": "black"},
         )
         for box in boxes["boxes"]:
-            box.set(facecolor=colour, alpha=0.5)
+            box.set(facecolor=color, alpha=0.5)
         handles.append(boxes["boxes"][0])
     ax.set_xticks(places, [name] if single else [str(place) for place in places])
     ax.set_ylabel(name if single else f"{name}, less the mean before")

@@ -47,8 +47,8 @@ class Regression:
         """Add more rows."""
         rows = np.concatenate([f, h], axis=1)
         mean = rows.mean(axis=0)
-        centred = rows - mean
-        self._merge(len(rows), mean, centred[:, : self._features].T @ centred)
+        centered = rows - mean
+        self._merge(len(rows), mean, centered[:, : self._features].T @ centered)
 
     def _merge(self, count: int, mean: np.ndarray, products: np.ndarray) -> None:
         if not count:
@@ -87,7 +87,7 @@ class Regression:
 def _solve(
     correlation: np.ndarray, cross: np.ndarray, rows: int, dtype: np.dtype
 ) -> tuple[np.ndarray, str]:
-    """Return the least-squares solution, truncated where directions are not determined.
+    """Return the least-squares solution, truncated in directions that are not determined.
 
     With too few draws (or batches) for the number of control variates any values can be fitted,
     noise included; then the solution is shrunk, as in ridge regression.

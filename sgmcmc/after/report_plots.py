@@ -122,7 +122,7 @@ def warning_line(warnings: list[str], width: int = 110) -> str:
 
 
 def plot_sds(ax: Any, lists: ReportLists, names: list[str]) -> None:
-    """Plot sds, measured with their standard errors and predicted, in units of the mode's."""
+    """Plot SDs, measured with their standard errors and predicted, in units of the mode's."""
     ax.set_ylabel("SD of draws / Laplace SD")
     shown = lists.measured if lists.measured is not None else lists.predicted
     if shown is None:

@@ -17,7 +17,7 @@ _BLOCK = 2048
 
 
 class Discrepancy(float):
-    """A discrepancy, a number, with what it is to be compared with.
+    """A discrepancy, a number, with its reference values.
 
     Attributes:
         expected: Root mean square of the discrepancy of equally many independent draws from the
@@ -81,14 +81,14 @@ def ksd(
 
     KSD² = S⁻² Σ_st k₀(ζ_s, ζ_t) over S draws, with k(x, y) = (c² + |x − y|²)^(−β) and
     k₀ = g(x)·g(y) k + g(x)·∇_y k + g(y)·∇_x k + tr ∇_x ∇_y k, g = ∇ log p. As draws are added
-    it tends to zero only where they are from p, so it shows bias, which effective sample sizes do
-    not. The coordinates ζ are whitened: the posterior's sds there are near 1 in all directions, so
+    it tends to zero only if they are from p, so it shows bias, which effective sample sizes do
+    not. The coordinates ζ are whitened: the posterior's SDs there are near 1 in all directions, so
     that all count alike.
 
     S independent draws from p have E KSD² = S⁻¹ E k₀(ζ, ζ) = S⁻¹ c^(−2β) (E|g|² + 2βd/c²), which
     is the value to compare with: ``ksd(samples).ratio`` is the ratio of the roots. It is about 1
     for independent draws from the posterior, √τ for right ones of which τ are worth an
-    independent one, and grows with the number of draws where there is bias.
+    independent one, and grows with the number of draws if there is bias.
 
     Args:
         samples: Draws.

@@ -13,10 +13,10 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.target.geometry import Preconditioner, root_of
 
 _DRAWS_EACH = 10
-"""Draws for each coordinate that a curvature matrix takes; below, variances alone are found."""
+"""Draws per coordinate that a curvature matrix needs; below, variances alone are found."""
 
 _FLAT = 1e-4
-"""The least curvature, in units of the draws' own sds, that is not taken for noise."""
+"""The least curvature, in units of the draws' own SDs, that does not count as noise."""
 
 
 class Whitened(NamedTuple):

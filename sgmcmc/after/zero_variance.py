@@ -108,7 +108,7 @@ def zero_variance(
     parameter need not do.
 
     With neither ``degree`` nor ``fit`` nor ``batches`` the form is chosen: coefficients are fitted
-    to draws, and to means of batches of several sizes, with degree 2 where the draws suffice for
+    to draws, and to means of batches of several sizes, with degree 2 if the draws suffice for
     it; each chain is corrected with the coefficients of the others (each half of a single chain
     with those of the other half), and the form is chosen under which the means of long batches vary
     least, in the median over the quantities. A quantity that no form improves is left unchanged.

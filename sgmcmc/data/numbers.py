@@ -2,11 +2,11 @@
 
 Both are made of nothing but the raw words of a bit generator, which NumPy promises never to change,
 by integer arithmetic and single IEEE operations in a fixed order. So native code and NumPy give
-the same bits, and so do all versions of NumPy and all processors. The native code goes on with the
+the same numbers, and so do all versions of NumPy and all processors. The native code continues the
 stream where NumPy left it, and leaves it where NumPy would.
 
-A normal takes 1 ns in native code and 8 here, as long as NumPy's own; an integer 0.8 and 1.8, where
-NumPy's takes 2.2.
+A normal takes 1 ns in native code and 8 here, as long as NumPy's own; an integer 0.8 and 1.8, and
+NumPy's 2.2.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> None:
 
 
 def below(rng: np.random.Generator, bound: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return independent uniform int32 below a bound, and -1 where one has to be drawn again.
+    """Return independent uniform int32 below a bound, and -1 for one that must be drawn again.
 
     A product of 32 random bits with the bound has the number in its upper half. A few are rejected
     because some numbers would otherwise be more frequent, by one in 2³² of the bits.

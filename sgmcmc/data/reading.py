@@ -142,7 +142,7 @@ def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
 
 
 def _is_stored(values: Any) -> bool:
-    """Return whether an array is on disk: a memmap, or anything whose rows have to be asked for."""
+    """Return whether an array is on disk: a memmap, or anything whose rows must be asked for."""
     if isinstance(values, np.ndarray):
         return isinstance(values, np.memmap)
     # pandas, polars and xarray are in memory, whatever else they have; ragged tensors are not ours.

@@ -4,7 +4,7 @@ A minibatch has exactly the entries of its rows, in row-major order, as many as 
 to a fixed number would serve XLA alone, which compiles none of TensorFlow's products and sums of
 sparse tensors (and gathering and adding up, which it does compile, takes as long as these do
 without it); it would cost as much as the longest rows are longer than the others, and put several
-entries in one place. So a chain with such a column runs as a plain graph, where the number of
+entries in one place. So a chain with such a column runs as a plain graph, in which the number of
 entries may change from step to step.
 """
 

@@ -1,4 +1,4 @@
-"""Columns that lie in files in a form that has to be unpacked: HDF5, Zarr, Dask, Parquet, Arrow.
+"""Columns that lie in files in a form that must be unpacked: HDF5, Zarr, Dask, Parquet, Arrow.
 
 Single rows of such a form are dear: a chunk is read and decompressed for each. The rows of a block
 of minibatches are all over the file, so it is unpacked once, in order, as it is checked: what is
@@ -27,7 +27,7 @@ Check = Callable[[np.ndarray, int, int], None]
 
 
 class Spool:
-    """Takes pieces of a column one after another, and gives the column back as one array.
+    """Collects the pieces of a column and returns the column as one array.
 
     Unless they are to stay ``in_memory``, they go to a file if they are many.
     """
@@ -41,7 +41,7 @@ class Spool:
         self.rows = 0
 
     def add(self, piece: np.ndarray) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self._row_shape = piece.shape[1:]
         self.rows += len(piece)
         self._pieces.append(piece.astype(self._dtype, order="C"))
@@ -53,7 +53,7 @@ class Spool:
             self._file = tempfile.TemporaryFile(prefix="sgmcmc-")
         try:
             for piece in self._pieces:
-                # Not through a mapping: that crashes where the disk is full.
+                # Not through a mapping: that crashes if the disk is full.
                 self._file.write(piece.data)
             self._file.flush()
         except OSError as error:
@@ -222,7 +222,7 @@ def _mapped_in_place(source: Any) -> np.ndarray | None:
         )
     except (AttributeError, OSError, ValueError, RuntimeError):
         return None
-    # The offset is taken at its word only if the file says the same.
+    # The offset is used only if the file says the same.
     for start in {0, source.shape[0] // 2, max(0, source.shape[0] - 8)}:
         if mapped[start : start + 8].tobytes() != source[start : start + 8].tobytes():
             return None

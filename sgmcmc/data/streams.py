@@ -77,7 +77,7 @@ def table_of(stream: Any) -> Table:
     if first is None:
         raise ValueError(
             "`dataset` is empty: it has no observations. An iterator is used up once it was gone "
-            "through, by a call that has failed or by yourself; make it anew."
+            "through, by a call that failed or by yourself; make a new one."
         )
     return Table(tuple(first), frozenset(), lambda: itertools.chain([first], arrays))
 

@@ -251,7 +251,7 @@ def refusal(label: str, values: Any) -> str:
     """Return why a dataset that can only be read in its own order is refused, and what to use."""
     return (
         f"`{label}` is a {type(values).__name__}, which gives its rows in an order of its own. "
-        "Minibatches are drawn here, at random and anew at each iteration: pass the arrays that "
+        "Minibatches are drawn here, at random at each iteration: pass the arrays that "
         "it was made from, or the file that contains them (np.load(path, mmap_mode='r'), HDF5, "
         "Zarr, Parquet), which may be larger than memory."
     )

@@ -141,7 +141,7 @@ def _openers(given: Any) -> dict[str, Opener]:
 
 
 def _opener(values: Any) -> Opener | None:
-    """Return how to open an array in another process; ``None`` if it is to be sent."""
+    """Return how to open an array in another process; ``None`` if it must be sent."""
     if isinstance(values, np.ndarray):
         return _memmap_opener(values)
     kind = type(values).__module__.partition(".")[0]

@@ -147,7 +147,7 @@ def _tokens(text: bytes, code: Codes, before: int) -> tuple[Places, Mask, Mask]:
     is_value = np.append(False, is_index[:-1])
     is_label = ~(is_index | is_value)
     newlines = np.flatnonzero(code == ord("\n"))
-    # The first token of each line has to be a label, and no other.
+    # The first token of each line must be a label, and no other.
     first = np.searchsorted(ends, np.append(0, newlines[:-1] + 1))
     fine = np.array_equal(first, np.flatnonzero(is_label)) and not np.any(is_index & is_value)
     if not fine or np.count_nonzero(colon) != np.count_nonzero(is_index):

@@ -1,4 +1,4 @@
-"""Files as they were published: found or downloaded, and never taken if damaged."""
+"""Files as they were published: found or downloaded, and never used if damaged."""
 
 from __future__ import annotations
 
@@ -160,9 +160,9 @@ def _download(
             except ValueError as error:
                 failures.append(f"{url}: damaged content: {error}")
                 continue
-            # Whoever put a file there in the meantime keeps it.
+            # The caller put a file there in the meantime keeps it.
             if folder != folders.own() or not os.path.lexists(target):
-                with contextlib.suppress(OSError):  # the data are at hand, cached or not
+                with contextlib.suppress(OSError):  # the data are there, cached or not
                     os.replace(part, target)
             return value
     finally:

@@ -116,5 +116,5 @@ def _of_kind(lines: list[list[str]], kind: str, fields: int) -> list[list[str]]:
 
 def _number(line: list[str]) -> int:
     if len(line) < 2 or not line[1].isdecimal():
-        raise ValueError(f"no number where one has to be: {line}")
+        raise ValueError(f"a number is missing: {line}")
     return int(line[1])

@@ -36,14 +36,14 @@ class PSGLD(Dynamics):
     """V ← αV + (1 − α) ĝ(θ)²; θ' = θ + (ε/2) G ĝ(θ) + √(εG) η with G = 1/(λ + √V).
 
     Squares, roots and products are by coordinate, and V starts at ĝ². V is learned in the burn-in
-    and then frozen: from there on the chain is SGLD with stepsizes εG, and has its law.
+    and then frozen: from there on the chain is SGLD with stepsizes εG, with its distribution.
 
-    A V that goes on changing (``until=None``, as published) changes the law: Langevin dynamics with
+    A V that goes on changing (``until=None``, as published) changes it: Langevin dynamics with
     a G that depends on θ need the term Γ_i = ∂G_i/∂θ_i in the drift (the update with it is
-    θ' = θ + (ε/2) [G ĝ + Γ] + √(εG) η). It takes second derivatives, and the paper drops it.
+    θ' = θ + (ε/2) [G ĝ + Γ] + √(εG) η). It needs second derivatives, and the paper drops it.
     The error does not vanish with ε: as ε → 0 at fixed α, V becomes E[ĝ²] at the present θ, and in
     one dimension the stationary density is p(θ|x) (λ + √E[ĝ(θ)²]) up to a constant. It is small
-    where 1/(1 − α) iterations are long against the autocorrelation of the chain.
+    if 1/(1 − α) iterations are long against the autocorrelation of the chain.
 
     Here ĝ is the gradient of the log posterior. The paper divides it by N: ε is N times, and λ is N
     times that of the paper.

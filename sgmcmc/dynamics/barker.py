@@ -48,8 +48,8 @@ class Barker(Dynamics):
     stepsizes too large for the steepest direction, do not make the chain diverge.
 
     The noise of ĝ moves probabilities towards 1/2. For a normal noise of variance V the correction
-    multiplies z ĝ by k/√(k² − Vz²), k = 1.702, where Vz² < k²; elsewhere the sign of z ĝ is taken,
-    which still moves too little. ``noise_variance="extreme"`` takes that everywhere.
+    multiplies z ĝ by k/√(k² − Vz²), k = 1.702, if Vz² < k²; else the sign of z ĝ is used,
+    which still moves too little. ``noise_variance="extreme"`` uses that everywhere.
 
     Args:
         noise_variance: V, the variance of the gradient estimate in each coordinate, not negative:

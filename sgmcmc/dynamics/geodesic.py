@@ -93,7 +93,7 @@ class SGGMC(GeodesicDynamics):
     ε) invariant. There is no upper bound on V, as there is if the noise of O is lessened instead.
     In ℝᵈ, and with V = 0, this is BAOAB.
 
-    ``noise_variance="fisher"`` takes for V the mean, over the steps so far, of the covariance of
+    ``noise_variance="fisher"`` uses as V the mean, over the steps so far, of the covariance of
     the single rows' gradients in a minibatch, times N²/n (1 − n/N): the empirical Fisher
     information. It is a matrix, Λ V Λ in the tangent space, and r a function of it.
 

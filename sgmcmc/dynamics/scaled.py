@@ -40,7 +40,7 @@ def gradient_scaled(h: Any, until: int | str | None = BURN_IN) -> GradientScaled
 
     ε_j = h / √S_j,  S_j ← S_j + (‖ĝ_j(θ)‖² / d_j − S_j) / k,
 
-    so that parameters of different sizes, such as the matrices and the biases of a factorisation,
+    so that parameters of different sizes, such as the matrices and the biases of a factorization,
     or the layers of a network, share one constant. ĝ is the estimate that the chain itself uses, in
     the chain's own coordinates.
 
@@ -158,7 +158,7 @@ class Scaled(Dynamics):
         return replace(self, inner=self.inner.for_rows(rows, size, unseen))
 
     def bind(self, space: Space) -> Scaled:
-        """Return these dynamics, knowing where the parameters lie in the position."""
+        """Return these dynamics with the places of the parameters in the position."""
         return replace(self, inner=self.inner.bind(space), layout=space.layout)
 
     def init(

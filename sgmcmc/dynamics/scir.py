@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import renamed
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
@@ -76,6 +77,7 @@ class GammaState(NamedTuple):
     steps: tf.Tensor
 
 
+@renamed.also("store_unnormalised")
 @dataclass(frozen=True)
 class SCIR(SimplexDynamics):
     """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.
@@ -104,7 +106,7 @@ class SCIR(SimplexDynamics):
         alpha: Dirichlet concentrations: a number or an array for all parameters except those that
             ``gamma`` names, or a dict that names the points of the simplex.
         theta0: Dict of starting values of the unnormalized θ > 0; without it θ starts at ω Σâ.
-        store_unnormalised: Whether to store θ with each draw.
+        store_unnormalized: Whether to store θ with each draw.
         fresh_scale: Whether Σθ ~ Gamma(Σâ) is drawn again before each step; not with minibatches.
         gamma: Dict of priors, (shape, rate), of parameters on (0, ∞); with a third entry the
             parameter is λ raised to that power, so that (shape, rate, -1) is a variance.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
+from sgmcmc import renamed
 from sgmcmc.checks import describe, flag, or_list
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
@@ -15,7 +16,7 @@ from sgmcmc.target.geometry import Space
 from sgmcmc.target.geometry.simplex import OnSimplex, Simplices, smallest, usable_counts
 from sgmcmc.target.layout import Layout
 
-PARAMETERISATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
+PARAMETERIZATIONS = ("expanded_mean", "expanded_natural", "reduced_natural")
 
 
 _Own = TypeVar("_Own", bound="SimplexDynamics")
@@ -41,7 +42,7 @@ class SimplexDynamics(Dynamics):
             names the points of the simplex.
         theta0: Dict of starting values of the unnormalized θ > 0, instead of the ω in ``params``;
             without it θ starts at ω Σâ of the first minibatch.
-        store_unnormalised: Whether to store θ with each draw, in ``samples.unnormalised``.
+        store_unnormalized: Whether to store θ with each draw, in ``samples.unnormalized``.
         simplices: Places of points of the simplex in the position; set by ``bind``.
         scaled: Whether θ of each is given at the start; set by ``bind``.
         differences: Whether counts come as differences of counts, which may be negative.
@@ -49,7 +50,7 @@ class SimplexDynamics(Dynamics):
 
     alpha: Any
     theta0: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
-    store_unnormalised: bool = field(default=False, metadata={"constant": False})
+    store_unnormalized: bool = field(default=False, metadata={"constant": False})
     simplices: Simplices = field(
         default_factory=lambda: Simplices(Layout({}), {}), repr=False, metadata={"constant": False}
     )
@@ -61,8 +62,8 @@ class SimplexDynamics(Dynamics):
     needs = ("alpha",)
 
     def bind(self: _Own, space: Space) -> _Own:
-        """Return these dynamics, knowing which coordinates are on simplices."""
-        flag("store_unnormalised", self.store_unnormalised)
+        """Return these dynamics with the coordinates that are on simplices."""
+        flag("store_unnormalized", self.store_unnormalized)
         points = {n: g for n, g in space.geometries.items() if isinstance(g, OnSimplex)}
         return replace(
             self,
@@ -87,6 +88,7 @@ class SimplexDynamics(Dynamics):
         return SimplexState(self.simplices.scaled(position, counts, self.scaled))
 
 
+@renamed.also("parameterisation", "store_unnormalised")
 @dataclass(frozen=True)
 class SGRLD(SimplexDynamics):
     """θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |.
@@ -101,8 +103,8 @@ class SGRLD(SimplexDynamics):
             names the points of the simplex.
         theta0: Dict of starting values of the unnormalized θ > 0; without it θ starts at ω Σâ, or ω
             Σalpha in the expanded-natural parameterization.
-        store_unnormalised: Whether to store θ with each draw.
-        parameterisation: Parameterization: "expanded_mean", "expanded_natural" or
+        store_unnormalized: Whether to store θ with each draw.
+        parameterization: Parameterization: "expanded_mean", "expanded_natural" or
             "reduced_natural".
 
     Example:
@@ -115,16 +117,16 @@ class SGRLD(SimplexDynamics):
         Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.2.2.
     """
 
-    parameterisation: str = "expanded_mean"
+    parameterization: str = "expanded_mean"
 
     name = "sgrld"
 
     def bind(self, space: Space) -> SGRLD:
-        """Return these dynamics, knowing which coordinates are on simplices."""
-        if self.parameterisation not in PARAMETERISATIONS:
+        """Return these dynamics with the coordinates that are on simplices."""
+        if self.parameterization not in PARAMETERIZATIONS:
             raise ValueError(
-                f"`parameterisation` must be {or_list(PARAMETERISATIONS)}; it is "
-                f"{describe(self.parameterisation)}."
+                f"`parameterization` must be {or_list(PARAMETERIZATIONS)}; it is "
+                f"{describe(self.parameterization)}."
             )
         return super().bind(space)
 
@@ -132,10 +134,10 @@ class SGRLD(SimplexDynamics):
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
     ) -> SimplexState:
         """Return the state at the start of a chain; ``gradient`` holds ĉ for the simplices."""
-        if self.parameterisation == "expanded_natural":
+        if self.parameterization == "expanded_natural":
             gradient = tf.zeros_like(gradient)
         state = super().init(position, gradient, stepsize, normals)
-        if self.parameterisation != "reduced_natural":
+        if self.parameterization != "reduced_natural":
             return state
         u, others = self.simplices.divide(state.position)
         return SimplexState(self.simplices.unite(u - self.simplices.lasts(u), others))
@@ -150,13 +152,13 @@ class SGRLD(SimplexDynamics):
         h, epsilon = simplices.divide(stepsize)
         noise, other_noise = simplices.divide(normals[0])
         drift = self.drift(u, self.usable(counts))
-        if self.parameterisation == "expanded_mean":
+        if self.parameterization == "expanded_mean":
             theta = tf.exp(u)
             moved = theta + 0.5 * h * drift + tf.sqrt(h * theta) * noise
             u = tf.math.log(tf.maximum(tf.abs(moved), smallest(u.dtype)))
         else:
             moved = overdamped(u, drift, h, noise)
-            reduced = self.parameterisation == "reduced_natural"
+            reduced = self.parameterization == "reduced_natural"
             u = tf.where(simplices.last, u, moved) if reduced else moved
         if not simplices.alone:
             others = overdamped(others, slopes, epsilon, other_noise)
@@ -170,7 +172,7 @@ class SGRLD(SimplexDynamics):
         """
         points = tf.exp(self.simplices.log_points(u))
         alpha = tf.constant(self.simplices.alpha, u.dtype)
-        if self.parameterisation == "reduced_natural":
+        if self.parameterization == "reduced_natural":
             expected = alpha + counts
             return expected - points * self.simplices.totals(expected)
         return alpha - tf.exp(u) + counts - points * self.simplices.totals(counts)

@@ -1,6 +1,6 @@
 """Gamma and Poisson numbers, many at a time, each with a parameter of its own.
 
-TensorFlow's own draws take 50 to 100 ns a number. Where there are many, most are drawn here by
+TensorFlow's own draws take 50 to 100 ns a number. If there are many, most are drawn here by
 vector arithmetic on normals and uniforms, which cost a tenth of that, and only the few that it
 does not settle are drawn by TensorFlow.
 """

@@ -124,7 +124,7 @@ def recorded(
         for name, (shape, dtype) in recorder.specs().items()
     }
 
-    # XLA compiles anew for every value of an argument that the index of a slice can be traced
+    # XLA compiles again for every value of an argument that the index of a slice can be traced
     # back to; the index of a gather may be anything.
     def one_iteration(
         i: tf.Tensor, now: tf.Tensor, slot: tf.Tensor, carry: Carry, arrays: Mapping[str, Any]

@@ -149,7 +149,7 @@ class Iteration:
         self._layout = target.space.layout
         self.lead = 0 if turns is None else 1
         moves = 1 if turns is None else len(turns.movers)
-        self.latent_seeds = 0 if latents is None else 1 + gradient.centred
+        self.latent_seeds = 0 if latents is None else 1 + gradient.centered
         self.latent_seeds_of_step = moves * self.latent_seeds
         self.seeds_of_step = moves * dynamics.seeds
 
@@ -305,11 +305,11 @@ class Iteration:
         With latent variables the log posterior can be estimated here alone, and takes about as
         long as its gradient.
         """
-        latents, at_centre = carry.latents, minibatch
+        latents, at_center = carry.latents, minibatch
         if self.latents is not None and isinstance(latents, LatentState):
-            centre = self.gradient.centre(carry.estimator) if self.gradient.centred else None
-            minibatch, at_centre, latents = self.latents.complete(
-                self.target.space, latents, position, centre, minibatch, seeds
+            center = self.gradient.center(carry.estimator) if self.gradient.centered else None
+            minibatch, at_center, latents = self.latents.complete(
+                self.target.space, latents, position, center, minibatch, seeds
             )
             if not self.recorder.stepwise:
                 log_post = tf.cond(
@@ -319,6 +319,6 @@ class Iteration:
                 )
                 latents = latents._replace(log_post=log_post)
         gradient, estimator = self.gradient.estimate(
-            self.target, carry.estimator, position, minibatch, at_centre
+            self.target, carry.estimator, position, minibatch, at_center
         )
         return carry._replace(gradient=gradient, estimator=estimator, latents=latents)

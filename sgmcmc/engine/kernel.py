@@ -99,7 +99,7 @@ class Kernel:
         """
         scale = example.weights
 
-        def initialised(
+        def initialized(
             position: tf.Tensor,
             estimator: Any,
             minibatch: Minibatch,
@@ -111,7 +111,7 @@ class Kernel:
                 minibatch = minibatch._replace(weights=scale)
             latents: LatentState | tuple[()] = ()
             if self.latents is not None:
-                latents = self.latents.state(self.gradient.centred, position.dtype)
+                latents = self.latents.state(self.gradient.centered, position.dtype)
             # The state is made of the position as soon as the gradient there is known.
             carry = Carry(
                 None,
@@ -130,7 +130,7 @@ class Kernel:
             state = self.dynamics.init(position, carry.gradient, stepsize, normals)
             return carry._replace(state=state)
 
-        return initialised
+        return initialized
 
     def _block(
         self,

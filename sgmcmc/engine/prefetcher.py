@@ -166,7 +166,7 @@ def _buffers(kernel: Kernel, stepsizes: Stepsizes) -> Buffers:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an uninitialised array that starts where TensorFlow can use it without a copy."""
+    """Return an uninitialized array that starts where TensorFlow can use it without a copy."""
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     offset = -raw.ctypes.data % _ALIGNMENT

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALISED
+from sgmcmc.results.schema import DRAWS, GRADIENTS, TEST, UNNORMALIZED
 from sgmcmc.target.layout import Layout, joined
 from sgmcmc.target.target import Target
 
@@ -29,7 +29,7 @@ class Recorder:
         test_functions: Functions of the parameters to evaluate at each kept draw.
         test_values: Value of each test function at the start, for its shape and dtype.
         reductions: Folds over the kept draws.
-        unnormalised: Names of the parameters that are stored with their scale too.
+        unnormalized: Names of the parameters that are stored with their scale too.
         stepwise: Whether the user runs the chain step by step, and so sees the parameters after
             each run and never a log posterior estimate.
     """
@@ -42,7 +42,7 @@ class Recorder:
     test_functions: Mapping[str, Callable[[Tensors], tf.Tensor]] = field(default_factory=dict)
     test_values: Mapping[str, np.ndarray] = field(default_factory=dict)
     reductions: Mapping[str, Reduction] = field(default_factory=dict)
-    unnormalised: tuple[str, ...] = ()
+    unnormalized: tuple[str, ...] = ()
     stepwise: bool = False
 
     @property
@@ -62,9 +62,9 @@ class Recorder:
             specs[DRAWS] = ((self.draw_layout.size,), self.target.dtype)
         if self.with_gradients:
             specs[GRADIENTS] = ((self.gradient_layout.size,), self.target.dtype)
-        if self.unnormalised:
-            size = self.target.space.layout.subset(self.unnormalised).size
-            specs[UNNORMALISED] = ((size,), self.target.dtype)
+        if self.unnormalized:
+            size = self.target.space.layout.subset(self.unnormalized).size
+            specs[UNNORMALIZED] = ((size,), self.target.dtype)
         for name, value in self.test_values.items():
             specs[TEST + name] = (value.shape, tf.as_dtype(value.dtype))
         return specs
@@ -94,9 +94,9 @@ class Recorder:
             values[GRADIENTS] = _select(
                 gradient, self.target.space.score_layout, self.with_gradients
             )
-        if self.unnormalised:
-            scaled = self.target.space.unnormalised(position)
-            values[UNNORMALISED] = _select(scaled, self.target.space.layout, self.unnormalised)
+        if self.unnormalized:
+            scaled = self.target.space.unnormalized(position)
+            values[UNNORMALIZED] = _select(scaled, self.target.space.layout, self.unnormalized)
         if self.test_functions:
             kept = self._keeps(iteration)
             values |= tf.cond(kept, lambda: self._test(position), self._blank)

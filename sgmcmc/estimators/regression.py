@@ -25,23 +25,23 @@ class Features:
     """Centering and scaling of the features.
 
     Attributes:
-        centre: Mean of each feature, or zero without an intercept.
+        center: Mean of each feature, or zero without an intercept.
         scale: SD of each feature; one for a feature that does not vary.
     """
 
-    centre: Array
+    center: Array
     scale: Array
 
     @classmethod
     def of(cls, X: Array, with_intercept: bool) -> Features:
         """Compute them from the data."""
-        centre = X.mean(0) if with_intercept else np.zeros(X.shape[1])
+        center = X.mean(0) if with_intercept else np.zeros(X.shape[1])
         scale = np.sqrt(((X - X.mean(0)) ** 2).mean(0))
-        return cls(centre, np.where(scale > 0, scale, 1.0))
+        return cls(center, np.where(scale > 0, scale, 1.0))
 
     def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""
-        return ((X - self.centre) / self.scale).astype(np.float32)
+        return ((X - self.center) / self.scale).astype(np.float32)
 
 
 class BayesianRegression(BaseEstimator):
@@ -142,7 +142,7 @@ class BayesianRegression(BaseEstimator):
             max_seconds=self.max_seconds, seed=self._seed(), verbose=self.verbose,
             bijectors=bijectors or {},
         )  # fmt: skip
-        self._centre = features.centre
+        self._center = features.center
         coef, intercept = self._draws()
         self.coef_, self.intercept_ = coef.mean(0), intercept.mean(0)
 
@@ -158,7 +158,7 @@ class BayesianRegression(BaseEstimator):
         at_mean = np.zeros((len(coef), *coef.shape[2:]))
         if "intercept_at_mean" in self.samples_:
             at_mean = _flat(self.samples_["intercept_at_mean"]) + self._offset
-        return coef, at_mean - np.einsum("ip...,p->i...", coef, self._centre)
+        return coef, at_mean - np.einsum("ip...,p->i...", coef, self._center)
 
     def _averaged(
         self, X: Any, moments: Callable[[Array], tuple[Array, Array]], return_std: bool

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import renamed
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
@@ -32,6 +33,7 @@ class Search:
     n_iters: int
 
 
+@renamed.also("centre", "centred")
 class Gradient(ABC):
     """How the gradient of the log posterior is estimated from minibatches.
 
@@ -43,8 +45,8 @@ class Gradient(ABC):
         needs: Names of constants that have no default.
         whole_dataset: Whether every gradient uses the whole dataset, so that n = N.
         needs_rows: Whether ``estimate`` needs the row numbers of the minibatch.
-        centred: Whether ``estimate`` computes a second gradient, at the ``centre`` of its state,
-            where latent variables have to be drawn too.
+        centered: Whether ``estimate`` computes a second gradient, at the ``center`` of its state,
+            where latent variables must be drawn too.
 
     Example:
         >>> import dataclasses, sgmcmc
@@ -55,7 +57,7 @@ class Gradient(ABC):
         ... class Halved(sgmcmc.gradients.Gradient):  # of the tempered posterior p(θ | x)^(1/2)
         ...     def init(self, whole, position):
         ...         return Nothing()
-        ...     def estimate(self, target, state, position, minibatch, at_centre):
+        ...     def estimate(self, target, state, position, minibatch, at_center):
         ...         return 0.5 * target.gradient(position, minibatch), state
         >>> Halved().needs_rows
         False
@@ -65,7 +67,11 @@ class Gradient(ABC):
     needs: tuple[str, ...] = ()
     whole_dataset: bool = False
     needs_rows: bool = False
-    centred: bool = False
+    centered: bool = False
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        renamed.adopt(cls, "centre", "centred")
 
     def search(self) -> Search | None:
         """Return the search for the start of chains; by default there is none."""
@@ -97,7 +103,7 @@ class Gradient(ABC):
         state: Any,
         position: tf.Tensor,
         minibatch: Minibatch,
-        at_centre: Minibatch,
+        at_center: Minibatch,
     ) -> tuple[tf.Tensor, Any]:
         """Return the estimate ĝ at a position, (d,), and the state for the next call.
 
@@ -106,7 +112,7 @@ class Gradient(ABC):
             state: State that the last call returned.
             position: θ, (d,).
             minibatch: Observations, their weights and, on request, their row numbers.
-            at_centre: Same observations, with latent variables drawn at the center if there are
+            at_center: Same observations, with latent variables drawn at the center if there are
                 any.
         """
 
@@ -122,8 +128,8 @@ class Gradient(ABC):
             "estimates. Give a number, or use 'minibatch', 'control_variate' or 'svrg'."
         )
 
-    def centre(self, state: Any) -> tf.Tensor:
-        """Return the position of the second gradient, (d,), for estimators that are ``centred``."""
+    def center(self, state: Any) -> tf.Tensor:
+        """Return the position of the second gradient, (d,), of a ``centered`` estimator."""
         raise TypeError(f"{type(self).__name__} has no center")
 
     def refresh_every(self, whole: WholeData) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import renamed
 from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient, Search
@@ -16,72 +17,74 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
 
 
-class CentredState(NamedTuple):
+@renamed.also("centre")
+class CenteredState(NamedTuple):
     """The center of a control variate.
 
     Attributes:
-        centre: θ̂, flat.
+        center: θ̂, flat.
         full_gradient: G = ∇log p(θ̂ | x) over the whole dataset, flat.
     """
 
-    centre: tf.Tensor
+    center: tf.Tensor
     full_gradient: tf.Tensor
 
 
-class Centred(Gradient):
+class Centered(Gradient):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
 
     The estimators of this kind differ in when they choose θ̂.
     """
 
-    centred = True
+    centered = True
 
-    def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
+    def init(self, whole: WholeData, position: np.ndarray) -> CenteredState:
         """Return the state centered at the chain's start."""
-        return CentredState(tf.constant(position), tf.constant(whole.gradient(position)))
+        return CenteredState(tf.constant(position), tf.constant(whole.gradient(position)))
 
-    def centre(self, state: CentredState) -> tf.Tensor:
+    def center(self, state: CenteredState) -> tf.Tensor:
         """Return θ̂."""
-        return state.centre
+        return state.center
 
     def estimate(
         self,
         target: Target,
-        state: CentredState,
+        state: CenteredState,
         position: tf.Tensor,
         minibatch: Minibatch,
-        at_centre: Minibatch,
-    ) -> tuple[tf.Tensor, CentredState]:
+        at_center: Minibatch,
+    ) -> tuple[tf.Tensor, CenteredState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
         here = target.gradient(position, minibatch)
-        centre = target.gradient(state.centre, at_centre)
-        return state.full_gradient + (here - centre), state
+        center = target.gradient(state.center, at_center)
+        return state.full_gradient + (here - center), state
 
     def terms(
-        self, target: Target, state: CentredState, position: tf.Tensor, minibatch: Minibatch
+        self, target: Target, state: CenteredState, position: tf.Tensor, minibatch: Minibatch
     ) -> tf.Tensor:
         """Return ∇log p(x_i | θ) − ∇log p(x_i | θ̂), (n, d)."""
         here = target.term_gradients(position, minibatch.columns)
-        return here - target.term_gradients(self.centre(state), minibatch.columns)
+        return here - target.term_gradients(self.center(state), minibatch.columns)
 
 
+@renamed.also("centre_at")
 @dataclass(frozen=True)
-class ControlVariate(Centred):
+class ControlVariate(Centered):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].
 
-    θ̂ is the mode that stochastic gradient ascent finds first, or ``centre_at`` if that is given.
+    θ̂ is the mode that stochastic gradient ascent finds first, or ``center_at`` if that is given.
     It is fixed; G = ∇log p(θ̂ | x) over the whole dataset.
 
     Args:
         opt_stepsize: Stepsize of the ascent: a number, a dict, or a schedule; or ``"auto"`` for no
             ascent: the mode is found by Newton steps on the whole dataset.
         n_iters_opt: Number of its iterations; 0 centers the control variate at ``params``.
-        centre_at: Dict of parameters, θ̂, instead of an ascent. Chains then start at ``params``.
+        center_at: Dict of parameters, θ̂, instead of an ascent. Chains then start at ``params``.
 
     Example:
         >>> import sgmcmc
         >>> sgmcmc.gradients.ControlVariate(1e-4)
-        ControlVariate(opt_stepsize=0.0001, n_iters_opt=10000, centre_at=None)
+        ControlVariate(opt_stepsize=0.0001, n_iters_opt=10000, center_at=None)
 
     Source:
         Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9.
@@ -89,29 +92,29 @@ class ControlVariate(Centred):
 
     opt_stepsize: Any = None
     n_iters_opt: int = 10_000
-    centre_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
+    center_at: Mapping[str, Any] | None = field(default=None, metadata={"constant": False})
 
     name = "control_variate"
     needs = ("opt_stepsize",)
 
     def search(self) -> Search | None:
         """Return the ascent that finds the mode, unless the center is given."""
-        if self.centre_at is not None:
+        if self.center_at is not None:
             if self.opt_stepsize not in (None, "auto"):
                 raise ValueError(
                     "`gradient`: ControlVariate finds its center by `opt_stepsize`, or has it "
-                    "from `centre_at`; both were given."
+                    "from `center_at`; both were given."
                 )
             return None
         return Search(self.opt_stepsize, whole_number("n_iters_opt", self.n_iters_opt, 0))
 
-    def init(self, whole: WholeData, position: np.ndarray) -> CentredState:
+    def init(self, whole: WholeData, position: np.ndarray) -> CenteredState:
         """Return the state centered at θ̂, the chain's start unless another center is given."""
-        if self.centre_at is not None:
-            params = {name: np.asarray(value) for name, value in self.centre_at.items()}
+        if self.center_at is not None:
+            params = {name: np.asarray(value) for name, value in self.center_at.items()}
             position = whole.target.space.found_at(params, whole.target.dtype)
         return super().init(whole, position)
 
-    def mode(self, state: CentredState) -> tuple[tf.Tensor, tf.Tensor]:
+    def mode(self, state: CenteredState) -> tuple[tf.Tensor, tf.Tensor]:
         """Return θ̂ and G."""
-        return state.centre, state.full_gradient
+        return state.center, state.full_gradient

@@ -25,13 +25,13 @@ class LatentState(NamedTuple):
 
     Attributes:
         here: Values kept for each observation, drawn given the chain's positions.
-        centre: Values drawn given the center of the control variates.
+        center: Values drawn given the center of the control variates.
         log_post: Log posterior estimate at the position, from the completed minibatch, which cannot
             be recomputed.
     """
 
     here: Tensors
-    centre: Tensors
+    center: Tensors
     log_post: tf.Tensor
 
 
@@ -54,17 +54,17 @@ class Latents:
         """Return the kept values at the start."""
         return {name: tf.constant(value) for name, value in self.starts.items()}
 
-    def state(self, centred: bool, dtype: tf.DType) -> LatentState:
+    def state(self, centered: bool, dtype: tf.DType) -> LatentState:
         """Return the state at the start of a chain, whose estimator may have a center."""
         kept = self.start()
-        return LatentState(kept, dict(kept) if centred else {}, tf.zeros([], dtype))
+        return LatentState(kept, dict(kept) if centered else {}, tf.zeros([], dtype))
 
     def complete(
         self,
         space: Space,
         state: LatentState,
         position: tf.Tensor,
-        centre: tf.Tensor | None,
+        center: tf.Tensor | None,
         minibatch: Minibatch,
         seeds: tf.Tensor,
     ) -> tuple[Minibatch, Minibatch, LatentState]:
@@ -77,17 +77,17 @@ class Latents:
             space: Space of the parameters.
             state: Values kept before.
             position: Position of the chain, flat.
-            centre: Center of the estimator, flat; ``None`` if it has none.
+            center: Center of the estimator, flat; ``None`` if it has none.
             minibatch: Observations, with their rows if latent values are kept.
             seeds: Seeds, one for each of the two.
         """
         columns, rows = minibatch.columns, minibatch.rows
         here, kept = self.draw(space.constrain(position), columns, rows, state.here, seeds[0])
         completed, state = minibatch._replace(columns=here), state._replace(here=kept)
-        if centre is None:
+        if center is None:
             return completed, completed, state
-        there, kept = self.draw(space.constrain(centre), columns, rows, state.centre, seeds[1])
-        return completed, minibatch._replace(columns=there), state._replace(centre=kept)
+        there, kept = self.draw(space.constrain(center), columns, rows, state.center, seeds[1])
+        return completed, minibatch._replace(columns=there), state._replace(center=kept)
 
     def draw(
         self,

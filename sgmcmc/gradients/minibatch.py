@@ -43,7 +43,7 @@ class MinibatchGradient(Gradient):
         state: MinibatchState,
         position: tf.Tensor,
         minibatch: Minibatch,
-        at_centre: Minibatch,
+        at_center: Minibatch,
     ) -> tuple[tf.Tensor, MinibatchState]:
         """Return ĝ at ``position`` from one minibatch, and the state for the next call."""
         return target.gradient(position, minibatch), state

@@ -56,7 +56,7 @@ class SAGA(Gradient):
         >>> import sgmcmc
         >>> sgmcmc.gradients.SAGA().needs_rows
         True
-        >>> model = sgmcmc.models.matrix_factorisation(
+        >>> model = sgmcmc.models.matrix_factorization(
         ...     {"user": [0, 1, 1], "item": [0, 0, 1], "rating": [5, 3, 1]}, rank=2)
         >>> saga = sgmcmc.gradients.SAGA(lookups=model.lookups)  # 6 numbers a row, not 12
         >>> chain = sgmcmc.sample(
@@ -111,7 +111,7 @@ class SAGA(Gradient):
         state: SAGAState,
         position: tf.Tensor,
         minibatch: Minibatch,
-        at_centre: Minibatch,
+        at_center: Minibatch,
     ) -> tuple[tf.Tensor, SAGAState]:
         """Return ĝ at ``position`` from one minibatch, and the table with its rows replaced."""
         assert self.held is not None, "not bound"
@@ -125,7 +125,7 @@ class SAGA(Gradient):
         both = tf.stack([tf.cast(each, change.dtype), once])
         sums = self.held.sums(both, change, minibatch.columns)
         estimate, total = tf.unstack(state.total + sums)
-        # XLA writes the rows in place if all that is made of the old ones has to be known first;
+        # XLA writes the rows in place if all that depends on the old ones must be known first;
         # else it copies the table, twice a step.
         known = tf.reduce_sum(sums)
         new = tf.where(tf.math.is_nan(known), known, new)

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import whole_number
-from sgmcmc.gradients.control_variate import Centred, CentredState
+from sgmcmc.gradients.control_variate import Centered, CenteredState
 from sgmcmc.gradients.whole_data import WholeData
 
 
 @dataclass(frozen=True)
-class SVRG(Centred):
+class SVRG(Centered):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̃)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̃)].
 
     Every m iterations θ̃ becomes the present θ, and G = ∇log p(θ̃ | x) is computed again over the
@@ -49,8 +49,8 @@ class SVRG(Centred):
         return int(self.every)
 
     def refresh(
-        self, whole: WholeData, state: CentredState, position: np.ndarray, visit: int
-    ) -> tuple[np.ndarray, CentredState]:
+        self, whole: WholeData, state: CenteredState, position: np.ndarray, visit: int
+    ) -> tuple[np.ndarray, CenteredState]:
         """Return the full gradient at the present position, and the state centered there."""
         gradient = whole.gradient(position, visit)
-        return gradient, CentredState(tf.constant(position), tf.constant(gradient))
+        return gradient, CenteredState(tf.constant(position), tf.constant(gradient))

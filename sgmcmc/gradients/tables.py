@@ -152,7 +152,7 @@ class AtRows:
     def _check(self, whole: WholeData, position: np.ndarray) -> None:
         """Raise an error if the gradients of the rows are not those of the terms.
 
-        They are compared on some rows, a little away from the start, where nothing is zero that
+        They are compared on some rows, a little away from the start, so that nothing is zero that
         need not be.
         """
         target, columns = whole.target, whole.data.rows(np.arange(min(_ROWS, whole.size)))

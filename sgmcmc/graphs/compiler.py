@@ -1,6 +1,6 @@
 """Compiles functions that a sampler runs many times: with XLA, or as a plain graph if XLA cannot.
 
-Graphs are called by a short way into TensorFlow's runtime, an interface that is not public; where
+Graphs are called by a short way into TensorFlow's runtime, an interface that is not public; if
 this TensorFlow does not have what we know, the public call serves.
 
 Graphs that XLA does not compile need one thing more. TensorFlow turns sums of three and more
@@ -145,7 +145,7 @@ class Compiler:
             return None
 
     def try_to_compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
-        """Return the function compiled by XLA, or ``None``, without a word, where that fails.
+        """Return the function compiled by XLA, or ``None``, without a message, if that fails.
 
         It is for callers with an equivalent function: errors of both show there.
         """

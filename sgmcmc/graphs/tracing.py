@@ -1,6 +1,6 @@
 """Turns a Python function into a TensorFlow graph, once.
 
-XLA compiles every function that it is handed anew, and TensorFlow gives nothing of that back as
+XLA compiles every function that it is handed again, and TensorFlow gives nothing of that back as
 long as the process lives, not even when the function is gone. Two functions whose graphs are the
 same, node by node, compute the same, so one of them is enough, whatever they came from.
 """

@@ -1,7 +1,7 @@
 """Quadrature whose nodes stay in place: at the modes that groups have at the posterior's mode.
 
 The posterior of the global parameters is narrow against the density of a group's effects once there
-are some hundred groups. So where a group's nodes are at the mode θ̂ is where they may be everywhere
+are some hundred groups. So a group's nodes at the mode θ̂ serve everywhere
 in the posterior, and no chain has to look for modes of groups. How far off that is, and how many
 nodes it takes, is measured: against modes that are searched for, with more than twice the nodes.
 """

@@ -256,9 +256,9 @@ class Marginal:
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot.
 
-        Where packs hold them, these are taken. Else safeguarded Newton steps find them: they go
+        If packs hold them, these are used. Else safeguarded Newton steps find them: they go
         uphill, since directions of no curvature or of a wrong sign count as curved; a group whose
-        density falls takes a quarter of its step.
+        density falls moves by a quarter of its step.
         """
         if MODE in dataset:
             return self._held(dataset)

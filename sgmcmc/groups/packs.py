@@ -2,7 +2,7 @@
 
 A compiled chain wants fixed shapes, and groups have few rows or many. So groups are packed, largest
 with smallest, into packs of as many rows as the largest group has: little is padded, whatever the
-sizes are. Where all groups are about equally large, a pack is a group.
+sizes are. If all groups are about equally large, a pack is a group.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Groups:
     """Effects of groups of observations, such as those of sites, users or schools.
 
     With y_g the observations of group g, z_g its effects and θ the global parameters, the chain
-    samples p(θ) ∏_g p(y_g | θ), where the effects are integrated out,
+    samples p(θ) ∏_g p(y_g | θ), in which the effects are integrated out,
 
         p(y_g | θ) = ∫ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) dz_g,
 

@@ -111,8 +111,8 @@ def _digest(columns: Tensors) -> bytes:
 
 
 _ROUNDING = 1e-3
-"""How far the sum of the terms, taken row by row, may be from `log_lik` of all rows at once, as a
-part of the sum of their sizes."""
+"""How far the sum of the terms, computed row by row, may be from `log_lik` of all rows at once, as
+a part of the sum of their sizes."""
 
 
 def dry_run(

@@ -183,7 +183,7 @@ def read_preconditioner(value: Any, space: Space, start: np.ndarray) -> Precondi
 
 
 def _by_parameter(value: Mapping[str, Any], space: Space) -> np.ndarray:
-    """Return the numbers of all coordinates: the identity where a parameter is not named."""
+    """Return the numbers of all coordinates: the identity for a parameter that is not named."""
     layout = space.layout
     known_keys("preconditioner", value, layout.names, "the parameters are")
     blocks = {
@@ -233,7 +233,7 @@ def _one_array(label: str, value: Any, size: int, shape: tuple[int, ...]) -> np.
 
 
 def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
-    """Return û: the start, but zero where a parameter is not named, whose coordinates stay."""
+    """Return û: the start, but zero for a parameter that is not named, whose coordinates stay."""
     origin = np.array(start)
     if isinstance(value, Mapping):
         for name in set(space.layout.names) - set(value):

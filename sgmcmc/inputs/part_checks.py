@@ -94,7 +94,7 @@ def check_part(
         >>> import dataclasses, sgmcmc, tensorflow as tf
         >>> @dataclasses.dataclass(frozen=True)
         ... class Averaged(sgmcmc.gradients.MinibatchGradient):
-        ...     def estimate(self, target, state, position, minibatch, at_centre):
+        ...     def estimate(self, target, state, position, minibatch, at_center):
         ...         gradient = target.gradient(position, minibatch)
         ...         return tf.reduce_mean(gradient), state
         >>> sgmcmc.check_part(sgmcmc.gradients.MinibatchGradient())
@@ -181,23 +181,23 @@ def try_parts(iteration: Iteration, start: Start) -> None:
     """Try a user's own dynamics and gradient where a chain starts, before it is compiled."""
     dynamics, gradient, target = iteration.dynamics, iteration.gradient, iteration.target
     inner = getattr(dynamics, "inner", dynamics)
-    minibatch = at_centre = start.minibatch
+    minibatch = at_center = start.minibatch
     latents, rng = iteration.latents, np.random.default_rng(1)
     if latents is not None:
-        state = latents.state(gradient.centred, start.position.dtype)
+        state = latents.state(gradient.centered, start.position.dtype)
         assert isinstance(state, LatentState)
-        centre = gradient.centre(start.estimator) if gradient.centred else None
-        minibatch, at_centre, _ = latents.complete(
-            target.space, state, start.position, centre, minibatch, start.seeds
+        center = gradient.center(start.estimator) if gradient.centered else None
+        minibatch, at_center, _ = latents.complete(
+            target.space, state, start.position, center, minibatch, start.seeds
         )
     if from_outside(gradient):
         ghat = _try_gradient(
-            gradient, target, start.estimator, start.position, minibatch, at_centre
+            gradient, target, start.estimator, start.position, minibatch, at_center
         )
     elif isinstance(dynamics, ExactDynamics):
         ghat = tf.zeros_like(start.position)
     else:
-        ghat = gradient.estimate(target, start.estimator, start.position, minibatch, at_centre)[0]
+        ghat = gradient.estimate(target, start.estimator, start.position, minibatch, at_center)[0]
     if from_outside(inner):
         stepsize = target.space.layout.spread(start.stepsizes)
         _try_dynamics(dynamics, target, start.position, ghat, stepsize, minibatch, rng)
@@ -212,16 +212,16 @@ def _try_gradient(
     memory: Any,
     position: tf.Tensor,
     minibatch: Minibatch,
-    at_centre: Minibatch,
+    at_center: Minibatch,
 ) -> tf.Tensor:
     """Return the estimate of a gradient estimator that was tried."""
     label = f"{type(gradient).__name__}.estimate"
-    if gradient.centred:
-        with naming(gradient, "centre"):
-            _need_vector(f"{type(gradient).__name__}.centre", gradient.centre(memory), position)
+    if gradient.centered:
+        with naming(gradient, "center"):
+            _need_vector(f"{type(gradient).__name__}.center", gradient.center(memory), position)
 
     def estimate(memory: Any, position: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        given = minibatch, at_centre
+        given = minibatch, at_center
         try:
             found = gradient.estimate(target, memory, position, *given)
         except Exception as error:
@@ -262,11 +262,11 @@ def _works_with_rows(
     memory: Any,
     position: tf.Tensor,
     minibatch: Minibatch,
-    at_centre: Minibatch,
+    at_center: Minibatch,
 ) -> bool:
     """Return whether an estimator works once it is handed row numbers."""
     size = next(iter(minibatch.columns.values())).shape[0]
-    given = (each._replace(rows=tf.range(size)) for each in (minibatch, at_centre))
+    given = (each._replace(rows=tf.range(size)) for each in (minibatch, at_center))
     try:
         gradient.estimate(target, memory, position, *given)
     except Exception as error:

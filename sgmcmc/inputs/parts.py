@@ -128,20 +128,20 @@ def read_gradient(value: Any, dynamics: Dynamics) -> Gradient:
         raise ValueError(
             f"`gradient`: {type(gradient).__name__} finds its center by stochastic gradient "
             f"ascent, which is not compatible with {type(dynamics).__name__}. Give the center, "
-            "ControlVariate(centre_at={...}), or use 'svrg', whose center follows the chain."
+            "ControlVariate(center_at={...}), or use 'svrg', whose center follows the chain."
         )
     return gradient
 
 
 def _fitted(dynamics: Dynamics, gradient: Gradient) -> Dynamics:
     """Return the dynamics, adapted to the gradient estimator."""
-    if isinstance(dynamics, SimplexDynamics) and (gradient.centred or isinstance(gradient, SAGA)):
+    if isinstance(dynamics, SimplexDynamics) and (gradient.centered or isinstance(gradient, SAGA)):
         return replace(dynamics, differences=True)
     return dynamics
 
 
 def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
-    """Raise an error if latent variables are drawn beside dynamics that need log p(θ | x)."""
+    """Raise an error if latent variables are drawn for dynamics that need log p(θ | x)."""
     if gibbs is not None and isinstance(dynamics, ExactDynamics):
         raise ValueError(
             f"`gibbs`: {type(dynamics).__name__} needs the log posterior of the parameters alone, "
@@ -151,7 +151,7 @@ def need_no_latents(dynamics: Dynamics, gibbs: Any) -> None:
 
 
 def need_geodesics(dynamics: Dynamics, manifolds: Mapping[str, Any]) -> None:
-    """Raise an error if parameters on manifolds are to be moved by dynamics of ℝᵈ."""
+    """Raise an error if dynamics of ℝᵈ would move parameters on manifolds."""
     if manifolds and not dynamics.on_manifolds:
         raise ValueError(
             f"`dynamics`: {type(dynamics).__name__} moves in ℝᵈ, and `manifolds` names "

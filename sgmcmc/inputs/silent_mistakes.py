@@ -1,6 +1,6 @@
 """Finds mistakes in the user's functions that raise no error, before anything runs.
 
-A chain runs all the same where a log-likelihood is no sum over the observations (a mean, an (n, 1)
+A chain runs all the same if a log-likelihood is no sum over the observations (a mean, an (n, 1)
 set against an (n,), a prior within it) or draws random numbers, and its draws are wrong.
 """
 
@@ -106,7 +106,7 @@ class Trial:
         return tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(found))
 
     def sums(self) -> Sums | None:
-        """Return the changes between the positions, or ``None`` where there are none to be had."""
+        """Return the changes between the positions, or ``None`` if there are none."""
         found = self.found[1:]
         if len(found) < 2 or any("halves" not in each for each in found):
             return None
@@ -168,7 +168,7 @@ def _of_rows(complete: Complete | None, params: Tensors, given: Tensors, columns
 def row_by_row(
     target: Target, complete: Complete | None, trial: Trial, columns: Tensors
 ) -> np.ndarray | None:
-    """Return the changes of `log_lik` on single rows, or ``None`` where there are none."""
+    """Return the changes of `log_lik` on single rows, or ``None`` if there are none."""
 
     def each(position: tf.Tensor, columns: Tensors) -> tf.Tensor:
         params = target.space.constrain(position)
@@ -355,7 +355,7 @@ _ROUNDING = 1e-3
 def need_sum_of_pieces(target: Target, data: Data, start: np.ndarray) -> None:
     """Raise an error if the log-likelihood of some rows is not the sum over two halves of them.
 
-    A dataset that is taken as a whole need not be a sum.
+    A dataset that is used as a whole need not be a sum.
 
     Args:
         target: Log posterior.

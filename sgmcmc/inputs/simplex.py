@@ -20,7 +20,7 @@ def points_of_simplex(
     others: Container[str],
     dtype: tf.DType,
 ) -> dict[str, OnSimplex]:
-    """Return the geometries of the parameters that the dynamics take for points of the simplex.
+    """Return the geometries of the parameters that are points of the simplex for the dynamics.
 
     Args:
         dynamics: Dynamics, with the user's settings for such points.
@@ -79,12 +79,12 @@ def _read_one(label: str, alpha: Any, start: np.ndarray) -> np.ndarray:
 def _read_theta0(
     theta0: Any, alpha: Mapping[str, np.ndarray], dtype: tf.DType
 ) -> dict[str, np.ndarray]:
-    """Return where the unnormalised θ of some parameters start."""
+    """Return where the unnormalized θ of some parameters start."""
     if theta0 is None:
         return {}
     if not isinstance(theta0, Mapping):
         raise TypeError(
-            f"`theta0` must be a dict of the unnormalised starts of points of the simplex; it is "
+            f"`theta0` must be a dict of the unnormalized starts of points of the simplex; it is "
             f"{describe(theta0)}."
         )
     known_keys("theta0", theta0, alpha, "`alpha` names")

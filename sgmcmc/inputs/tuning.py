@@ -159,7 +159,7 @@ _MIXING = ("auto", "dense")
 
 
 def read_turns(updates: str, dynamics: Dynamics, target: Target) -> Turns | None:
-    """Return the order in which parameters move; ``None`` where they move together.
+    """Return the order in which parameters move; ``None`` if they move together.
 
     A single parameter cannot take turns.
 

@@ -16,7 +16,7 @@ _IDLE = 300
 
 _pools: dict[int, Executor] = {}
 """Pools of loky's by their number of workers, for as long as the process: workers take seconds to
-import TensorFlow. joblib's own pool has other options, and would be made anew for each change."""
+import TensorFlow. joblib's own pool has other options, and would be made again for each change."""
 
 
 class Adapted(Executor):
@@ -101,6 +101,6 @@ def _of_joblib(parallel: Any) -> Executor:
         return _of_ray(importlib.import_module("ray"))
     raise ValueError(
         f"`executor` is a Parallel of joblib's on its {backend}, whose workers are threads of this "
-        'process or forked from it, which TensorFlow does not survive. Take backend="loky", "dask" '
+        'process or forked from it, which TensorFlow does not survive. Use backend="loky", "dask" '
         'or "ray".'
     )

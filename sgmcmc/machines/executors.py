@@ -144,7 +144,7 @@ class LastingExecutor:
         return width(self._executor())
 
     def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-        """Have a worker call a function, of an executor that is made anew if it is broken."""
+        """Have a worker call a function, of an executor that is made again if it is broken."""
         for _ in range(DEATHS):
             generation = self.generation
             try:

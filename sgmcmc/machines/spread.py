@@ -152,11 +152,11 @@ class Machines(ABC):
     """Where calls of an object's methods run; a context, for as long as there are calls."""
 
     here = False
-    """Whether that is this process, and nothing is to be sent."""
+    """Whether that is this process, so that nothing is sent."""
 
     @property
     def again(self) -> Machines:
-        """These machines, for another call; this process where they are gone."""
+        """These machines, for another call; this process if they are gone."""
         return self
 
     @abstractmethod
@@ -224,7 +224,7 @@ class Spread(Machines):
 
     @property
     def again(self) -> Machines:
-        """These machines, for another call; this process where the executor has been shut down."""
+        """These machines, for another call; this process if the executor was shut down."""
         return HERE if self._executor.gone else self
 
     def calls(self, thing: Any) -> Calls:

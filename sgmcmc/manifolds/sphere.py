@@ -89,7 +89,7 @@ class Simplex(UnitVectors):
     simplex, as Dirichlet densities are, so that no prior is Dirichlet(1, ..., 1); the area of the
     sphere is Dirichlet(1/2, ..., 1/2) on the simplex, so that Σ log |v_i| is added. The
     integrator has trouble near a component that is zero, unless its density behaves there as
-    1/√ω: stepsizes have to be small, or use :func:`sgmcmc.scir`, which has no discretization error.
+    1/√ω: stepsizes must be small; or use :func:`sgmcmc.scir`, which has no discretization error.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf

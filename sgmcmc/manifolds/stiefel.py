@@ -29,7 +29,7 @@ class Stiefel(Manifold):
         >>> import numpy as np, sgmcmc, tensorflow as tf
         >>> rng = np.random.default_rng(1)
         >>> planes = rng.normal(size=(300, 2)) @ np.eye(2, 4) + 0.1 * rng.normal(size=(300, 4))
-        >>> def log_lik(params, dataset):  # what is left beside the plane that X spans
+        >>> def log_lik(params, dataset):  # what is left outside the plane that X spans
         ...     inside = tf.matmul(dataset["y"], params["X"])
         ...     rest = tf.reduce_sum(dataset["y"] ** 2, -1) - tf.reduce_sum(inside**2, -1)
         ...     return -0.5 * rest / 0.1**2

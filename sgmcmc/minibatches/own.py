@@ -138,7 +138,7 @@ def _need_right_weights(
     """Raise an error if rows come more often than their weights say.
 
     The rows that came too often in one half of the minibatches are counted in the other half,
-    where they come as often as they should if the weights are right.
+    who come as often as they should if the weights are right.
     """
     count, size = second.shape
     seen, times = np.unique(first, return_counts=True)
@@ -153,7 +153,7 @@ def _need_right_weights(
         raise ValueError(
             f"{label}: some rows, such as {int(seen[0])}, come more often than "
             f"`weights` says: {found.mean():.3g} of them are in a minibatch of {size} on average, "
-            f"where it should be {mean:.3g}, so that sums over the dataset are biased. The weight "
+            f"but should be {mean:.3g}, so that sums over the dataset are biased. The weight "
             "of a row must be one over the number of times that it is in a minibatch on average; "
             f"`weights = None` says that each row is in n/N = {size / rows:.3g} of them."
         )

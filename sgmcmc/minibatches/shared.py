@@ -31,7 +31,7 @@ _SHORT_ROW = 64
 the faster."""
 
 _MOST_BYTES = 2**26
-"""Bytes of data of which there may be a tensor beside the array."""
+"""Bytes of data of which there may be a tensor in addition to the array."""
 
 
 class SharedStream:

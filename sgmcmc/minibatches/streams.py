@@ -1,7 +1,7 @@
 """Streams of minibatches: how the rows that were drawn get to the chain.
 
 A stream prepares a block's worth of minibatches outside the compiled chain, and picks the
-minibatch of one step out of that block inside it. Which kind serves is chosen once, where the
+minibatch of one step out of that block inside it. Which kind serves is chosen once, when the
 compiled chain is built.
 
 On a CPU the blocks of a single chain are gathered on another thread, if there is a core for that;

@@ -47,7 +47,7 @@ def draw_rows(
     if 2 * size > rows:
         return _complement(rng, rows, size, count)
     if rows > 10_000 and 8 * size > rows:
-        # So many repeats would need mending that a shuffle is cheaper.
+        # So many repeats would be drawn again that a shuffle is cheaper.
         drawn = np.empty((count, size), row_dtype(rows))
         for row in drawn:
             row[:] = rng.choice(rows, size, replace=False, shuffle=False)
@@ -123,7 +123,7 @@ def _seen_before(values: np.ndarray) -> np.ndarray:
 
 
 def _complement(rng: np.random.Generator, rows: int, size: int, count: int) -> np.ndarray:
-    """Draw the rows to leave out, where they are the fewer."""
+    """Draw the rows to leave out, if they are the fewer."""
     if size == rows:
         return np.broadcast_to(np.arange(rows, dtype=row_dtype(rows)), (count, rows))
     left_out = draw_rows(rng, rows, rows - size, count, replace=False)

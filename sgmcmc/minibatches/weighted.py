@@ -21,7 +21,7 @@ class Weighted(Minibatches):
     Rows are drawn with replacement, stratified: the k-th of the n rows comes from the k-th n-th of
     the probability, so that a row with n pᵢ ≥ 1 is in nearly every minibatch. The estimate of the
     sum over the dataset is unbiased, and its variance at most that of n independent draws,
-    (Σ ‖gᵢ‖²/pᵢ − ‖Σ gᵢ‖²)/n. It is small where pᵢ is large for terms with large gradients gᵢ (or,
+    (Σ ‖gᵢ‖²/pᵢ − ‖Σ gᵢ‖²)/n. It is small if pᵢ is large for terms with large gradients gᵢ (or,
     with control variates, terms that change much).
 
     Args:
@@ -30,7 +30,7 @@ class Weighted(Minibatches):
     Raises:
         TypeError: ``p`` is not an array of numbers.
         ValueError: It is not a vector, or holds zeros, negatives, NaN or infinities, or numbers
-            so small beside the others that their rows would never be drawn.
+            so small compared with the others that their rows would never be drawn.
 
     Example:
         >>> import numpy as np, sgmcmc

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sgmcmc.models.factorisation import MatrixFactorisation, matrix_factorisation
+from typing import Any
+
+from sgmcmc import renamed
+from sgmcmc.models.factorization import MatrixFactorization, matrix_factorization
 from sgmcmc.models.mixture_components import Prediction
 from sgmcmc.models.mixtures import DPMixture, dp_mixture
 from sgmcmc.models.networks import KerasModel, keras_model
@@ -17,14 +20,18 @@ __all__ = [
     "HeldOut",
     "HeldOutRatings",
     "KerasModel",
-    "MatrixFactorisation",
+    "MatrixFactorization",
     "Prediction",
     "SphericalTopicModel",
     "TopicModel",
     "dp_mixture",
     "keras_model",
     "lda",
-    "matrix_factorisation",
+    "matrix_factorization",
     "sam",
     "top_words",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed.looked_up(globals(), name)

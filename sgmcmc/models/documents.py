@@ -110,7 +110,7 @@ def unit_vectors(
     """Return documents as rows of length 1, and the weights of the words, if they have any.
 
     Args:
-        documents: Counts, in any form that `Counts.read` takes; for ``"unit"`` unit vectors, an
+        documents: Counts, in any form that `Counts.read` accepts; for ``"unit"`` unit vectors, an
             array or a sparse matrix of SciPy.
         weighting: Weighting of the counts: ``"tf-idf"``, a count times the inverse document
             frequency of its word; ``"counts"``, counts as they are; ``"unit"``, unit vectors that

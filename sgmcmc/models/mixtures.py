@@ -24,7 +24,7 @@ from sgmcmc.models.mixture_components import (
 )
 
 _NOTHING = 1e-30
-"""Stands for the concentration 0, which samplers on the simplex do not take."""
+"""Stands for the concentration 0, which samplers on the simplex do not accept."""
 
 
 def dp_mixture(
@@ -272,7 +272,7 @@ class DPMixture:
 
         Args:
             params: A draw, ``{"sticks": (K, 2), "components": (K, W)}``.
-            counts: Observations, in any form that :func:`dp_mixture` takes; by default those of
+            counts: Observations, in any form that :func:`dp_mixture` accepts; by default those of
                 the model.
 
         Returns:
@@ -298,7 +298,7 @@ class DPMixture:
         """Return the task of predicting held-out observations.
 
         Args:
-            counts: Held-out observations, in any form that :func:`dp_mixture` takes.
+            counts: Held-out observations, in any form that :func:`dp_mixture` accepts.
 
         Returns:
             A :class:`Prediction`, which scores a chain inside it.

@@ -15,7 +15,7 @@ from sgmcmc.checks import describe
 Tensors = Mapping[str, tf.Tensor]
 
 _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
-"""How Keras calls the state of layers that draw random numbers, and of batch normalisation."""
+"""How Keras calls the state of layers that draw random numbers, and of batch normalization."""
 
 
 @dataclass(frozen=True)

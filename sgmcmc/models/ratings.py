@@ -72,7 +72,7 @@ class Ratings(NamedTuple):
 class HeldOutRatings:
     """Held-out ratings, which a chain should predict.
 
-    Made by :meth:`MatrixFactorisation.held_out`.
+    Made by :meth:`MatrixFactorization.held_out`.
 
     Args:
         ratings: Number of ratings T.
@@ -84,9 +84,9 @@ class HeldOutRatings:
         dataset: Entries ``"user"`` and ``"item"``, as ``samples.predict`` uses them.
 
     Example:
-        >>> from sgmcmc.models import matrix_factorisation
+        >>> from sgmcmc.models import matrix_factorization
         >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
-        >>> test = matrix_factorisation(ratings, rank=2).held_out(ratings)
+        >>> test = matrix_factorization(ratings, rank=2).held_out(ratings)
         >>> sorted(test.dataset)
         ['item', 'user']
     """
@@ -115,7 +115,7 @@ class HeldOutRatings:
 
         Up to S = skip the last two are those of the draw alone.
 
-        It takes memory for a few numbers of each rating, however many parameters there are.
+        It needs memory for a few numbers of each rating, however many parameters there are.
 
         Args:
             draws: Number of draws that the chain keeps, ``n_iters // thin``.
@@ -133,9 +133,9 @@ class HeldOutRatings:
 
         Example:
             >>> import tensorflow as tf
-            >>> from sgmcmc.models import matrix_factorisation
+            >>> from sgmcmc.models import matrix_factorization
             >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
-            >>> model = matrix_factorisation(ratings, rank=2)
+            >>> model = matrix_factorization(ratings, rank=2)
             >>> score = model.held_out({"user": [0], "item": [0], "rating": [1]}).score(draws=1)
             >>> params = {name: tf.zeros(shape) for name, shape in model.shapes.items()}
             >>> state = score.update(score.start(params, tf.float32), params)

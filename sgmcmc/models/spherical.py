@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sgmcmc.checks import choice, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.documents import WEIGHTINGS, columns, unit_vectors
-from sgmcmc.models.spherical_likelihood import HeldOut, document_cosines, log_normaliser
+from sgmcmc.models.spherical_likelihood import HeldOut, document_cosines, log_normalizer
 from sgmcmc.models.spherical_sweeps import mixed_lengths, sweep_proportions
 
 
@@ -234,7 +234,7 @@ class SphericalTopicModel:
         """
         topics = params["topics"]
         mean = self.kappa0 / np.sqrt(self.n_words) + self.sigma * tf.reduce_sum(topics, axis=0)
-        return -tf.cast(log_normaliser(tf.norm(mean), self.n_words), topics.dtype)
+        return -tf.cast(log_normalizer(tf.norm(mean), self.n_words), topics.dtype)
 
     def start(self, seed: int | None = None, n_documents: int = 10) -> dict[str, np.ndarray]:
         """Return starting values: the directions of sums of a few random documents.
@@ -267,7 +267,7 @@ class SphericalTopicModel:
             topic = np.arange(self.n_topics)[:, np.newaxis, np.newaxis]
             np.add.at(topics, (topic, places[chosen]), values[chosen])
         lengths = np.linalg.norm(topics, axis=1, keepdims=True)
-        # Vectors may cancel where coordinates have both signs; then any direction will do.
+        # Vectors may cancel if coordinates have both signs; then any direction will do.
         topics = np.where(lengths > 1e-6, topics, rng.normal(size=topics.shape))
         return {"topics": topics / np.linalg.norm(topics, axis=1, keepdims=True)}
 

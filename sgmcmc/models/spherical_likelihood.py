@@ -61,7 +61,7 @@ class HeldOut:
         >>> task = sam([[3, 4]], n_topics=1, kappa=10.0).held_out([[0, 2]])
         >>> topics = tf.constant([[0.0, 1.0]])  # the very direction of the document
         >>> found = task.log_likelihood(topics, seed=tf.constant([1, 2]))
-        >>> bool(abs(found[0] - (10 + log_normaliser(10.0, 2))) < 1e-4)
+        >>> bool(abs(found[0] - (10 + log_normalizer(10.0, 2))) < 1e-4)
         True
 
     Source:
@@ -79,7 +79,7 @@ class HeldOut:
         """Return an estimate of log p(v | β) for each document, in float64.
 
         p(v | β) = c_W(κ) E exp(κ cos(v, r)), r = Σ_k θ_k β_k, over θ ~ Dir(α, ..., α). With T = 1
-        the mean is taken over the P draws from the prior: importance sampling. Else these go on
+        the mean is over the P draws from the prior: importance sampling. Else these go on
         by Gibbs sweeps at the temperatures b_t = (t/T)³, and
 
             p̂ = c_W(κ) (1/P) Σ_p exp(Σ_t (b_t − b_{t−1}) κ cos(v, r_{p,t−1})),
@@ -96,7 +96,7 @@ class HeldOut:
             (documents,).
         """
         relative = tf.cast(self._relative(topics, seed), tf.float64)
-        return relative + log_normaliser(self.kappa, self.n_words)
+        return relative + log_normalizer(self.kappa, self.n_words)
 
     def _relative(self, topics: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Return the estimates less log c_W(κ), in the dtype of the topics."""
@@ -163,7 +163,7 @@ class HeldOut:
             >>> score, topics = task.log_perplexity(draws=1), {"topics": tf.constant([[0.0, 1.0]])}
             >>> state = score.update(score.start(topics, tf.float32), topics)
             >>> found = score.result(state)["log_perplexity"][0]
-            >>> bool(abs(found + 10 + log_normaliser(10.0, 2)) < 1e-4)
+            >>> bool(abs(found + 10 + log_normalizer(10.0, 2)) < 1e-4)
             True
 
         Source:
@@ -177,7 +177,7 @@ class HeldOut:
             return {"scores": -tf.reduce_mean(mean)}
 
         def finish(state: Tensors) -> Tensors:
-            constant = log_normaliser(self.kappa, self.n_words)
+            constant = log_normalizer(self.kappa, self.n_words)
             seen = tf.cast(tf.maximum(state["count"], 1), tf.float64)
             mean = tf.cast(state["total"], tf.float64) - tf.math.log(seen)
             return {
@@ -189,7 +189,7 @@ class HeldOut:
         return score_probabilities(draws, ["scores"], size, relative, scores, finish, seed)
 
 
-def log_normaliser(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
+def log_normalizer(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
     """Return log c_d(κ), with vMF(x | μ, κ) = c_d(κ) exp(κ μ'x) on the unit vectors of ℝᵈ.
 
     c_d(κ) = κ^ν / ((2π)^(d/2) I_ν(κ)) with ν = d/2 − 1, a density with respect to the area of the
@@ -204,7 +204,7 @@ def log_normaliser(kappa: tf.Tensor | float, dimension: int) -> tf.Tensor:
         float64, of the shape of ``kappa``.
 
     Example:
-        >>> round(math.exp(-log_normaliser(1e-6, 3)) / math.pi, 4)  # the area of the sphere, 4π
+        >>> round(math.exp(-log_normalizer(1e-6, 3)) / math.pi, 4)  # the area of the sphere, 4π
         4.0
 
     Source:

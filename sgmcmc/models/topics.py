@@ -200,7 +200,7 @@ class TopicModel:
         """Return the task of completing held-out documents.
 
         Args:
-            counts: Held-out documents, in any form that :func:`lda` takes.
+            counts: Held-out documents, in any form that :func:`lda` accepts.
             n_sweeps: Number of Gibbs sweeps with which the proportions of the topics are estimated
                 from the words that are shown; half are dropped.
             every: Spacing of the hidden words: every ``every``-th of a document.

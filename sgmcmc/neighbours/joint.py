@@ -23,7 +23,7 @@ _STARTS = 32
 """Draws of the prior whose median, without constraints, is where chains start."""
 
 _FEW = 7
-"""Rows that the prior is made with where the distribution is a function of covariates."""
+"""Rows that the prior is made with if the distribution is a function of covariates."""
 
 
 def from_joint(
@@ -249,7 +249,7 @@ class JointModel:
         return isinstance(joint, self._tfp.distributions.JointDistribution)
 
     def _entry(self, name: str) -> Any:
-        """Return an observed variable as a column: floats as arrays, whole numbers as tensors."""
+        """Return an observed variable as a column: floats as arrays, integers as tensors."""
         values = self._observed[name]
         return values.numpy() if values.dtype.is_floating else values
 
@@ -269,7 +269,7 @@ class JointModel:
 
     def _distributions(self, joint: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the distribution of each variable given the values of those before it."""
-        seed = tf.zeros(2, tf.int32)  # nothing is drawn where every value is given
+        seed = tf.zeros(2, tf.int32)  # nothing is drawn if every value is given
         given = tf.nest.pack_sequence_as(self._joint.dtype, [values[name] for name in self._names])
         found, _ = joint.sample_distributions(value=given, seed=seed)
         return dict(zip(self._names, _flat(found), strict=True))

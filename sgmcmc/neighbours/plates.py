@@ -153,7 +153,8 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
                 log_prior_of(plate, model.distributions(values), once) for values in (once, again)
             )
         except Exception as error:
-            raise ValueError(_no_plate(plate, f"their density cannot be taken: {error}")) from error
+            reason = f"their density cannot be computed: {error}"
+            raise ValueError(_no_plate(plate, reason)) from error
         whole = model.log_density_of(plate.names, once)
         if not np.isclose(np.sum(found), whole, rtol=1e-4, atol=1e-4):
             raise ValueError(_no_plate(plate, "the groups have different distributions"))

@@ -17,8 +17,8 @@ def held_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
     """Return a warning for each fixed term about which the data say little.
 
     A term is named if its default prior, normal with standard deviation s, has a part of the
-    information that is not small: sd(β | y) > s/2. So it is where the response is separated by
-    the term, and where terms are nearly collinear. Priors that the user has given are not checked.
+    information that is not small: sd(β | y) > s/2. That happens if the response is separated by
+    the term, or if terms are nearly collinear. Priors that the user has given are not checked.
 
     Args:
         model: Model.

@@ -161,7 +161,7 @@ def _without_bars(text: str) -> tuple[str, list[Bar]]:
 
 
 def _without_places(text: str) -> str:
-    """Return terms without the places ``0_`` of those that were taken out.
+    """Return terms without the places ``0_`` of those that were removed.
 
     Raises:
         ValueError: One of those was not added to the others.
@@ -291,7 +291,7 @@ def matrix(terms: str, frame: pd.DataFrame, spec: Any = None) -> Any:
     try:
         if spec is not None:
             with warnings.catch_warnings():
-                # formulaic only warns of new levels, and takes them for the first one.
+                # formulaic only warns of new levels, and treats them as the first one.
                 warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
                 return spec.get_model_matrix(frame, context=_FUNCTIONS)
         return formulaic.Formula(terms).get_model_matrix(

@@ -141,7 +141,7 @@ class Model:
             column(frame, name)
         found = np.asarray(matrix(self.formula.fixed, frame, self.spec), np.float64)
         if self.family.name == "ordinal":
-            found = found[:, 1:]  # cutpoints take the place of the intercept
+            found = found[:, 1:]  # cutpoints replace the intercept
         if not np.isfinite(found).all():
             place = int(np.argmin(np.isfinite(found).all(1)))
             raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
@@ -416,7 +416,7 @@ def _read_priors(
 
 
 def groups_of(model: Model) -> list[Groups]:
-    """Return the groups of a model, as samplers take them."""
+    """Return the groups of a model, as samplers expect them."""
     return [
         Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law)
         for each in model.effects

@@ -51,7 +51,7 @@ def draws_table(
 
 
 def _by_parameter(numbers: Any, sizes: Sequence[int]) -> list[np.ndarray]:
-    """Return a report's numbers by parameter; none where it has not one for each coordinate."""
+    """Return a report's numbers by parameter; none if it has not one for each coordinate."""
     if not isinstance(numbers, list | tuple) or len(numbers) != sum(sizes):
         return []
     return np.split(np.asarray(numbers, np.float64), np.cumsum(sizes)[:-1])

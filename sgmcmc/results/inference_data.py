@@ -19,7 +19,7 @@ LOG_LIK = "log_lik"
 """Name of the terms of the log-likelihood in their group."""
 
 _MOST_BYTES = 2**28
-"""What the terms may take. ArviZ, which works on all of them at once, takes several times that."""
+"""Bytes of the terms. ArviZ, which works on all of them at once, needs several times that."""
 
 
 def to_inference_data(
@@ -111,7 +111,7 @@ def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
 
 
 def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
-    """Return as many draws, evenly spaced, as the terms of so many rows are to be taken at.
+    """Return draws, evenly spaced, as many as the terms of so many rows fit in memory for.
 
     All groups get the same draws: ArviZ divides the effective sample size of the posterior by the
     number of draws of the log-likelihood.

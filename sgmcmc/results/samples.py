@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from sgmcmc import checks
+from sgmcmc import checks, renamed
 from sgmcmc.results import html
 from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results, by_chain, need_slice, sliced
@@ -22,6 +22,7 @@ from sgmcmc.results.store import read_store
 from sgmcmc.results.weights import read_weights, weights_of
 
 
+@renamed.also("unnormalised")
 class Samples(Conversions):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 
@@ -44,7 +45,7 @@ class Samples(Conversions):
             space in which the chain moves.
         reductions: Results of the running reductions, by name: an array, or a mapping of arrays;
             ``None`` if there were none.
-        unnormalised: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if not requested.
+        unnormalized: θ at each kept draw, of the parameters ω = θ / Σθ; ``None`` if not requested.
         report: Report on how the constants were chosen and how good the draws are, if that is
             known.
         weights: Weights of the draws of a chain, ``(draws,)``, if they are not those of the
@@ -70,7 +71,7 @@ class Samples(Conversions):
         mode: Mapping[str, np.ndarray] | None = None,
         mode_gradient: Mapping[str, np.ndarray] | None = None,
         reductions: Mapping[str, Any] | None = None,
-        unnormalised: Mapping[str, np.ndarray] | None = None,
+        unnormalized: Mapping[str, np.ndarray] | None = None,
         report: Mapping[str, Any] | None = None,
         weights: np.ndarray | None = None,
     ) -> None:
@@ -81,7 +82,7 @@ class Samples(Conversions):
         self.mode = None if mode is None else Arrays(mode)
         self.mode_gradient = None if mode_gradient is None else Arrays(mode_gradient)
         self.reductions = None if reductions is None else Results(reductions)
-        self.unnormalised = None if unnormalised is None else Arrays(unnormalised)
+        self.unnormalized = None if unnormalized is None else Arrays(unnormalized)
         self._report = None if report is None else Report(report)
         self.own_weights = None if weights is None else read_weights(weights, self)
 
@@ -92,7 +93,7 @@ class Samples(Conversions):
     def __getitem__(self, name: str | slice) -> Any:
         if isinstance(name, str):
             return super().__getitem__(name)
-        with_draws = ("draws", "gradients", "test_functions", "unnormalised")
+        with_draws = ("draws", "gradients", "test_functions", "unnormalized")
         groups = {group: self._groups()[group] for group in with_draws}
         settings, found = sliced(self.settings, groups, need_slice(name))
         part = Samples(
@@ -136,7 +137,7 @@ class Samples(Conversions):
     def quick_warnings(self) -> list[str]:
         """Return what the report warns of, if it is there or can be made in about a second.
 
-        Where that would take longer, a sentence says so.
+        If that would take longer, a sentence says so.
         """
         if self._report is None and self._origin is not None and not self._origin.judges_quickly:
             return ["Not checked yet (slow for this model); run print(samples.report)."]
@@ -303,7 +304,7 @@ class Samples(Conversions):
             "mode": self.mode,
             "mode_gradient": self.mode_gradient,
             "reductions": None if self.reductions is None else self.reductions.flat(),
-            "unnormalised": self.unnormalised,
+            "unnormalized": self.unnormalized,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:

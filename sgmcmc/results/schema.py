@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc import renamed
 from sgmcmc.results.arrays import LogPost
 from sgmcmc.target.layout import Layout
 
-DRAWS, GRADIENTS, LOG_POST, UNNORMALISED = "draws", "gradients", "log_post", "unnormalised"
-"""Names of the arrays that a run writes; those of test functions begin with ``TEST``."""
+DRAWS, GRADIENTS, LOG_POST, UNNORMALIZED = "draws", "gradients", "log_post", "unnormalised"
+"""Names in stores of the arrays that a run writes; those of test functions begin with ``TEST``."""
 TEST = "test/"
 
 ESTIMATES = 100
@@ -21,7 +22,7 @@ ESTIMATES = 100
 
 _FEW, _APART = 64, 16
 """Iterations of a block up to which each weighs a megabyte or more, and how many of these estimates
-are apart at least. Between two of them the chain stops, and what a stop writes anew is as large as
+are apart at least. Between two of them the chain stops, and what a stop writes again is as large as
 the draws of a whole block: here as much work as two iterations."""
 
 Shapes = dict[str, tuple[int, ...]]
@@ -39,7 +40,7 @@ class Schema:
         stored: Names of the parameters whose draws are stored.
         with_gradients: Names of the parameters whose gradients are stored.
         test_functions: Names of the test functions.
-        unnormalised: Names of the parameters whose unnormalized θ is stored.
+        unnormalized: Names of the parameters whose unnormalized θ is stored.
         blocks: Numbers of iterations after each of which every run makes an estimate of the log
             posterior, however long it is; that of a block is first.
     """
@@ -51,7 +52,7 @@ class Schema:
     stored: tuple[str, ...]
     with_gradients: tuple[str, ...]
     test_functions: tuple[str, ...]
-    unnormalised: tuple[str, ...]
+    unnormalized: tuple[str, ...]
     blocks: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -60,12 +61,14 @@ class Schema:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Schema:
-        """Return what ``to_json`` gave."""
+        """Return what ``to_json`` gave, of an earlier version too."""
+        facts = renamed.up_to_date(facts)
+        facts["settings"] = renamed.up_to_date(facts["settings"])
         shapes = {
             key: {name: tuple(shape) for name, shape in facts[key].items()}
             for key in ("params", "coordinates")
         }
-        lists = ("stored", "with_gradients", "test_functions", "unnormalised", "blocks")
+        lists = ("stored", "with_gradients", "test_functions", "unnormalized", "blocks")
         return cls(**{**facts, **shapes, **{key: tuple(facts[key]) for key in lists}})
 
     def fields(
@@ -102,16 +105,16 @@ class Schema:
             ),
             "settings": self.settings,
             "gradients": self._split(kept, GRADIENTS, self.coordinates, self.with_gradients),
-            "unnormalised": self._split(kept, UNNORMALISED, self.coordinates, self.unnormalised),
+            "unnormalized": self._split(kept, UNNORMALIZED, self.coordinates, self.unnormalized),
             "test_functions": {name: kept[TEST + name] for name in self.test_functions} or None,
             "reductions": folded or None,
             **about_mode,
         }
 
     def _as_of_one_run(self, iterations: np.ndarray) -> np.ndarray:
-        """Tell which estimates of the log posterior a run of the present length takes.
+        """Return which estimates of the log posterior a run of the present length has.
 
-        Of shorter runs, that went on, there are others between them.
+        Shorter runs that were continued have others between them.
         """
         if not iterations.size:
             return np.ones(0, bool)
@@ -140,7 +143,7 @@ class Schema:
 def estimates_apart(total: int, block: int) -> int:
     """Return how many iterations the log posterior estimates of a run are apart at most.
 
-    A block where blocks are short enough; else a power of two. So a longer run takes some of those
+    A block if blocks are short enough; else a power of two. So a longer run has some of those
     of a shorter one.
 
     Example:
@@ -173,6 +176,7 @@ _BEFORE = {"updates": "joint", "temperature": 1.0}
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """Return the first difference in words, or ``None`` if there is none."""
+    before = renamed.up_to_date(before)
     for name in dict.fromkeys([*before, *now]):
         old: Any = before.get(name, _BEFORE.get(name))
         new: Any = now.get(name)

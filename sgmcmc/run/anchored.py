@@ -27,7 +27,7 @@ _NODES = {1: (5, 7, 11, 17), 2: (5, 7, 11), 3: (4, 5, 7)}
 
 _ERROR = 0.02
 """Error of the log posterior, its SD over the posterior, that nodes are let have. Means are off by
-no more than so many posterior sds."""
+no more than so many posterior SDs."""
 
 _PLACES, _WIDE, _LOOKED_AT = 8, 1.3, 500
 """Places at which it is measured, how much wider than the posterior they lie, and over how many
@@ -49,7 +49,7 @@ class Anchored(NamedTuple):
 def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     """Return a request whose groups have nodes that stay where they are at the mode.
 
-    Returns ``None`` where there are no groups to integrate out, no mode was found, or the
+    Returns ``None`` if there are no groups to integrate out, no mode was found, or the
     posterior is so wide that nodes in place would not do.
 
     Args:

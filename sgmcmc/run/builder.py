@@ -97,11 +97,11 @@ def make_runners(
             for number, prefetcher in enumerate(prefetchers)
         ]  # fmt: skip
         resume(runners)
-        # They all run the same kernel. Where XLA cannot compile it, the next is a plain graph,
-        # for which the data stream may have to be another.
+        # They all run the same kernel. If XLA cannot compile it, the next is a plain graph,
+        # which may need another data stream.
         unfinished = [runner for runner in runners if not runner.finished]
         if not unfinished or crew.compile(unfinished[0]):
-            for runner in runners:  # which share no kernel after all where that did not compile
+            for runner in runners:  # which share no kernel after all if that did not compile
                 runner.stops = not crew.together
             return runners
 

@@ -1,7 +1,7 @@
 """Many chains of a small model run in groups, each in one kernel.
 
 A chain alone takes a thread, a call and small matrices, which leave the processor mostly idle.
-Where there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.vectorized`). The
+If there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.vectorized`). The
 rule below depends on the sampler alone, not on the machine, so that the same call gives the same
 draws again. They differ from those of chains run one by one by no more than rounding.
 """
@@ -49,12 +49,12 @@ _MOST_ROWS = 2**14
 def group_size(sampler: Sampler, phase: Phase) -> int:
     """Return how many chains of a phase share a kernel; 1 if each has its own.
 
-    A chain has its own kernel where it is one of fewer than ``FEWEST``, or where its minibatches
-    are so large that a group's would not stay in the cache; and where the chains of a group would
+    A chain has its own kernel if it is one of fewer than ``FEWEST``, or if its minibatches
+    are so large that a group's would not stay in the cache; and if the chains of a group would
     have to stop at different places, or do what has no form for many chains at a time: with exact
     dynamics, latent variables, parameters that move in turn, gradients that look at the whole
-    dataset on the way (SVRG, SAGA), draws of other laws than the normal, without XLA, on a GPU,
-    and step by step.
+    dataset on the way (SVRG, SAGA), draws from other distributions than the normal, without XLA, on
+    a GPU, and step by step.
     """
     chains = len(sampler.starts)
     if chains < FEWEST or libraries.no_groups() or not _can_share(sampler, phase):

@@ -58,7 +58,7 @@ class Checkpoints:
         self._slots: dict[int, int] = {}
 
     def resume(self, runners: Sequence[Runner]) -> None:
-        """Take runners to where they were when they were last saved."""
+        """Set runners to where they were when they were last saved."""
         if self._folder is None:
             return
         for number, runner in enumerate(runners):
@@ -146,7 +146,7 @@ class Ending:
         return cls(list(starts), modes, [runner.snapshot() for runner in runners], dict(arrays))
 
     def remind(self, whole: Sequence[WholeData]) -> None:
-        """Spare the gradients over the whole dataset that were taken before."""
+        """Keep the gradients over the whole dataset that were computed before."""
         if self.modes:
             for each, mode in zip(whole, self.modes, strict=True):
                 each.remember(*mode)
@@ -159,7 +159,7 @@ class Ending:
                 arrays[name][:, :draws] = old[:, :draws]
 
     def resume(self, runners: Sequence[Runner], arrays: Mapping[str, np.ndarray]) -> None:
-        """Take runners, and the arrays they write to, to where the chains are."""
+        """Set runners, and the arrays they write to, to where the chains are."""
         self.copy_to(arrays)
         for runner, state, old, new in zip(
             runners, self.states, self.arrays[LOG_POST], arrays[LOG_POST], strict=True
@@ -210,7 +210,7 @@ def schema_of(sampler: Sampler) -> Schema:
         recorder.stored,
         recorder.with_gradients,
         tuple(recorder.test_functions),
-        recorder.unnormalised,
+        recorder.unnormalized,
         (length,) if every is None else (length, every),
     )
 
@@ -245,7 +245,7 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
         records: Shape and dtype of each record.
 
     Raises:
-        MemoryError: They take more than the machine has.
+        MemoryError: They need more than the machine has.
     """
     wanted = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in records.values())
     most = _physical()
@@ -263,7 +263,7 @@ def allocate(records: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, np
 
 
 def _physical() -> int | None:
-    """Return the bytes of memory that the machine has, where it tells."""
+    """Return the bytes of memory that the machine has, if that is known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

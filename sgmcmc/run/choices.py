@@ -38,8 +38,8 @@ def _is(value: Any, names: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in names
 
 
-def centre_is_open(gradient: Any) -> bool:
-    """Return whether the centre of control variates is to be the mode that is found here."""
+def center_is_open(gradient: Any) -> bool:
+    """Return whether the center of control variates should be the mode that is found here."""
     named = _is(gradient, (AUTO, ControlVariate.name))
     return named or (isinstance(gradient, ControlVariate) and _is(gradient.opt_stepsize, (AUTO,)))
 
@@ -49,8 +49,8 @@ def open_arguments(request: Request) -> list[str]:
     found = {
         "stepsize": _is(request.stepsize, (AUTO,)),
         "dynamics": _is(request.dynamics, (AUTO,)),
-        "opt_stepsize": isinstance(request.gradient, Gradient) and centre_is_open(request.gradient),
-        "gradient": isinstance(request.gradient, str) and centre_is_open(request.gradient),
+        "opt_stepsize": isinstance(request.gradient, Gradient) and center_is_open(request.gradient),
+        "gradient": isinstance(request.gradient, str) and center_is_open(request.gradient),
         "minibatch_size": _is(request.minibatch_size, (AUTO,)),
         "minibatches": _is(request.keywords.get("minibatches"), _MINIBATCHES),
         "preconditioner": _is(request.keywords.get("preconditioner"), _PRECONDITIONERS),
@@ -100,13 +100,13 @@ class Chosen:
         """
         plan, request = plan or self.plan, self.request
         gradient = request.gradient
-        centre = self.target.space.params(plan.mode.position, self.target.dtype)
+        center = self.target.space.params(plan.mode.position, self.target.dtype)
         if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size):
             gradient = FullGradient()
-        elif centre_is_open(gradient):
+        elif center_is_open(gradient):
             own = gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
-            gradient = replace(own, centre_at=centre)
-            params = centre if params is None else params
+            gradient = replace(own, center_at=center)
+            params = center if params is None else params
         whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
         return request.tuned(
             params,
@@ -158,7 +158,7 @@ def read(request: Request) -> Reading:
     in_turn = None if turns is None else turns.slices
     _refuse(request, options, dynamics, in_turn)
     size = model.data.size
-    # Leverage takes the terms of single observations.
+    # Leverage needs the terms of single observations.
     terms = _is(options.minibatches, _MINIBATCHES) and size > WHOLE_UP_TO
     in_parts = size > WHOLE_UP_TO
     values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
@@ -253,7 +253,7 @@ def _given(reading: Reading, tolerance: float) -> Given:
     request, model = reading.request, reading.request.read
     options = model.options
     gradient = None
-    if not centre_is_open(request.gradient):
+    if not center_is_open(request.gradient):
         gradient = parts.read_gradient(request.gradient, reading.dynamics)
     minibatches: Minibatches | None = None
     if not _is(options.minibatches, _MINIBATCHES):

@@ -1,7 +1,7 @@
 """Crews, which run the chains of a phase: threads of this process, or the workers of an executor.
 
 A worker is handed where a chain is, runs it for about a second, and hands back what the chain has
-kept and where it is then. So whoever waits shows progress and writes the store, a worker that dies
+kept and where it is then. So the caller shows progress and writes the store, a worker that dies
 costs a second, and any worker may run the next stretch.
 """
 
@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chain is, and is to get to.
+    """Where a chain is, and where it should go.
 
     Attributes:
         number: Number of the chain.
@@ -120,7 +120,7 @@ class Chains:
         self._begin()
 
     def compiles(self, place: Place, total: int) -> tuple[bool, list[str]]:
-        """Return whether XLA can compile the chain, and what is to be said if it cannot."""
+        """Return whether XLA can compile the chain, and the warning if it cannot."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             runner, _ = self._runner(place, total)
@@ -201,7 +201,7 @@ class Chains:
 
 
 def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
-    """Return whether a chain is not yet where it is to get to."""
+    """Return whether a chain is not yet where it should go."""
     return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
 
 
@@ -334,7 +334,7 @@ class Workers:
         return self._chains
 
     def compile(self, runner: Runner) -> bool:
-        """Have a worker compile the kernel of all runners; tell whether that worked."""
+        """Have a worker compile the kernel of all runners; return whether that worked."""
         compiler = self._sampler.compiler
         if not compiler.uses_xla:
             return True

@@ -216,7 +216,7 @@ class _Run:
 
 
 def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None) -> list[WholeData]:
-    """Return the target with the whole dataset at hand, for each chain.
+    """Return the target with the whole dataset, for each chain.
 
     Args:
         sampler: Sampler.

@@ -23,7 +23,7 @@ _DRAWN = 10_000
 
 
 def fingerprint(sampler: Sampler) -> dict[str, Any]:
-    """Return what has to be equal, in the form that JSON gives back unchanged.
+    """Return what must be equal, in the form that JSON gives back unchanged.
 
     Functions cannot be compared, but what they return at the starting values can.
     """

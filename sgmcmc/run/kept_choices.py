@@ -19,7 +19,7 @@ from sgmcmc.run.request import Request, is_open
 from sgmcmc.target.geometry import Preconditioner
 
 _CENTER = "centre/"
-"""Prefix of the center of control variates among the arrays."""
+"""Prefix in stores of the center of control variates."""
 
 
 def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
@@ -109,8 +109,8 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
         about["gradient"] = "full" if isinstance(gradient, FullGradient) else "control_variate"
     if isinstance(gradient, ControlVariate):
         about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
-        centre = gradient.centre_at or {}
-        arrays |= {f"{_CENTER}{name}": value for name, value in centre.items()}
+        center = gradient.center_at or {}
+        arrays |= {f"{_CENTER}{name}": value for name, value in center.items()}
     for number, params in enumerate(model.params):
         arrays |= {f"{number}/{name}": value for name, value in params.items()}
     return {**arrays, "about": np.array(json.dumps(about))}
@@ -134,8 +134,8 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
         changes["gradient"] = FullGradient()
     elif about.get("gradient") == "control_variate":
         stepsize, n_iters = about["ascent"]
-        centre = _starting(known, _CENTER) or None
-        changes["gradient"] = ControlVariate(stepsize, n_iters, centre_at=centre)
+        center = _starting(known, _CENTER) or None
+        changes["gradient"] = ControlVariate(stepsize, n_iters, center_at=center)
     if is_open(request.dynamics):
         changes["dynamics"] = Underdamped()
     starts = [_starting(known, f"{number}/") for number in range(about["chains"])]

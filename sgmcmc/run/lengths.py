@@ -18,14 +18,13 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
 
 _MOST_BYTES, _MOST_DRAWS = 2**29, 2_000_000
-"""Memory that draws may take where nothing says how many are to be kept, and how many there may be
-of each chain."""
+"""Memory that draws may use if nothing says how many to keep, and how many each chain may have."""
 
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""
 
 _SAID = 300.0
-"""Foretold seconds beyond which the user is told."""
+"""Predicted seconds beyond which there is a warning."""
 
 FEWEST = 25
 """Draws that a chain has to have kept to be looked at."""
@@ -183,7 +182,7 @@ class UntilEffective(Lengths):
             goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
 
     def _say(self, seconds: float) -> None:
-        """Warn, once, that many more seconds are foretold, if the user has set no limit."""
+        """Warn, once, that many more seconds are predicted, if the user has set no limit."""
         if seconds <= _SAID or self._wishes.max_seconds is not None or self._said:
             return
         self._said = True

@@ -162,7 +162,7 @@ def error_factor(dynamics: Dynamics) -> float:
         at, at_half = (
             float(around.predict(dynamics, size).error[0]) for size in (_SMALL, _SMALL / 2)
         )
-    except ValueError:  # there is no closed law
+    except ValueError:  # there is no closed form
         return 2.0
     return at / (at - at_half)
 

@@ -28,7 +28,7 @@ AUTO = "auto"
 
 
 def is_open(value: Any) -> bool:
-    """Return whether a constant is to be chosen."""
+    """Return whether a constant should be chosen."""
     return value is None or (isinstance(value, str) and value == AUTO)
 
 
@@ -85,7 +85,7 @@ class Request:
 
     Attributes:
         function: Name of the function that was called.
-        method: Name of the sampler in the settings and beside the progress bar.
+        method: Name of the sampler in the settings and next to the progress bar.
         log_lik: Log-likelihood.
         dataset: Dataset.
         params: Starting values.

@@ -48,7 +48,7 @@ class Phase:
 
     Attributes:
         kind: Kind of the phase, which names its random numbers and its checkpoints.
-        label: Label beside its progress.
+        label: Label next to its progress.
         argument: User's argument that its stepsizes came from.
         dynamics: Dynamics of the phase.
         gradient: Gradient estimator.
@@ -100,7 +100,7 @@ def make_phases(
     """Return the phases of a sampler: a search, if the gradient wants one, and the chain.
 
     Args:
-        method: Name of the sampler beside the progress bar.
+        method: Name of the sampler next to the progress bar.
         stepsize: User's stepsize of the chain.
         dynamics: Dynamics of the chain.
         gradient: Gradient estimator of the chain.
@@ -175,7 +175,7 @@ class Sampler:
         return self.phases[-1]
 
     def whole(self) -> WholeData:
-        """Return the target with the whole dataset at hand."""
+        """Return the target with the whole dataset."""
         return whole_data(self.target, self.data, self.draws, self.latents, self.seed, self.starts)
 
 
@@ -270,7 +270,7 @@ def _options(options: Options) -> dict[str, Any]:
 
 
 def _paths() -> dict[str, str]:
-    """Return which way the engine goes where there is a fast one that is not sure to be there."""
+    """Return which way the engine goes if there is a fast one that may be missing."""
     return {
         "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",
@@ -296,7 +296,7 @@ def whole_data(
     seed: int,
     starts: list[np.ndarray],
 ) -> WholeData:
-    """Return the target with the whole dataset at hand."""
+    """Return the target with the whole dataset."""
     return WholeData(target, data, draws.size, latents, seed, chains=len(starts))
 
 
@@ -312,7 +312,7 @@ def _make_recorder(
         with_gradients = names
     else:
         stored = with_gradients = tuple(n for n in names if n in options.store_params)
-    scaled = target.space.scaled_names() if getattr(dynamics, "store_unnormalised", False) else ()
+    scaled = target.space.scaled_names() if getattr(dynamics, "store_unnormalized", False) else ()
     return Recorder(
         target,
         options.burn_in,

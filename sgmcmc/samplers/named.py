@@ -62,7 +62,7 @@ DESCRIPTIONS: dict[str, str] = {
 }
 """Description of each argument, unless a sampler has its own."""
 
-_CENTRED = """
+_CENTERED = """
 The gradient is estimated with control variates: the mode θ̂ is found by ``n_iters_opt`` steps of
 stochastic gradient ascent with stepsize ``opt_stepsize``, the gradient G there is computed over the
 whole dataset, and then
@@ -96,7 +96,7 @@ Raises:
     MemoryError: The table of the gradient estimator does not fit.
 """
 
-_CENTRED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
+_CENTERED_SOURCE = "Baker, Fearnhead, Fox & Nemeth, Statistics and Computing 29, 2019, eq. 9"
 
 
 _NORMAL = """
@@ -169,8 +169,8 @@ class Method:
 
         def complete(setup: Function) -> Function:
             shown = inspect.signature(function)
-            gone = {*OF_A_RUN, "n_iters", "store_unnormalised"}
-            gone |= set() if _is_centred(shown.parameters) else {"verbose"}
+            gone = {*OF_A_RUN, "n_iters", "store_unnormalized"}
+            gone |= set() if _is_centered(shown.parameters) else {"verbose"}
             kept = [entry for name, entry in shown.parameters.items() if name not in gone]
             setup.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
                 kept, return_annotation="StepwiseSampler"
@@ -193,7 +193,7 @@ class Method:
         """
         constants = inspect.signature(self.dynamics).parameters
         gradient: Gradient = MinibatchGradient()
-        if _is_centred(given):
+        if _is_centered(given):
             gradient = ControlVariate(given["opt_stepsize"], given["n_iters_opt"])
         return Request(
             function,
@@ -235,25 +235,25 @@ class Method:
             function: Function with a docstring of one line.
             of: Function that runs the whole chain, if this one sets it up.
         """
-        centred = _is_centred(inspect.signature(function).parameters)
+        centered = _is_centered(inspect.signature(function).parameters)
         parts = [
             inspect.cleandoc(function.__doc__ or ""),
             self.equation.strip(),
-            _CENTRED.strip() if centred else "",
+            _CENTERED.strip() if centered else "",
             _STEPWISE.strip().format(method=of) if of else "",
             arguments_section(function, {**DESCRIPTIONS, **self.arguments}),
             (_RETURNS_STEPWISE if of else RETURNS).strip(),
-            "Example:\n" + textwrap.indent(self._example(function, centred, bool(of)), "    "),
-            "Source:\n" + textwrap.indent(self._source(centred), "    "),
+            "Example:\n" + textwrap.indent(self._example(function, centered, bool(of)), "    "),
+            "Source:\n" + textwrap.indent(self._source(centered), "    "),
         ]
         function.__doc__ = "\n\n".join(part for part in parts if part)
 
-    def _source(self, centred: bool) -> str:
-        text = f"{self.source}; {_CENTRED_SOURCE}." if centred else f"{self.source}."
+    def _source(self, centered: bool) -> str:
+        text = f"{self.source}; {_CENTERED_SOURCE}." if centered else f"{self.source}."
         return textwrap.fill(text, 92)
 
-    def _example(self, function: Callable[..., Any], centred: bool, stepwise: bool) -> str:
-        opt = ", 1e-4" if centred else ""
+    def _example(self, function: Callable[..., Any], centered: bool, stepwise: bool) -> str:
+        opt = ", 1e-4" if centered else ""
         call = self.call.format(stepsize=self.stepsize + opt)
         after = (self.steps if stepwise else self.one_call).strip()
         return f"{self.model.strip()}\n{after.format(function=function.__name__, call=call)}"
@@ -265,7 +265,7 @@ _OF_A_MODEL = (
 """Arguments of a call that a request has under the same name."""
 
 
-def _is_centred(names: Mapping[str, Any]) -> bool:
+def _is_centered(names: Mapping[str, Any]) -> bool:
     """Return whether a function with these arguments estimates gradients by control variates."""
     return "opt_stepsize" in names
 

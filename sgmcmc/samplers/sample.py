@@ -55,10 +55,10 @@ PARTS = {
         information at the mode, ``"diagonal"`` its diagonal; ``None`` is ``"dense"``.""",
     "start": """
         Draws of an earlier call for the same parameters, such as one with fewer rows: the search
-        for the mode begins at the mode and with the information of that call, or, where it had
+        for the mode begins at the mode and with the information of that call, or, if it had
         none, chains begin at its last draws; ``None`` begins at ``params``.""",
 }
-"""Descriptions of the arguments of the functions that take any parts."""
+"""Descriptions of the arguments of the functions that accept any parts."""
 
 
 @with_arguments(("replace",), PARTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sgmcmc import renamed
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run
@@ -44,11 +45,11 @@ _POINTS = {
     "theta0": """
         Dict of starting values of the unnormalized θ > 0, instead of the ω in ``params``; without
         it θ starts at ω Σâ of the first minibatch.""",
-    "parameterisation": """
+    "parameterization": """
         Parameterization of the simplex: ``"expanded_mean"``, ``"expanded_natural"`` or
         ``"reduced_natural"``.""",
-    "store_unnormalised": """
-        Whether to store θ with each draw, in ``samples.unnormalised``.""",
+    "store_unnormalized": """
+        Whether to store θ with each draw, in ``samples.unnormalized``.""",
     "fresh_scale": """
         Whether to draw Σθ ~ Gamma(Σâ) again before each step, for models with latent variables in
         which the totals Σĉ vary (topics, components of a mixture), on all data: with minibatches it
@@ -90,14 +91,14 @@ _SCIR = Method(
 
 â = alpha + ĉ, with ĉ = (N/n) ω ∂log_lik/∂ω the counts that are expected in each category. With
 n = N and complete data, or latent variables drawn by ``gibbs``, the chain has the posterior's
-law exactly, whatever the stepsize h, if the totals Σĉ are always the same or ``fresh_scale`` is
-on; with latent variables summed out in ``log_lik``, as in the likelihood of a mixture, as h → 0,
-if the totals are always the same. Parameters that ``alpha`` and ``gamma`` do not name move by
-SGLD, from the same minibatch.
+distribution exactly, whatever the stepsize h, if the totals Σĉ are always the same or
+``fresh_scale`` is on; with latent variables summed out in ``log_lik``, as in the likelihood of a
+mixture, as h → 0, if the totals are always the same. Parameters that ``alpha`` and ``gamma`` do
+not name move by SGLD, from the same minibatch.
 
 A parameter that ``gamma`` names is on (0, ∞): λ' = (1 − e^(−b̂t))/(2b̂) · W, with
 W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), â = shape + ĉ, b̂ = rate + ê, for log_lik = c log λ − eλ.
-Time is t = h/b̄, log b̄ the mean of log b̂ over the steps before. With n = N its law is
+Time is t = h/b̄, log b̄ the mean of log b̂ over the steps before. With n = N its distribution is
 Gamma(shape + c, rate + e) exactly, whatever h is.
 """,
     source="Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018, algorithm 1; Baker, *Large-Scale "
@@ -112,6 +113,7 @@ Gamma(shape + c, rate + e) exactly, whatever h is.
 
 
 @_SCIR.documented
+@renamed.also("store_unnormalised")
 def scir(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -125,7 +127,7 @@ def scir(
     *,
     alpha: Any = None,
     theta0: Mapping[str, Any] | None = None,
-    store_unnormalised: bool = False,
+    store_unnormalized: bool = False,
     fresh_scale: bool = False,
     gamma: Mapping[str, Any] | None = None,
     **keywords: Unpack[Keywords],
@@ -145,10 +147,10 @@ _SGRLD = Method(
     equation="""
 θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |, η standard normal, and ω = θ / Σθ.
 
-ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. Where components of
+ĉ = (N/n) ω ∂log_lik/∂ω are the counts that are expected in each category. If components of
 ω are near zero the discretization biases the chain at any practical stepsize h, and
 :func:`sgmcmc.scir` does not have that error. Parameters that ``alpha`` does not name move by
-SGLD, from the same minibatch. That is the parameterisation ``"expanded_mean"``; in
+SGLD, from the same minibatch. That is the parameterization ``"expanded_mean"``; in
 ``"expanded_natural"`` u = log θ moves, u' = u + (h/2) [alpha − e^u + ĉ − ω Σĉ] + √h η, and in
 ``"reduced_natural"`` all of u but its last component, u' = u + (h/2) [â − ω Σâ] + √h η.
 """,
@@ -164,6 +166,7 @@ SGLD, from the same minibatch. That is the parameterisation ``"expanded_mean"``;
 
 
 @_SGRLD.documented
+@renamed.also("parameterisation", "store_unnormalised")
 def sgrld(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -177,8 +180,8 @@ def sgrld(
     *,
     alpha: Any,
     theta0: Mapping[str, Any] | None = None,
-    store_unnormalised: bool = False,
-    parameterisation: str = "expanded_mean",
+    store_unnormalized: bool = False,
+    parameterization: str = "expanded_mean",
     **keywords: Unpack[Keywords],
 ) -> Samples:
     """Sample points of the simplex by stochastic gradient Riemannian Langevin dynamics."""
@@ -186,6 +189,7 @@ def sgrld(
 
 
 @_SGRLD.setup_of(sgrld)
+@renamed.also("parameterisation")
 def sgrld_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
     """Set up stochastic gradient Riemannian Langevin dynamics, to run step by step."""
     return set_up(*_SGRLD.setup_request(sgrld_setup, args, arguments))

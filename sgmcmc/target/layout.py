@@ -100,9 +100,9 @@ class Layout:
 def joined(parts: Iterable[tf.Tensor], onto: tf.Tensor | None = None) -> tf.Tensor:
     """Return the vector that holds tensors one after the other.
 
-    What XLA's concatenation costs is left to chance where it splits the work over threads, which it
+    What XLA's concatenation costs is left to chance if it splits the work over threads, which it
     does from some 2500 numbers on. Each thread runs through as many places of the small tensors as
-    of the largest, with loads whose mask is off beyond their ends; and where such a load meets a
+    of the largest, with loads whose mask is off beyond their ends; and if such a load meets a
     page that is not there, a processor takes 160 ns over what else takes one. Up to 25 ms an
     iteration for 80 000 numbers, or none, as it happens. So long vectors are written part by part,
     each part alone, over one of the same length that is there already.
@@ -147,7 +147,7 @@ def is_long(size: int, dtype: tf.DType) -> bool:
 def per_parameter(
     argument: str, value: Any, names: Iterable[str], read: Callable[[str, Any], Any]
 ) -> tuple[Any, ...]:
-    """Return one entry for all parameters, or one for each where ``value`` is a dict.
+    """Return one entry for all parameters, or one for each if ``value`` is a dict.
 
     Args:
         argument: Name of the argument.

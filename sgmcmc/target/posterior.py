@@ -38,7 +38,7 @@ class WholePosterior:
     def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
 
-        Where the log posterior is not a number it is minus infinity, and where its gradient has
+        If the log posterior is not a number it is minus infinity, and if its gradient has
         entries that are not finite these are zero.
         """
         target, space = self._target, self._target.space

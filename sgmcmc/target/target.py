@@ -22,7 +22,7 @@ class Target:
     """The log posterior in the coordinates of the chain.
 
     With z the flat position and θ = f(z) the user's parameters, the estimate from a minibatch S
-    is log p(θ) + Σ_{i∈S} w_i log p(x_i | θ) + log |det f'(z)|, with w_i = N/n where rows are drawn
+    is log p(θ) + Σ_{i∈S} w_i log p(x_i | θ) + log |det f'(z)|, with w_i = N/n if rows are drawn
     uniformly.
 
     Args:
@@ -134,10 +134,10 @@ class Target:
         )
 
     def _weighted_rows(self, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
-        """Return the weighted sum of gradients that are taken row by row, flat.
+        """Return the weighted sum of gradients that are computed row by row, flat.
 
-        A gradient taken through the rows one by one would make XLA treat the data as constants, and
-        compile the chain anew for each block.
+        A gradient through the rows one by one would make XLA treat the data as constants, and
+        compile the chain again for each block.
         """
         _, points = self.space.differentiated(position)
         if self.space.limits(points) is not None:
@@ -181,7 +181,7 @@ class Target:
         return tf.concat([tf.reshape(tf.convert_to_tensor(part), [n, -1]) for part in found], 1)
 
     def terms(self, params: Tensors, columns: Tensors) -> tf.Tensor:
-        """Return the log-likelihood's terms, (n,), row by row where ``log_lik`` gives their sum."""
+        """Return the log-likelihood's terms, (n,), row by row if ``log_lik`` gives their sum."""
         return terms(self.log_lik, params, columns)
 
     def _gives_sum(self, position: tf.Tensor, columns: Tensors) -> bool:
@@ -234,7 +234,7 @@ class Target:
         return self.space.slope(points, gradients(points), limits, gradients(limits), onto)
 
     def _at_points(self, points: Tensors, value_of: Callable[[Tensors], tf.Tensor]) -> Tensors:
-        """Return the gradients of a function of θ at the points that they are taken at."""
+        """Return the gradients of a function of θ at given points."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             value = value_of(self.space.of_points(points))
@@ -296,7 +296,7 @@ class _TracedOnce(Target):
 
 
 def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:
-    """Return a log-likelihood's terms, (n,), row by row where it gives their sum."""
+    """Return a log-likelihood's terms, (n,), row by row if it gives their sum."""
     value = log_lik(dict(params), dict(columns))
     if value.shape.rank == 1:
         return value

@@ -35,7 +35,7 @@ class AscentState(NamedTuple):
 class Ascent(Dynamics):
     """ζ' = ζ + ε m / (√v + 1), with m and v the running means of the gradient and its squares.
 
-    In coordinates whose posterior sds are near one. A gradient of one, that of the log posterior
+    In coordinates whose posterior SDs are near one. A gradient of one, that of the log posterior
     one sd away, is not blown up to a whole step, so that coordinates of which the data say nothing
     stay where they are.
 
@@ -107,7 +107,7 @@ class InformedGradient(Gradient):
         state: ShareState,
         position: tf.Tensor,
         minibatch: Minibatch,
-        at_centre: Minibatch,
+        at_center: Minibatch,
     ) -> tuple[tf.Tensor, ShareState]:
         """Return the estimate, and the state as it was."""
         of_data = target.gradient(position, minibatch, with_prior=False)
@@ -129,7 +129,7 @@ class DualAveraging:
     """
 
     def __init__(self, stepsize: float, wanted: float) -> None:
-        self._centre, self._wanted = math.log(10 * stepsize), wanted
+        self._center, self._wanted = math.log(10 * stepsize), wanted
         self._sum, self._count, self._mean = 0.0, 0, 0.0
         self.stepsize = stepsize
 
@@ -138,7 +138,7 @@ class DualAveraging:
         self._count += 1
         t = self._count
         self._sum += self._wanted - acceptance
-        log = self._centre - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
+        log = self._center - math.sqrt(t) / (0.05 * (t + 10)) * self._sum
         weight = t**-0.75
         self._mean = weight * log + (1 - weight) * self._mean
         self.stepsize = math.exp(log)

@@ -1,4 +1,4 @@
-"""Directions of unusual curvature where d is too large for matrices: diagonal plus low rank."""
+"""Directions of unusual curvature if d is too large for matrices: diagonal plus low rank."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLATTEST = 1e-4
 """The least curvature that a direction is scaled for, relative to the usual one."""
 
 _SHARE = 0.25
-"""Part of the seconds that there are which the iteration may take."""
+"""Part of the available seconds that the iteration may use."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Axes:
     Attributes:
         preconditioner: Scales with the directions found.
         stiffest: Largest curvature that is left in its coordinates.
-        products: Products with the Hessian over the whole dataset that it took.
+        products: Products with the Hessian over the whole dataset that were computed.
     """
 
     preconditioner: Preconditioner

@@ -61,7 +61,7 @@ def observed_information(
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
         seen.append(np.where(secant > 1e-6 * np.abs(curved), secant, 0.0))
-        # Where the step reaches the kink the curvature may jump to and fro; its mean settles.
+        # If the step reaches the kink the curvature may jump to and fro; its mean settles.
         extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
         if not extra.any() and len(seen) > 2:
             break
@@ -93,7 +93,7 @@ def mean_prior_gradient(objective: Objective, u: np.ndarray, scale: np.ndarray) 
 
 
 def _first_scale(matrix: np.ndarray) -> np.ndarray:
-    """Return sds to begin with: those of single coordinates, at most one where data say nothing."""
+    """Return SDs to begin with: those of single coordinates, at most one if data say nothing."""
     diagonal = np.diag(matrix)
     return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
 

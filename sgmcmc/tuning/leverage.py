@@ -107,7 +107,7 @@ def strata_by_leverage(
     """Return rows that stand for all, with how many each stands for.
 
     The rows are sorted by leverage and cut into strata that have the same part of its sum, or more
-    where that would be few rows; of each stratum as many are drawn. So those that hardly any other
+    if that would be few rows; of each stratum as many are drawn. So those that hardly any other
     is like are all there.
 
     Args:

@@ -28,7 +28,7 @@ _FLOOR = 1e-4
 """The least information on a coordinate, as a part of the mean over all."""
 
 _SIZES = (500, 1000)
-"""Rows of a minibatch. Where noise limits the stepsize twice the rows allow twice the stepsize, so
+"""Rows of a minibatch. If noise limits the stepsize twice the rows allow twice the stepsize, so
 that nothing is gained by more."""
 
 _LEAST = 1e-6
@@ -58,7 +58,7 @@ class Neighbourhood:
     size: int
 
     def noise_factor(self, n: int) -> float:
-        """Return by what the noise is to be multiplied for minibatches of n rows."""
+        """Return the factor of the noise for minibatches of n rows."""
         if n >= self.size:
             return 0.0
         return (1 / n - 1 / self.size) / (1 / self.rows - 1 / self.size)
@@ -119,7 +119,7 @@ def _likelihood_information(
 def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray:
     """Return the curvature of the prior in each coordinate, (d,).
 
-    Exact where the components of a parameter are independent given all others. Where it is not
+    Exact if the components of a parameter are independent given all others. If it is not
     positive, as with a prior that has a kink, the mean square of the parameter's gradient stands
     in for it.
     """
@@ -136,7 +136,7 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
 def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the largest curvature in scaled coordinates and its direction, by power iteration.
 
-    Each product takes a minibatch of its own; the mean of the last ten quotients counts.
+    Each product has a new minibatch; the mean of the last ten quotients counts.
     """
     vector, quotients = probe.rng.standard_normal(len(u)), []
     for _ in range(_POWERS):

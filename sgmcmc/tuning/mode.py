@@ -17,7 +17,7 @@ DENSE_UP_TO = 2000
 """Coordinates up to which Hessians are made and inverted."""
 
 _CLOSE, _CLOSE_ENOUGH = 0.1, 0.25
-"""Posterior sds of a coordinate, in the root mean square, that the mode may still be off: to stop
+"""Posterior SDs of a coordinate, in the root mean square, that the mode may still be off: to stop
 looking, and to be called found."""
 
 _STEPS, _HALVINGS = 40, 10
@@ -39,7 +39,7 @@ _PART = 0.02
 posterior of all is lower at the part's mode by half of one."""
 
 _DIRECTIONS, _AWAY, _GOOD = 3, 0.1, 0.1
-"""Random directions in which curvature is measured, posterior sds that the gradient is taken away
+"""Random directions in which curvature is measured, posterior SDs that the gradient is taken away
 from the mode, and the relative error, in the root mean square over coordinates, let pass."""
 
 
@@ -54,7 +54,7 @@ class Mode:
         distance: Length of the remaining Newton step: √(gᵀMg/d), in posterior SDs of a coordinate.
         evaluations: Number of passes over the whole dataset.
         error: Relative error of the information, in the root mean square over coordinates, as it
-            was measured; zero where it was taken of all rows there.
+            was measured; zero if it was computed from all rows there.
         hessian: Hessian of the log-likelihood that the information is made of, (d, d).
     """
 
@@ -85,12 +85,12 @@ def find_mode(
 ) -> Mode:
     """Return the mode.
 
-    A part of a large dataset is maximised first, by trust-region Newton steps, and a sample that
+    A part of a large dataset is maximized first, by trust-region Newton steps, and a sample that
     suits that place after it. From there Newton steps go on all rows, with the likelihood's
-    curvature of the sample at the last point where it was taken, as long as they are quick, and
-    with that of all rows where they are not. In the end curvature that was not taken there, of all
-    rows, is measured in some random directions, and taken if it is off. Where the prior has a kink,
-    its gradient is the mean from one sd below to one above.
+    curvature of the sample at the last point where it was computed, as long as they are quick, and
+    with that of all rows if they are not. In the end curvature that was not computed there, from
+    all rows, is measured in some random directions, and computed if it is off. If the prior has a
+    kink, its gradient is the mean from one SD below to one above.
 
     Args:
         objective: Log posterior over the whole dataset.
@@ -128,7 +128,7 @@ class _Point(NamedTuple):
         gradient: Gradient of it.
         hessian: Hessian of the log-likelihood, there or near.
         information: Information that follows from it.
-        slope: Gradient, smooth where the prior has kinks.
+        slope: Gradient, smoothed if the prior has kinks.
     """
 
     u: np.ndarray
@@ -140,7 +140,7 @@ class _Point(NamedTuple):
 
     @property
     def distance(self) -> float:
-        """How far a Newton step goes, in posterior sds of a coordinate, in the root mean square."""
+        """How far a Newton step goes, in posterior SDs of a coordinate, in the root mean square."""
         step = self.information.covariance @ self.slope
         return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
 
@@ -151,7 +151,7 @@ def _mode(objective: Objective, here: _Point, exact: bool, measured: bool) -> Mo
     Args:
         objective: Log posterior over the whole dataset.
         here: Point.
-        exact: Whether its curvature was taken there, of all rows.
+        exact: Whether its curvature was computed there, from all rows.
         measured: Whether curvature that was not is kept if its error is measured to be small.
     """
     error = 0.0
@@ -211,9 +211,9 @@ def _climb(
     Args:
         objective: Log posterior.
         u: Position to begin at.
-        source: Log posterior whose curvature is taken, as long as steps by it are quick.
+        source: Log posterior whose curvature is used, as long as steps with it are quick.
         close: Distance at which to stop.
-        steps: Most steps to take.
+        steps: Maximum number of steps.
         hessian: Curvature to begin with, in place of the source's.
     """
     fresh = hessian is None

@@ -18,7 +18,7 @@ from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.symmetries import rearranged
 
 _ITERATIONS, CLOSE = 40, 0.01
-"""Iterations of one search, and the gradient, in posterior sds, at which it has arrived."""
+"""Iterations of one search, and the gradient, in posterior SDs, at which it has converged."""
 
 _LOOK = 10
 """After how many iterations it is seen whether a search goes to a place that is known."""
@@ -47,7 +47,7 @@ class Climber:
         return self._origin + self.root @ zeta
 
     def both(self, zeta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the log posterior and its gradient; minus infinity and zero where it has none."""
+        """Return the log posterior and its gradient; minus infinity and zero if it has none."""
         key = zeta.tobytes()
         if key not in self._known:
             value, gradient = self.objective.value_and_gradient(self.out_of(zeta))
@@ -72,11 +72,11 @@ class Climber:
 
     @staticmethod
     def distance(zeta: np.ndarray, others: list[np.ndarray]) -> float:
-        """Return how far the nearest of the others is, in posterior sds."""
+        """Return how far the nearest of the others is, in posterior SDs."""
         return min((float(np.linalg.norm(zeta - other)) for other in others), default=np.inf)
 
     def climb(self, start: np.ndarray, known: list[np.ndarray]) -> Any:
-        """Return where L-BFGS ends; ``None`` if that is a place that is known."""
+        """Return the end of L-BFGS; ``None`` if that point is known already."""
         if not np.isfinite(self.value(start)):
             return None
         floor = self.value(start) - 1e10
@@ -112,17 +112,17 @@ _BEST = 3
 """Rearrangements of the mode that are searched from."""
 
 _NEAR, _WIDE = (5.0, 20.0, 80.0), (1.0, 3.0)
-"""Posterior sds that random starts are away, and multiples of √N of them: the sd that a single
+"""Posterior SDs that random starts are away, and multiples of √N of them: the sd that a single
 observation would leave."""
 
 _LOW, _TWICE = 8, 2
 """Coordinates up to which there are twice as many random starts."""
 
 _SAME = 0.1
-"""By how much the log posterior differs, at most, where components have only been exchanged."""
+"""Maximum difference of the log posterior between modes that differ by an exchange."""
 
 _APART = 2.0
-"""How many sds of either lie between two modes, at least."""
+"""How many SDs of either lie between two modes, at least."""
 
 _NEGLIGIBLE = 1e-3
 """The least weight of a mode, against the heaviest, that is spoken of."""
@@ -131,7 +131,7 @@ _FOLLOWED = 6
 """How many places that look like other modes are looked at with all the data."""
 
 _OUTWARD, _FALL = (4.0, 40.0), 1.0
-"""Posterior sds beyond the mode at which the log posterior should have fallen, and by how much."""
+"""Posterior SDs beyond the mode at which the log posterior should have fallen, and by how much."""
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def survey(
     """Look for other modes, and for whether the mode is one.
 
     Searches start at rearrangements of the mode (components exchanged, signs changed) and at
-    random, from a few posterior sds away to the width that a single observation would leave. They
+    random, from a few posterior SDs away to the width that a single observation would leave. They
     run on a part of the data, in coordinates in which the information at the mode is the identity.
-    What they find is told from the mode by distance and by a dip between the two, on all the data.
+    Distance, and a dip in between on all the data, distinguish what they find from the mode.
 
     Args:
         target: Log posterior, without a preconditioner.

@@ -58,25 +58,25 @@ class NoiseMeter:
         drawn_once = self._weights is None and not getattr(self._draws, "replace", False)
         return size / n * ((N - n) / (N - size) if drawn_once and N > size else 1.0)
 
-    def covariance(self, positions: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
+    def covariance(self, positions: np.ndarray, center: np.ndarray, seed: int) -> np.ndarray:
         """Return the mean covariance of the noise at these positions, (d, d)."""
-        found = self.at(positions, centre, seed)
+        found = self.at(positions, center, seed)
         return found.T @ found / len(found)
 
-    def at(self, positions: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
+    def at(self, positions: np.ndarray, center: np.ndarray, seed: int) -> np.ndarray:
         """Return the noise at each position: half the difference of two estimates, ×√2.
 
         Args:
             positions: Positions, (k, d).
-            centre: θ̂ of the control variates, (d,).
+            center: θ̂ of the control variates, (d,).
             seed: Seed of the rows.
 
         Returns:
             (k, d), with the covariance of the noise.
         """
         dtype, rng = self._target.dtype, generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
-        estimate, found = self._estimate(centre), []
-        middles = np.broadcast_to(centre, positions.shape)
+        estimate, found = self._estimate(center), []
+        middles = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _FOLLOWING):
             middles = np.roll(positions, len(positions) // 2, 0)
         for start in range(0, len(positions), _ROUND):
@@ -93,8 +93,8 @@ class NoiseMeter:
             found.append(self._graphs[len(at)](*arguments).numpy())
         return np.concatenate(found).astype(np.float64)
 
-    def _estimate(self, centre: np.ndarray) -> Callable[..., tf.Tensor]:
-        """Return the estimator as a function of position, minibatch and centre."""
+    def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:
+        """Return the estimator as a function of position, minibatch and center."""
         target, gradient = self._target.shared, self._gradient
         if type(gradient) is MinibatchGradient:
             return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
@@ -105,7 +105,7 @@ class NoiseMeter:
             )
         whole = WholeData(target, self._data, self._draws.size)
         bound = gradient.bind(whole)
-        state = bound.init(whole, centre.astype(target.dtype.as_numpy_dtype))
+        state = bound.init(whole, center.astype(target.dtype.as_numpy_dtype))
         return lambda position, minibatch, middle: bound.estimate(
             target, state, position, minibatch, minibatch
         )[0]

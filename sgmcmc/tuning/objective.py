@@ -33,7 +33,7 @@ Strata = Sequence[tuple[np.ndarray, float]]
 class Objective:
     """The log posterior and its derivatives at a flat position, added up over the dataset.
 
-    Where the user's functions allow it everything is computed in float64; where they hold float32
+    If the user's functions allow it everything is computed in float64; if they hold float32
     constants, in the dtype of the chain, and added up in float64. Graphs of a large dataset are
     traced once for any number of rows, unless the user's functions ask how many there are.
 
@@ -238,7 +238,7 @@ def _added(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
 
 
 def _cast(columns: Tensors, target: Target) -> Tensors:
-    """Return the columns in the dtype of the target; whole numbers stay as they are."""
+    """Return the columns in the dtype of the target; integers stay as they are."""
     return {
         name: tf.cast(value, target.dtype) if value.dtype.is_floating else value
         for name, value in columns.items()

@@ -38,17 +38,17 @@ _SAMPLE_PROBES = 16
 """Directions in which leverage is measured for the rows that a mode is looked for on next."""
 
 WHOLE_UP_TO = 2000
-"""Observations up to which every gradient takes them all: noise would cost more than it spares."""
+"""Observations up to which every gradient uses all: noise would cost more than it saves."""
 
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
 
 LARGEST_OF_FEW = 0.05
-"""The same where every gradient takes all of few observations: their posteriors are farther from
+"""The same if every gradient uses all of few observations: their posteriors are farther from
 normal, and iterations are cheap."""
 
 LARGEST_WITH_THERMOSTAT = 0.01
-"""The same where a thermostat has to follow."""
+"""The same if a thermostat must follow."""
 
 _SIZES = (125, 250, 500, 1000, 2000, 4000)
 _REFERENCE = 500
@@ -87,7 +87,7 @@ class Given:
     in_turn: Sequence[slice] | None = None
 
     def takes_all(self, size: int) -> bool:
-        """Return whether every gradient is to take the whole dataset, of this size."""
+        """Return whether every gradient should use the whole dataset, of this size."""
         if self.gradient is not None:
             return self.gradient.whole_dataset or self.minibatch_size == size
         open_ = self.minibatches is None and self.minibatch_size is None
@@ -287,12 +287,12 @@ def _choose(
         sizes = [given.minibatch_size]
     reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
-    centre = whitening.into(mode.position)
+    center = whitening.into(mode.position)
     meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
     moves = rng.standard_normal((_POSITIONS, target.size))
     spread = np.linalg.solve(np.linalg.cholesky(information).T, moves.T).T
-    noise = meter.covariance(centre + spread, centre, seed)
+    noise = meter.covariance(center + spread, center, seed)
     plans = [
         _with_stepsize(
             mode, preconditioner, minibatches, n, given,
@@ -321,7 +321,7 @@ def _with_stepsize(
     given: Given,
     around: Surroundings,
 ) -> Plan:
-    """Return the plan with the largest stepsize that keeps all sds within the tolerance."""
+    """Return the plan with the largest stepsize that keeps all SDs within the tolerance."""
     stepsize = given.stepsize
     if stepsize is None:
         most = LARGEST_OF_FEW if around.exact else LARGEST
@@ -332,7 +332,7 @@ def _with_stepsize(
         stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most, given.in_turn)
     try:
         found = around.predict(given.dynamics, stepsize, given.in_turn)
-    except ValueError:  # a stepsize of the user's, for dynamics without a closed law
+    except ValueError:  # a stepsize of the user's, for dynamics without a closed form
         if given.stepsize is None:
             raise
         found = Prediction.unknown(len(mode.position))

@@ -1,4 +1,4 @@
-"""What a chain's sds and its speed will be, from curvature and gradient noise."""
+"""Predictions of a chain's SDs and speed, from curvature and gradient noise."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LEAST_CURVATURE = 1e-12
 """Of a direction, as a part of the largest."""
 
 _USUAL_TIME = 50.0
-"""Iterations for an independent draw where nothing is known."""
+"""Iterations per independent draw if nothing is known."""
 
 _LEAST, _MOST = 1e-6, 1.0
 """Between what stepsizes, times the largest curvature, one is looked for."""
 
 _IN_TURN_UP_TO = 300
-"""Coordinates up to which the law of parameters that move in turn takes less than a second: its
+"""Coordinates up to which the moments of parameters that move in turn take less than a second: the
 time grows with the cube of their number."""
 
 _COARSE, _HALVINGS = 4.0, 26
@@ -31,7 +31,7 @@ _COARSE, _HALVINGS = 4.0, 26
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the closed law says of a chain.
+    """Predictions of the closed form for a chain.
 
     Attributes:
         ratio: SD of the chain over that of the posterior, of each coordinate, (d,).
@@ -50,12 +50,12 @@ class Prediction:
 
     @classmethod
     def unknown(cls, d: int) -> Prediction:
-        """Return what is said where there is no closed law: nothing, and a usual speed."""
+        """Return the prediction if there is no closed form: no error, and a usual speed."""
         return cls(np.full(d, np.nan), np.full(d, _USUAL_TIME), True)
 
     @property
     def known(self) -> bool:
-        """Whether there is a closed law."""
+        """Whether there is a closed form."""
         return not np.isnan(self.ratio).any()
 
     @property
@@ -116,7 +116,7 @@ class Surroundings:
 
     @property
     def noise_by_coordinate(self) -> np.ndarray:
-        """Variance of the noise in the direction of each unconstrained coordinate, in its sds."""
+        """Variance of the noise in the direction of each unconstrained coordinate, in its SDs."""
         values, _ = self.axes
         rows = self._shares() / np.sqrt(values)
         sizes = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -135,7 +135,7 @@ class Surroundings:
         stepsize: float | np.ndarray,
         in_turn: Sequence[slice] | None = None,
     ) -> Prediction:
-        """Return what the law of a dynamics says.
+        """Return what the moments of a dynamics predict.
 
         Args:
             dynamics: Dynamics, bound to its constants.
@@ -143,7 +143,7 @@ class Surroundings:
             in_turn: Places of parameters that move one after the other.
 
         Raises:
-            ValueError: There is no closed law for it.
+            ValueError: There is no closed form for it.
         """
         steps = np.asarray(stepsize, float)
         if in_turn is not None:
@@ -191,7 +191,7 @@ class Surroundings:
 
 
 def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
-    """Raise an error if no law is at hand of parameters that move in turn."""
+    """Raise an error if parameters that move in turn have no closed form."""
     if type(dynamics) is not SGLD:
         raise ValueError(
             f"There is no closed form for {type(dynamics).__name__} with parameters that move in "
@@ -229,7 +229,7 @@ def largest_stepsize(
 
 
 def largest_good(good: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest number between two that is good, where all below it are.
+    """Return the largest number between two that is good, if all below it are.
 
     Args:
         good: Function that returns whether a number is good.

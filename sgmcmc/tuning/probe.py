@@ -1,4 +1,4 @@
-"""Gradients of minibatches, and what their Hessians do to a vector, where d is large."""
+"""Gradients of minibatches, and products of their Hessians with a vector, if d is large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sgmcmc.minibatches import Uniform
 from sgmcmc.target.target import Target
 
 _ROWS, _CURVATURE_ROWS = 500, 2000
-"""Rows of the minibatches that noise is measured with, and Hessian-vector products are taken of."""
+"""Rows of the minibatches for noise, and for Hessian-vector products."""
 
 
 class Probe:

@@ -42,7 +42,7 @@ class LawInTurn:
 
     @property
     def stable(self) -> bool:
-        """Whether the chain has a stationary law."""
+        """Whether the chain has a stationary distribution."""
         return bool(np.abs(np.linalg.eigvals(self._A)).max() < 1 - _ROUNDING)
 
     def covariance(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

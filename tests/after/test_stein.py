@@ -100,7 +100,7 @@ def test_ksd_refuses_what_it_cannot_judge() -> None:
 def gaussian(
     scale: float, *, d: int = 10, noise: float = 0.0, draws: int = 1000, seed: int = 1
 ) -> tuple[Samples, np.ndarray]:
-    """Draws whose sds are so many times those of a posterior of condition number 10⁴."""
+    """Draws whose SDs are so many times those of a posterior of condition number 10⁴."""
     rng = np.random.default_rng(seed)
     root = np.linalg.qr(rng.normal(size=(d, d)))[0] * np.geomspace(1.0, 100.0, d)
     inverse = np.linalg.inv(root)

@@ -248,7 +248,7 @@ def test_bijectors_give_gradients_in_the_unconstrained_space() -> None:
     first = zero_variance(chain)
     second = zero_variance(chain, 2, bijectors={"rate": bijector})
     assert first.variance_ratio["rate"] > 50 and second.variance_ratio["rate"] > 1000
-    # The discretisation of the chain biases it by a share of ε times the curvature, 0.2.
+    # The discretization of the chain biases it by a share of ε times the curvature, 0.2.
     assert abs(second.mean["rate"] / exact - 1) < 2e-3
     with pytest.raises(ValueError, match="`bijectors`: degree 2"):
         zero_variance(chain, 2)

@@ -105,7 +105,7 @@ def test_many_threads_may_call_at_once(threads: int) -> None:
     def run(_: int) -> np.ndarray:
         return sums(tf.constant(array.ctypes.data, tf.int64), tf.constant(rows)).numpy()
 
-    expected = array[rows].sum((0, 1))  # whole numbers below 2**24: exact in any order
+    expected = array[rows].sum((0, 1))  # integers below 2**24: exact in any order
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(run, range(8)):
             np.testing.assert_array_equal(found, expected)

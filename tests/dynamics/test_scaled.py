@@ -117,12 +117,12 @@ def test_a_run_is_extended_with_the_scales_it_had() -> None:
 def test_in_turn_and_by_parameter_and_in_the_search() -> None:
     by_parameter = sgmcmc.gradient_scaled({"a": 0.1, "b": 0.2})
     assert np.isfinite(run(by_parameter, burn_in=5, updates="in_turn")["b"]).all()
-    centred = sgmcmc.sgldcv(
+    centered = sgmcmc.sgldcv(
         log_lik, DATA, START, by_parameter, sgmcmc.gradient_scaled(0.002),
         minibatch_size=10, n_iters=5, n_iters_opt=1500, burn_in=5, seed=1, verbose=False,
     )  # fmt: skip
     # With ε = 0.002 / √S the ascent ends about 0.02 from the mode, by the noise of its gradients.
-    mode = np.concatenate([np.ravel(centred.mode[name]) for name in SHAPES])
+    mode = np.concatenate([np.ravel(centered.mode[name]) for name in SHAPES])
     assert np.abs(mode - DATA["x"].mean(0)).max() < 0.1
 
 

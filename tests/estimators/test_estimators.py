@@ -23,10 +23,10 @@ from sgmcmc.estimators.linear import _is_linear
 Array = np.ndarray
 
 N, CLOSE, TOLERANCE = 4000, 0.1, 0.05
-"""Rows; how near means must be to the mode, in sds, beyond Monte Carlo; the error of an sd."""
+"""Rows; how near means must be to the mode, in SDs, beyond Monte Carlo; the error of an sd."""
 
 FINITE = 4 / np.sqrt(400)
-"""Four standard errors of a mean, in sds, with the effective sample size that is asked for."""
+"""Four standard errors of a mean, in SDs, with the effective sample size that is asked for."""
 
 rng = np.random.default_rng(1)
 X = np.column_stack([rng.normal(50, 12, N), rng.lognormal(3, 0.5, N), rng.random(N) < 0.3])
@@ -35,14 +35,14 @@ ETA = Z @ [0.8, -0.5, 0.3]
 
 
 def laplace(weight: Array, ridge: float) -> Array:
-    """Return the sds of intercept and slopes of Z by the curvature at the mode."""
+    """Return the SDs of intercept and slopes of Z by the curvature at the mode."""
     design = np.column_stack([np.ones(N), Z])
     information = design.T @ (weight[:, np.newaxis] * design) + ridge * np.eye(4)
     return np.sqrt(np.diag(np.linalg.inv(information)))
 
 
 def check_slopes(model: Any, mode: Array, sd: Array) -> None:
-    """Means and sds of the slopes of Z against those of the normal at the mode."""
+    """Means and SDs of the slopes of Z against those of the normal at the mode."""
     draws = model.samples_["coef"].reshape(-1, 3).astype(float) * X.std(0)
     assert (np.abs(draws.mean(0) - mode) / sd).max() < CLOSE + FINITE
     assert np.abs(draws.std(0) / sd - 1).max() < TOLERANCE + FINITE / np.sqrt(2)
@@ -80,7 +80,7 @@ def test_several_classes() -> None:
 
 
 def test_linear() -> None:
-    """With a flat prior: the least squares estimate, and its sds."""
+    """With a flat prior: the least squares estimate, and its SDs."""
     y = 100 + 3 * ETA + rng.normal(0, 2, N)
     model = BayesianLinearRegression(prior_scale=100, random_state=1).fit(X, y)
     design = np.column_stack([np.ones(N), Z])

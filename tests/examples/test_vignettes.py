@@ -71,7 +71,7 @@ def test_step_by_step_as_published(
 
 
 def test_quickstart_as_shown(shown: Callable[[str], str]) -> None:
-    """No warnings, and the truth within four sds of each median."""
+    """No warnings, and the truth within four SDs of each median."""
     printed = shown("quickstart")
     assert re.search(r"^Warnings\n  none$", printed, re.M)
     number = r" +(-?\d\.\d+)"
@@ -79,7 +79,7 @@ def test_quickstart_as_shown(shown: Callable[[str], str]) -> None:
     assert len(rows) == 3
     for row in rows:
         low, median, high, truth = map(float, row)
-        # An interval of 90 % is 3.29 sds wide; numbers have three digits.
+        # An interval of 90 % is 3.29 SDs wide; numbers have three digits.
         assert abs(median - truth) < 4 * (high - low) / 3.29 + 1e-3
 
 
@@ -138,12 +138,12 @@ def test_against_nuts_as_shown(
 
 
 @pytest.mark.slow
-def test_matrix_factorisation_as_shown(
+def test_matrix_factorization_as_shown(
     vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outputs = [tmp_path / "chains.png", tmp_path / "zero.png"]
     arguments = ["--short", "--output", str(outputs[0]), "--zero-variance", str(outputs[1])]
-    vignette("matrix_factorisation").main([*arguments, "--keep", str(tmp_path / "kept")])
+    vignette("matrix_factorization").main([*arguments, "--keep", str(tmp_path / "kept")])
     printed = capsys.readouterr().out
     for output in outputs:
         assert output.read_bytes().startswith(b"\x89PNG")
@@ -157,25 +157,25 @@ def test_matrix_factorisation_as_shown(
 
 
 @pytest.mark.slow
-def test_decreasing_stepsizes_of_the_matrix_factorisation_vignette(
+def test_decreasing_stepsizes_of_the_matrix_factorization_vignette(
     vignette: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "chains.png"
     arguments = ["--short", "--decreasing", "--output", str(output)]
-    vignette("matrix_factorisation").main([*arguments, "--zero-variance", str(tmp_path / "no.png")])
+    vignette("matrix_factorization").main([*arguments, "--zero-variance", str(tmp_path / "no.png")])
     assert output.read_bytes().startswith(b"\x89PNG") and not (tmp_path / "no.png").exists()
     assert re.findall(r"^(SGLD.*?)  ", capsys.readouterr().out, re.M) == ["SGLD, decreasing h"]
 
 
-def test_gibbs_of_the_matrix_factorisation_vignette(
+def test_gibbs_of_the_matrix_factorization_vignette(
     vignette: Callable[[str], ModuleType],
 ) -> None:
     """Its conditional laws, one by one."""
-    matrix = vignette("matrix_factorisation")
+    matrix = vignette("matrix_factorization")
     rng = np.random.default_rng(3)
     i, j = rng.integers(4, size=24), rng.integers(3, size=24)
     ratings = {"user": i, "item": j, "rating": 3 + rng.normal(size=24)}
-    model = sgmcmc.models.matrix_factorisation(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
+    model = sgmcmc.models.matrix_factorization(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
     sampler = matrix.Gibbs(model, seed=1)
     sampler.precisions = np.array([[0.5, 2.0], [1.0, 3.0]])
     sampler.rows = [rng.normal(size=(4, 3)), rng.normal(size=(3, 3))]
@@ -195,15 +195,15 @@ def test_gibbs_of_the_matrix_factorisation_vignette(
 
 
 @pytest.mark.slow
-def test_gibbs_of_the_matrix_factorisation_vignette_against_hmc(
+def test_gibbs_of_the_matrix_factorization_vignette_against_hmc(
     vignette: Callable[[str], ModuleType],
 ) -> None:
     """The same posterior, precisions drawn there and integrated out here."""
     rng = np.random.default_rng(3)
     i, j = rng.integers(4, size=24), rng.integers(3, size=24)
     ratings = {"user": i, "item": j, "rating": 3 + rng.normal(size=24)}
-    model = sgmcmc.models.matrix_factorisation(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
-    sampler = vignette("matrix_factorisation").Gibbs(model, seed=1)
+    model = sgmcmc.models.matrix_factorization(ratings, 2, prior=(3, 2), n_users=4, n_items=3)
+    sampler = vignette("matrix_factorization").Gibbs(model, seed=1)
     swept = [(sampler.sweep(), sampler.precisions.copy()) for _ in range(6000)][500:]
     mean = np.array([(p["U"] @ p["V"].T + p["a"][:, None] + p["b"]).ravel() for p, _ in swept])
     lam = np.log([lam[[0, 1, 0, 1], [1, 1, 0, 0]] for _, lam in swept])
@@ -296,12 +296,12 @@ def test_gamma_parameters_as_shown(shown: Callable[[str], str]) -> None:
 
 
 @pytest.mark.slow
-def test_parameterisations_as_shown(
+def test_parameterizations_as_shown(
     vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
 ) -> None:
     """And a move and its reverse have densities that belong to it."""
-    assert shown("parameterisations").count("expanded natural") == 7
-    module = vignette("parameterisations")
+    assert shown("parameterizations").count("expanded natural") == 7
+    module = vignette("parameterizations")
     rng = np.random.default_rng(1)
     u, step = np.log(rng.dirichlet(module.A + 1.0)), np.full((1, 1), 0.1)
     for name in module.NAMES:
@@ -391,10 +391,10 @@ def test_every_vignette_is_run_somewhere() -> None:
         "keras_network",
         "logistic_regression",
         "manifolds",
-        "matrix_factorisation",
+        "matrix_factorization",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
-        "parameterisations",
+        "parameterizations",
         "quickstart",
         "simplex",
         "sparse_text",
@@ -543,7 +543,7 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
 
 
 LONG_PAGES = (
-    "constrained", "diagnosing", "hierarchical", "hmc", "latents", "matrix-factorisation",
+    "constrained", "diagnosing", "hierarchical", "hmc", "latents", "matrix-factorization",
     "regression", "simplex", "topic-models",
 )  # fmt: skip
 """Those whose blocks take more than five seconds; they are run with the slow tests."""

@@ -30,21 +30,21 @@ def normals(iterations: int, d: int, length: int | None = None) -> Array:
 
 
 class SVRGByHand:
-    """SVRG in NumPy, centred anew every seven iterations."""
+    """SVRG in NumPy, centered again every seven iterations."""
 
     def __init__(self) -> None:
-        self.centre = PROBLEM.start
+        self.center = PROBLEM.start
 
     def begin(self, i: int, theta: Array) -> Array | None:
         if i == 0 or i % 7:
             return None
-        self.centre = theta.copy()
+        self.center = theta.copy()
         return PROBLEM.gradient(theta)
 
     def __call__(self, theta: Array, rows: Array) -> Array:
-        change = (PROBLEM.gradients(theta) - PROBLEM.gradients(self.centre))[rows].sum(0)
-        prior = PROBLEM.prior_gradient(theta) - PROBLEM.prior_gradient(self.centre)
-        return PROBLEM.gradient(self.centre) + prior + SCALE * change
+        change = (PROBLEM.gradients(theta) - PROBLEM.gradients(self.center))[rows].sum(0)
+        prior = PROBLEM.prior_gradient(theta) - PROBLEM.prior_gradient(self.center)
+        return PROBLEM.gradient(self.center) + prior + SCALE * change
 
     def learn(self, theta: Array, rows: Array) -> None:
         """Learn nothing."""

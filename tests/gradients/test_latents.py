@@ -120,7 +120,7 @@ def linear(case: Case, **given: Any) -> sgmcmc.Samples:
 
 
 @pytest.mark.some(3)
-@every(tuple(case for case in DISTINCT if not case.centred))
+@every(tuple(case for case in DISTINCT if not case.centered))
 def test_seeds_are_fresh(case: Case) -> None:
     """Every iteration of every chain draws its own latent variables; the gradient tells which."""
     chains = linear(case, n_chains=2).gradients["theta"] / 12  # means of three uniforms
@@ -190,7 +190,7 @@ def test_control_variates_have_the_right_mean() -> None:
     )
     gradients = chain.gradients["theta"] - chain.mode_gradient["theta"]
     error = gradients.std() / np.sqrt(len(gradients))
-    assert abs(gradients.mean()) < bound(1) * error  # the chain stays at its centre
+    assert abs(gradients.mean()) < bound(1) * error  # the chain stays at its center
     passes = chain.mode_gradient["theta"]
     # The variance of the gradient given z, over a hundred passes.
     f = np.exp(-0.5 * (x[:, None] - np.array([-1.0, 1.5])) ** 2)
@@ -254,7 +254,7 @@ def test_full_gradient_passes_over_kept_values() -> None:
     assert gradient[0] == 12 * np.mean(np.arange(51, 101))  # the first half is dropped
 
 
-@every(tuple(case for case in DISTINCT if not (case.centred or case.of_points)))
+@every(tuple(case for case in DISTINCT if not (case.centered or case.of_points)))
 def test_the_log_posterior_shown_is_that_of_its_iteration(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

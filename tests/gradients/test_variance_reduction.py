@@ -24,7 +24,7 @@ import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.engine.runner import Runner
 from sgmcmc.gradients import SAGA, SVRG, Gradient
-from sgmcmc.gradients.control_variate import CentredState
+from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
 from tests.linear_chains import (
     DRAWS,
@@ -73,12 +73,12 @@ def each_size(function: Any) -> Any:
 def test_svrg_over_all_minibatches(draws: str, n: int, d: int, summed: bool) -> None:
     """SVRG's estimate has the full gradient as its mean and the formula's covariance."""
     model = logistic(d, 6, summed=summed)
-    centre = model.origin + np.linspace(0.4, -0.3, d)
-    state = CentredState(tf.constant(centre), tf.constant(model.full(centre)))
+    center = model.origin + np.linspace(0.4, -0.3, d)
+    state = CenteredState(tf.constant(center), tf.constant(model.full(center)))
     found = over_all(SVRG(5), state, model, model.origin, draws, n)
     mean, covariance = found.moments()
     np.testing.assert_allclose(mean, model.full(model.origin), rtol=ROUNDING, atol=ROUNDING)
-    terms = model.terms(model.origin) - model.terms(centre)
+    terms = model.terms(model.origin) - model.terms(center)
     np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-11, atol=ROUNDING)
 
 
@@ -146,12 +146,12 @@ class SVRGByHand:
         self.refresh(model.origin)
 
     def refresh(self, position: Array) -> Array:
-        self.centre, self.exact = position, self.model.full(position)
+        self.center, self.exact = position, self.model.full(position)
         return self.exact
 
     def __call__(self, position: Array, rows: Array) -> Array:
-        change = (self.model.terms(position) - self.model.terms(self.centre))[rows]
-        prior = self.model.prior(position) - self.model.prior(self.centre)
+        change = (self.model.terms(position) - self.model.terms(self.center))[rows]
+        prior = self.model.prior(position) - self.model.prior(self.center)
         return self.exact + prior + weights_of(self.draws, self.model.size, rows) @ change
 
 
@@ -241,22 +241,22 @@ def test_step_by_step(
     np.testing.assert_allclose(flat(chain.gradients), gradients, rtol=1e-10, atol=1e-10)
 
 
-def test_the_centre_moves_to_the_present_position_and_the_gradient_there_is_exact() -> None:
-    """Every m iterations SVRG is centred where the chain is and its next step takes the exact
+def test_the_center_moves_to_the_present_position_and_the_gradient_there_is_exact() -> None:
+    """Every m iterations SVRG is centered where the chain is and its next step takes the exact
     gradient there."""
     model, m = logistic(3, 6), 5
     sampler = model.stepwise(gradient=SVRG(every=m), minibatch_size=2)
     session = sgmcmc.init_sess(sampler)
     runner = session._runners[0]
-    centre = model.origin
+    center = model.origin
     for i in range(23):
         before = runner.position()
         sgmcmc.sgmcmc_step(sampler, session)
         if i % m == 0:
-            centre = before
+            center = before
         state = runner.carry.estimator
-        np.testing.assert_array_equal(state.centre, centre)
-        np.testing.assert_allclose(state.full_gradient, model.full(centre), rtol=ROUNDING)
+        np.testing.assert_array_equal(state.center, center)
+        np.testing.assert_allclose(state.full_gradient, model.full(center), rtol=ROUNDING)
 
 
 @pytest.mark.parametrize(("size", "n", "every"), [(6, 2, 3), (7, 2, 4), (6, 6, 1)])
@@ -485,7 +485,7 @@ def run(gradient: Gradient, **given: Any) -> sgmcmc.Samples:
 
 
 def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
-    """Assert that draws, gradients and log posterior estimates are the same to the bit."""
+    """Assert that draws, gradients and log posterior estimates are the same bit for bit."""
     for name in other:
         np.testing.assert_array_equal(one[name], other[name])
         assert one.gradients is not None and other.gradients is not None

@@ -15,7 +15,7 @@ from tensorflow.python.eager import context
 
 import sgmcmc
 from sgmcmc.graphs.compiler import Compiler, FlatGraph, side_by_side
-from tests.conftest import CENTRED, METHODS, PLAIN, log_lik
+from tests.conftest import CENTERED, METHODS, PLAIN, log_lik
 
 Run = Callable[..., sgmcmc.Samples]
 
@@ -26,7 +26,7 @@ def uncompilable(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) ->
     return log_lik(params, {"x": tf.strings.to_number(as_text)})
 
 
-@pytest.mark.parametrize(("method", "n_chains"), [(PLAIN[0], None), (CENTRED[-1], 2)])
+@pytest.mark.parametrize(("method", "n_chains"), [(PLAIN[0], None), (CENTERED[-1], 2)])
 def test_fallback(
     method: str, n_chains: int | None, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:

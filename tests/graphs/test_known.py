@@ -33,7 +33,7 @@ def traced(function: Callable[..., Any], argument: Any = X, jit_compile: bool = 
 
 
 def test_same_graph() -> None:
-    """Functions made anew, with the same body, share what was compiled."""
+    """Functions made again, with the same body, share what was compiled."""
     first = traced(looped(2.0))
     assert traced(looped(2.0)) is first
     np.testing.assert_array_equal(first(X), looped(2.0)(X))
@@ -96,7 +96,7 @@ def test_captured_variables() -> None:
 
 
 def test_classes_of_the_same_name() -> None:
-    """A named tuple that was written anew is not taken for the one before."""
+    """A named tuple that was written again is not taken for the one before."""
 
     def made() -> tuple[type, Any]:
         class State(NamedTuple):
@@ -110,7 +110,7 @@ def test_classes_of_the_same_name() -> None:
 
 
 def test_random_numbers() -> None:
-    """A graph whose random numbers go on from call to call begins anew each time."""
+    """A graph whose random numbers go on from call to call begins again each time."""
 
     def drawn(x: tf.Tensor) -> tf.Tensor:
         return x + tf.random.normal([3], seed=1)
@@ -132,7 +132,7 @@ def test_few_are_kept() -> None:
 
 
 def test_samplers() -> None:
-    """A second call with a log-likelihood written anew adds no graph, and gives the same bits."""
+    """A second call with a log-likelihood written again adds no graph, and gives the same bits."""
     data = {"x": np.random.default_rng(1).normal(size=(50, 2))}
 
     def call() -> np.ndarray:

@@ -54,7 +54,7 @@ def samples():
 def test_global_parameters_have_the_posterior_of_algebra(samples):
     for place, name in enumerate(("a", "b")):
         draws = samples[name]
-        # ESS of 600 and more: four standard errors of mean and sd, beyond the tolerance of sds.
+        # ESS of 600 and more: four standard errors of mean and sd, beyond the tolerance of SDs.
         assert abs(draws.mean() - MEAN[place]) < 4 * SDS[place] / np.sqrt(600)
         assert abs(draws.std() / SDS[place] - 1) < 0.05 + 4 / np.sqrt(2 * 600)
     assert samples.report.warnings == []

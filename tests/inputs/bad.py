@@ -16,8 +16,8 @@ X = np.linspace(-1.0, 1.0, 20)
 
 def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
     """Return a log-likelihood that uses whatever parameters there are."""
-    centre = sum(tf.reduce_sum(value) for value in params.values())
-    return -0.5 * tf.reduce_sum((dataset["x"] - centre) ** 2)
+    center = sum(tf.reduce_sum(value) for value in params.values())
+    return -0.5 * tf.reduce_sum((dataset["x"] - center) ** 2)
 
 
 @dataclass(frozen=True)

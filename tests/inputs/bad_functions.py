@@ -187,5 +187,5 @@ UNKNOWN = {
     "logPrior": bad_type("`logPrior`", "`log_prior`", logPrior=None),
     "nItersOpt": bad_type("`nItersOpt`", "`n_iters_opt`", method="sgldcv", nItersOpt=5),
     "of another sampler": bad_type("sgld()", "no argument `alpha`", "sghmc", alpha=0.1),
-    "nothing near": bad_type("sghmc()", "`colour`", method="sghmc", colour="red"),
+    "nothing near": bad_type("sghmc()", "`color`", method="sghmc", color="red"),
 }

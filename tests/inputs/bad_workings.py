@@ -1,4 +1,4 @@
-"""Wrong ways of working: executors, stores, whole numbers, reductions, updates, and parts."""
+"""Wrong ways of working: executors, stores, integers, reductions, updates, and parts."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ class Estimate(MinibatchGradient):
 
     change: Callable[..., Any] = lambda gradient, state, minibatch: (gradient, state)
 
-    def estimate(self, target, state, position, minibatch, at_centre):  # type: ignore[no-untyped-def]
+    def estimate(self, target, state, position, minibatch, at_center):  # type: ignore[no-untyped-def]
         return self.change(target.gradient(position, minibatch), state, minibatch)
 
 
@@ -467,7 +467,7 @@ class Plain(Gradient):
     def init(self, whole, position):  # type: ignore[no-untyped-def]
         return self.state
 
-    def estimate(self, target, state, position, minibatch, at_centre):  # type: ignore[no-untyped-def]
+    def estimate(self, target, state, position, minibatch, at_center):  # type: ignore[no-untyped-def]
         return target.gradient(position, minibatch), state
 
 

@@ -162,8 +162,8 @@ def test_refused(case: str, call: Any) -> None:
 
 @pytest.mark.parametrize("call", [sample, set_up])
 @pytest.mark.parametrize("dynamics", [SCIR(0.5), SGRLD(0.5)], ids=["SCIR", "SGRLD"])
-def test_a_centre_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None:
-    with pytest.raises(ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*centre_at"):
+def test_a_center_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None:
+    with pytest.raises(ValueError, match=f"`gradient`.*{type(dynamics).__name__}.*center_at"):
         call(**POINT, dynamics=dynamics, gradient=ControlVariate(1e-3))
 
 
@@ -171,7 +171,7 @@ def test_a_centre_on_the_simplex_must_be_given(dynamics: Any, call: Any) -> None
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     "gradient",
-    [ControlVariate(centre_at={"omega": [0.2, 0.3, 0.5]}), "svrg", "saga"],
+    [ControlVariate(center_at={"omega": [0.2, 0.3, 0.5]}), "svrg", "saga"],
     ids=["control variates", "svrg", "saga"],
 )
 def test_differences_of_expected_counts(gradient: Any, dynamics: Any) -> None:

@@ -267,7 +267,7 @@ INDEXED: dict[str, Callable[..., tf.Tensor]] = {
 
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_float_that_should_be_an_index(name: str) -> None:
-    """NumPy's whole numbers become floats; the message says how they stay what they are."""
+    """NumPy's integers become floats; the message says how they stay what they are."""
     groups = RNG.integers(0, 3, N)
 
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:

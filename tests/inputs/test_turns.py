@@ -108,7 +108,7 @@ def test_dynamics_of_your_own() -> None:
 class Halved(sgmcmc.gradients.MinibatchGradient):
     """A gradient of one's own."""
 
-    def estimate(self, target: Any, state: Any, position: Any, minibatch: Any, at_centre: Any):  # type: ignore[no-untyped-def]
+    def estimate(self, target: Any, state: Any, position: Any, minibatch: Any, at_center: Any):  # type: ignore[no-untyped-def]
         return 0.5 * target.gradient(position, minibatch), state
 
 

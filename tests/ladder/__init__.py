@@ -1,7 +1,7 @@
 """What all rungs of the correctness ladder share."""
 
 from tests.ladder.comparisons import FALSE_ALARM, bound, check, compare
-from tests.ladder.estimators import CENTRED, PLAIN, Estimator
+from tests.ladder.estimators import CENTERED, PLAIN, Estimator
 from tests.ladder.laws import Law
 from tests.ladder.problems import (
     SHAPES,
@@ -37,7 +37,7 @@ from tests.ladder.transcriptions import Inputs, Noise, Recorded
 __all__ = [
     "Array",
     "BY_NAME",
-    "CENTRED",
+    "CENTERED",
     "Case",
     "DISTINCT",
     "EXACT",

@@ -60,10 +60,10 @@ def compare(draws: Array, mean: Array, covariance: Array) -> Comparison:
         covariance: (d, d).
     """
     chains, length, d = draws.shape
-    centred = draws.astype(float) - mean
-    second = np.einsum("cti,ctj->cij", centred, centred) / length
+    centered = draws.astype(float) - mean
+    second = np.einsum("cti,ctj->cij", centered, centered) / length
     upper = np.triu_indices(d)
-    estimates = np.concatenate([centred.mean(1), second[:, upper[0], upper[1]]], 1)
+    estimates = np.concatenate([centered.mean(1), second[:, upper[0], upper[1]]], 1)
     expected = np.concatenate([np.zeros(d), covariance[upper]])
     errors = estimates.std(0, ddof=1) / np.sqrt(chains)
     variances = second[:, range(d), range(d)].std(0, ddof=1) / np.sqrt(chains)

@@ -15,19 +15,19 @@ class Estimator(ABC):
 
     Attributes:
         name: what the test is called.
-        centred: whether a mode is found first that the estimate is centred at.
+        centered: whether a mode is found first that the estimate is centered at.
     """
 
     name: str
-    centred: bool
+    centered: bool
 
     @abstractmethod
-    def noisy(self, here: Array, at_centre: Array) -> Array:
+    def noisy(self, here: Array, at_center: Array) -> Array:
         """Return the terms that are sampled, of the observations' gradients here and there."""
 
     @abstractmethod
-    def known(self, at_centre: Array) -> Array:
-        """Return what is known of the sum, of the observations' gradients at the centre, (N, d)."""
+    def known(self, at_center: Array) -> Array:
+        """Return what is known of the sum, of the observations' gradients at the center, (N, d)."""
 
     @abstractmethod
     def gradient(self, **constants: Any) -> Gradient:
@@ -41,15 +41,15 @@ class Estimator(ABC):
 class Plain(Estimator):
     """The gradients themselves."""
 
-    name, centred = "minibatch", False
+    name, centered = "minibatch", False
 
-    def noisy(self, here: Array, at_centre: Array) -> Array:
+    def noisy(self, here: Array, at_center: Array) -> Array:
         """Return the gradients here."""
         return here
 
-    def known(self, at_centre: Array) -> Array:
+    def known(self, at_center: Array) -> Array:
         """Return nothing."""
-        return 0.0 * at_centre.sum(0)
+        return 0.0 * at_center.sum(0)
 
     def gradient(self, **constants: Any) -> Gradient:
         """Return the package's estimator."""
@@ -60,18 +60,18 @@ class Plain(Estimator):
         return {}
 
 
-class Centred(Estimator):
-    """Differences to the gradients at a centre, which are summed once."""
+class Centered(Estimator):
+    """Differences to the gradients at a center, which are summed once."""
 
-    name, centred = "control variate", True
+    name, centered = "control variate", True
 
-    def noisy(self, here: Array, at_centre: Array) -> Array:
+    def noisy(self, here: Array, at_center: Array) -> Array:
         """Return the differences."""
-        return here - at_centre
+        return here - at_center
 
-    def known(self, at_centre: Array) -> Array:
-        """Return the sum at the centre."""
-        return at_centre.sum(0)
+    def known(self, at_center: Array) -> Array:
+        """Return the sum at the center."""
+        return at_center.sum(0)
 
     def gradient(self, **constants: Any) -> Gradient:
         """Return the package's estimator."""
@@ -92,4 +92,4 @@ class Full(Plain):
         return FullGradient()
 
 
-PLAIN, CENTRED, FULL = Plain(), Centred(), Full()
+PLAIN, CENTERED, FULL = Plain(), Centered(), Full()

@@ -253,9 +253,9 @@ class LawInTurn:
 
 def _slope(problem: LinearProblem, case: Case, rows: Array) -> Array:
     """Return the estimate of a minibatch as a linear map of z, (d, 1 + 2d)."""
-    at_centre = problem.h - problem.K @ problem.start
-    constant = case.estimator.noisy(problem.h, at_centre)
-    known = np.broadcast_to(case.estimator.known(at_centre), (problem.dimension,))
+    at_center = problem.h - problem.K @ problem.start
+    constant = case.estimator.noisy(problem.h, at_center)
+    known = np.broadcast_to(case.estimator.known(at_center), (problem.dimension,))
     scale = problem.size / len(rows)
     prior = problem.prior_precision
     ahead = prior @ problem.prior_mean + known + scale * constant[rows].sum(0)

@@ -166,7 +166,7 @@ def langevin(law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Prob
 def splitting(
     law: Law, stepsize: Array, tuning: Mapping[str, Any], problem: Problem, name: str = "friction"
 ) -> Stages:
-    """Return the stages of BAOAB, whose momentum is never drawn afresh."""
+    """Return the stages of BAOAB, whose momentum is never drawn again."""
     c = np.exp(-problem.spread(tuning[name]))
     lessened = (stepsize * (1 + c) / 2) ** 2 * problem.spread(tuning.get("noise_variance", 0.0))
     kick = law.stage({"ν": {"ν": law.eye, "g": np.diag(stepsize) / 2}})
@@ -196,5 +196,5 @@ def refreshed_euler(
 
 
 def _drawn(law: Law, stepsize: Array) -> Stage:
-    """Return the stage in which the momentum is drawn afresh, ν ~ N(0, ε)."""
+    """Return the stage in which the momentum is drawn again, ν ~ N(0, ε)."""
     return law.stage({"ν": {}}, {"ν": stepsize})

@@ -188,7 +188,7 @@ def gaussian(d: int, N: int, *, isotropic_noise: bool = False) -> LinearProblem:
 
 
 def regression(d: int, N: int) -> LinearProblem:
-    """Return y_i ~ N(x_i θ, 1): minibatch noise that grows with the distance to the centre."""
+    """Return y_i ~ N(x_i θ, 1): minibatch noise that grows with the distance to the center."""
     rng = np.random.default_rng([d, N, 1])
     x = rng.normal(size=(N, d)) * rng.uniform(0.3, 1.7, size=(N, 1))
     y = x @ rng.normal(size=d) + rng.normal(size=N)

@@ -15,7 +15,7 @@ import pytest
 import sgmcmc
 from sgmcmc import dynamics
 from tests.ladder import laws, transcriptions
-from tests.ladder.estimators import CENTRED, FULL, PLAIN, Estimator
+from tests.ladder.estimators import CENTERED, FULL, PLAIN, Estimator
 from tests.ladder.problems import Problem
 from tests.ladder.transcriptions import Transcription
 
@@ -55,9 +55,9 @@ class Case:
     of_points: bool = False
 
     @property
-    def centred(self) -> bool:
+    def centered(self) -> bool:
         """Whether a mode is found first."""
-        return self.estimator.centred
+        return self.estimator.centered
 
     @property
     def method(self) -> str:
@@ -77,7 +77,7 @@ class Case:
     def by_parts(self, target: Callable[..., Any] = sgmcmc.setup) -> Callable[..., Any]:
         """Return `sgmcmc.sample` or `sgmcmc.setup` with the arguments of a named function."""
         own = set(inspect.signature(self.dynamics).parameters)
-        searched = ("opt_stepsize", "n_iters_opt") if self.centred else ()
+        searched = ("opt_stepsize", "n_iters_opt") if self.centered else ()
         neutral: dict[str, Any] = {"n_chains": None, "preconditioner": "none"}
         if target is sgmcmc.sample:
             neutral |= {"burn_in": 0, "n_iters": 10_000}
@@ -114,7 +114,7 @@ class Case:
         n_iters_opt: int = 0,
         **keywords: Any,
     ) -> sgmcmc.Samples:
-        """Run it on a problem. Without mode-finding the control variate is centred at the start."""
+        """Run it on a problem; without a search the control variate is centered at the start."""
         search = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt}
         arguments: dict[str, Any] = {
             "minibatch_size": minibatch_size,
@@ -175,13 +175,13 @@ _UNDERDAMPED = Case(
     friction="friction",
     constants={"friction": 0.5},
 )
-_OF_POINTS: dict[str, Any] = {"theta0": None, "store_unnormalised": False}
+_OF_POINTS: dict[str, Any] = {"theta0": None, "store_unnormalized": False}
 
 
-def _centred(case: Case, name: str) -> Case:
+def _centered(case: Case, name: str) -> Case:
     """Return the row of the same dynamics with control variates."""
     public = case.public and f"{case.public}cv"
-    return replace(case, name=name, public=public, in_r=public, estimator=CENTRED)
+    return replace(case, name=name, public=public, in_r=public, estimator=CENTERED)
 
 
 TABLE = (
@@ -190,11 +190,11 @@ TABLE = (
     _EULER,
     _SGNHT,
     _UNDERDAMPED,
-    _centred(_SGLD, "sgldcv"),
-    _centred(_SGHMC, "sghmccv"),
-    _centred(_EULER, "sghmccv-euler"),
-    _centred(_SGNHT, "sgnhtcv"),
-    _centred(_UNDERDAMPED, "underdampedcv"),
+    _centered(_SGLD, "sgldcv"),
+    _centered(_SGHMC, "sghmccv"),
+    _centered(_EULER, "sghmccv-euler"),
+    _centered(_SGNHT, "sgnhtcv"),
+    _centered(_UNDERDAMPED, "underdampedcv"),
     Case(
         "scir",
         dynamics.SCIR,
@@ -211,7 +211,7 @@ TABLE = (
         keywords={
             "alpha": inspect.Parameter.empty,
             **_OF_POINTS,
-            "parameterisation": "expanded_mean",
+            "parameterization": "expanded_mean",
         },
         of_points=True,
     ),

@@ -19,7 +19,7 @@ from sgmcmc.minibatches.uniform import draw_rows
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from tests.ladder import (
-    CENTRED,
+    CENTERED,
     LADDER,
     Array,
     Case,
@@ -46,15 +46,15 @@ class Estimates:
         self.target = Target(problem.log_lik, problem.log_prior, space, tf.float64)
         self.columns = {k: tf.constant(v) for k, v in problem.dataset.items()}
         self.weight = problem.size / n
-        centre = problem.start + 0.7
+        center = problem.start + 0.7
         whole = WholeData(self.target, read_dataset(problem.dataset, tf.float64), n)
         constants = {"opt_stepsize": 1.0, "n_iters_opt": 0}
         given = estimator.arguments(constants)
         self.gradient = estimator.gradient(**given).bind(whole)
-        self.state: Any = self.gradient.init(whole, centre)
-        if estimator.centred:
+        self.state: Any = self.gradient.init(whole, center)
+        if estimator.centered:
             full = self.state.full_gradient
-            np.testing.assert_allclose(full, problem.gradient(centre), rtol=1e-12)
+            np.testing.assert_allclose(full, problem.gradient(center), rtol=1e-12)
 
     def at(self, position: Array, rows: tuple[int, ...]) -> Array:
         """Return the estimate from the minibatch of these rows."""
@@ -98,12 +98,12 @@ def test_all_minibatches_with_replacement(N: int, n: int, estimator: Estimator) 
     np.testing.assert_allclose(observed, N**2 / n * spread, rtol=1e-12, atol=1e-12)
 
 
-def test_at_its_centre_the_control_variate_has_no_noise() -> None:
+def test_at_its_center_the_control_variate_has_no_noise() -> None:
     problem = logistic(3, 6)
-    estimates = Estimates(problem, 2, CENTRED)
-    centre = problem.start + 0.7
+    estimates = Estimates(problem, 2, CENTERED)
+    center = problem.start + 0.7
     for rows in combinations(range(6), 2):
-        np.testing.assert_allclose(estimates.at(centre, rows), problem.gradient(centre), rtol=1e-12)
+        np.testing.assert_allclose(estimates.at(center, rows), problem.gradient(center), rtol=1e-12)
 
 
 # --------------------------------------------------------------------- how rows are drawn
@@ -200,15 +200,15 @@ def test_variance_of_the_gradients_drawn(N: int, n: int, replace: bool) -> None:
     terms = logistic(3, N).gradients(np.zeros(3))
     count = 80_000
     gradients = N / n * terms[drawn(N, n, count, replace=replace, seed=3)].sum(1)
-    centred = gradients - terms.sum(0)
+    centered = gradients - terms.sum(0)
     factor = N**2 / n if replace else N * (N - n) / n
     expected = factor * np.cov(terms.T, ddof=0 if replace else 1)
-    products = centred[:, :, None] * centred[:, None, :]
+    products = centered[:, :, None] * centered[:, None, :]
     errors = products.std(0, ddof=1) / np.sqrt(count)
     assert (errors < 0.02 * np.abs(np.diag(expected)).max()).all()
     assert np.abs((products.mean(0) - expected) / errors).max() < bound(6)
-    errors = centred.std(0, ddof=1) / np.sqrt(count)
-    assert np.abs(centred.mean(0) / errors).max() < bound(3)
+    errors = centered.std(0, ddof=1) / np.sqrt(count)
+    assert np.abs(centered.mean(0) / errors).max() < bound(3)
 
 
 def test_minibatches_of_one_call_are_independent() -> None:
@@ -275,9 +275,9 @@ def _minibatch_of_each(
     logits = positions @ problem.dataset["x"].T
     x, y = problem.dataset["x"], problem.dataset["y"]
     terms = (y - 1 / (1 + np.exp(-logits)))[..., None] * x
-    centre = problem.gradients(problem.start)
-    terms = case.estimator.noisy(terms, centre)
-    constant = -positions + case.estimator.known(centre)
+    center = problem.gradients(problem.start)
+    terms = case.estimator.noisy(terms, center)
+    constant = -positions + case.estimator.known(center)
     candidates = np.stack(
         [constant + N / n * terms[..., list(rows), :].sum(-2) for rows in choices(range(N), n)]
     )

@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.dynamics import SCIR
 from sgmcmc.gradients import SVRG
-from sgmcmc.gradients.control_variate import CentredState
+from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.geometry.half_line import OnHalfLine
 from sgmcmc.target.geometry.simplex import OnSimplex
@@ -197,7 +197,7 @@ def test_full_data_chains_have_the_posterior_at_any_stepsize() -> None:
 
 
 def moments_of_minibatches(a: Array, b: Array, h: float, unit: float) -> tuple[float, float]:
-    """Return the stationary mean and variance where â and b̂ are drawn afresh for each step.
+    """Return the stationary mean and variance where â and b̂ are drawn again for each step.
 
     λ' has the mean Dλ + (1 − D) â/b̂ and the variance 2λD(1 − D)/b̂ + â(1 − D)²/b̂², D = e^(−b̂h/b̄).
     """
@@ -322,16 +322,16 @@ def test_control_variates_save_all_the_noise_of_known_counts() -> None:
         verbose=False,
         dtype=tf.float64,
     )
-    assert chain.unnormalised is not None
+    assert chain.unnormalized is not None
     a = np.array([14.5, 6.5])
-    found = {"θ": (chain.unnormalised["omega"], a, a), "λ": (chain["rate"], 15 / 7, 15 / 49)}
+    found = {"θ": (chain.unnormalized["omega"], a, a), "λ": (chain["rate"], 15 / 7, 15 / 49)}
     for name, (draws, mean, variance) in found.items():
         for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
             estimates = values.mean(1)
             errors = estimates.std(0, ddof=1) / np.sqrt(chains)
             assert (np.abs(estimates.mean(0) - expected) < bound(6, chains) * errors).all(), name
     without = a + np.tanh(h / 2) * 20**2 / 4 * 0.7 * 0.3 * 16 / 19
-    estimates = ((chain.unnormalised["omega"] - a) ** 2).mean(1)
+    estimates = ((chain.unnormalized["omega"] - a) ** 2).mean(1)
     assert (without - a > 5 * estimates.std(0, ddof=1) / np.sqrt(chains)).all()
 
 
@@ -340,7 +340,7 @@ def test_variance_that_control_variates_save_on_a_mixture() -> None:
     variance of the control variate's counts over all minibatches in place of the plain one's."""
     rng = np.random.default_rng(6)
     density = rng.uniform(size=(6, 3))
-    omega, centre = np.array([0.5, 0.3, 0.2]), np.array([0.45, 0.33, 0.22])
+    omega, center = np.array([0.5, 0.3, 0.2]), np.array([0.45, 0.33, 0.22])
     alpha, h, n = 0.5, 0.7, 2
     space = Space({"omega": (3,)}, {"omega": OnSimplex(np.full(3, alpha))})
     target = Target(
@@ -357,7 +357,7 @@ def test_variance_that_control_variates_save_on_a_mixture() -> None:
     def variance_of(terms: Array) -> Array:
         return 6 * (6 - n) / n * terms.var(0, ddof=1)
 
-    state = CentredState(tf.constant(np.log(centre)), tf.constant(shares(centre).sum(0)))
+    state = CenteredState(tf.constant(np.log(center)), tf.constant(shares(center).sum(0)))
     estimates = []
     for rows in combinations(range(6), n):
         minibatch = Minibatch({"f": tf.constant(density[list(rows)])}, 6 / n)
@@ -365,7 +365,7 @@ def test_variance_that_control_variates_save_on_a_mixture() -> None:
         estimates.append(found.numpy())
     counts = np.array(estimates)
     np.testing.assert_allclose(counts.mean(0), shares(omega).sum(0), rtol=1e-12)
-    spread = variance_of(shares(omega) - shares(centre))
+    spread = variance_of(shares(omega) - shares(center))
     np.testing.assert_allclose(counts.var(0), spread, rtol=1e-10)
     assert (counts > 0).all() and (spread < 0.1 * variance_of(shares(omega))).all()
 

@@ -70,7 +70,7 @@ def fisher_mean(kappa: float, d: int) -> float:
 
 
 def bingham_squares(values: Array) -> Array:
-    """Return E[v_i²] under exp(Σ λ_i v_i²): derivatives of the log of its normaliser.
+    """Return E[v_i²] under exp(Σ λ_i v_i²): derivatives of the log of its normalizer.
 
     That is, up to a constant, the inverse Laplace transform at 1 of ∏ (s − λ_i)^(−1/2), here along
     Talbot's contour.

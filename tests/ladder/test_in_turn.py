@@ -78,11 +78,11 @@ def transcribed(
 ) -> list[Walker]:
     """Return the chain as it should be."""
     blocks, estimator = blocks_of(case, problem, stepsize), case.estimator
-    at_centre = problem.gradients(problem.start)
-    known = estimator.known(at_centre)
+    at_center = problem.gradients(problem.start)
+    known = estimator.known(at_center)
 
     def gradient(theta: Array, number: int) -> Array:
-        terms = estimator.noisy(problem.gradients(theta), at_centre)
+        terms = estimator.noisy(problem.gradients(theta), at_center)
         scale = 1.0
         if rows is not None:
             terms, scale = terms[rows[number]], problem.size / SMALL
@@ -131,7 +131,7 @@ def test_a_public_call(case: Case, d: int, n: int, monkeypatch: pytest.MonkeyPat
 
 def problem_of(case: Case) -> Any:
     """Return a problem with few minibatches; that of control variates has noise with a slope."""
-    return (regression if case.centred else gaussian)(3, 8)
+    return (regression if case.centered else gaussian)(3, 8)
 
 
 @every(LINEAR, slow=lambda case: case not in QUICK)
@@ -197,7 +197,7 @@ def test_in_turn_holds_where_joint_updates_do_not() -> None:
     assert np.isfinite(draws).all() and draws.std() < 10
 
 
-@every(THERMOSTATS, slow=lambda case: case.centred)
+@every(THERMOSTATS, slow=lambda case: case.centered)
 def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
     """At stationarity E[ν·ν]/p = ε of each parameter, and ν is the step of its draws."""
     problem = gaussian(3, 20)
@@ -219,7 +219,7 @@ def test_each_thermostat_has_its_own_momentum(case: Case) -> None:
 @every((*LADDER, BY_NAME["scir"], BY_NAME["sgrld"]), slow=lambda case: case.name.endswith("cv"))
 @pytest.mark.some(3)
 def test_a_single_parameter_has_nobody_to_take_turns_with(case: Case) -> None:
-    """The draws are those of joint updates, to the bit."""
+    """The draws are those of joint updates, bit for bit."""
 
     def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.reduce_sum(dataset["z"] * tf.math.log(params["omega"]))

@@ -182,9 +182,9 @@ def _exact_gradients(draws: Array) -> Array:
 
 
 @WALK
-def test_the_control_variate_is_centred_where_the_samples_say(case: Case) -> None:
+def test_the_control_variate_is_centered_where_the_samples_say(case: Case) -> None:
     """The mode of each chain comes with the exact gradient there."""
-    if not case.centred:
+    if not case.centered:
         assert plain(case).mode is None
         return
     samples = run(case, n_chains=2, dtype=tf.float64)
@@ -193,7 +193,7 @@ def test_the_control_variate_is_centred_where_the_samples_say(case: Case) -> Non
 
 
 @pytest.mark.some(2)
-@every(tuple(case for case in LADDER if not case.centred))
+@every(tuple(case for case in LADDER if not case.centered))
 def test_thinning_across_blocks(case: Case) -> None:
     """A chain longer than any block, whose draws straddle the blocks' ends, in float64."""
     problem, n_iters, burn_in, thin = gaussian(1, 20), 10_000, 997, 7

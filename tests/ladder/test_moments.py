@@ -1,6 +1,6 @@
 """Rung 2: the exact stationary mean and covariance of the discretised chains.
 
-On these models the chains are linear, so the law of (θ, ĝ) at stationarity, discretisation error
+On these models the chains are linear, so the law of (θ, ĝ) at stationarity, discretization error
 and minibatch noise included, is known to rounding. Stepsizes and minibatches are such that both
 change the law by tens of per cent. Every mean and covariance entry is compared, in standard
 errors taken over independent chains, with a bound that all of them together exceed by chance for
@@ -88,7 +88,7 @@ def test_gaussian_model(case: Case, value: int) -> None:
     compare_with_law(case, problem, n, stepsize(problem, 0.5))
 
 
-@walk(lambda case, d: d == 3 and case.centred and case in DISTINCT, [1, 3])
+@walk(lambda case, d: d == 3 and case.centered and case in DISTINCT, [1, 3])
 @pytest.mark.some(1)
 def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) -> None:
     problem = regression(value, 60)
@@ -97,7 +97,7 @@ def test_regression_whose_noise_grows_with_the_distance(case: Case, value: int) 
 
 @pytest.mark.some(2)
 @walk(
-    lambda case, make: case in QUICK and make is (regression if case.centred else gaussian),
+    lambda case, make: case in QUICK and make is (regression if case.centered else gaussian),
     [gaussian, regression],
 )
 def test_minibatches_with_replacement(case: Case, value: Callable[..., LinearProblem]) -> None:
@@ -105,7 +105,7 @@ def test_minibatches_with_replacement(case: Case, value: Callable[..., LinearPro
     compare_with_law(case, problem, 30, stepsize(problem, 0.4), replace=True)
 
 
-@every(LINEAR, slow=lambda case: case.centred)
+@every(LINEAR, slow=lambda case: case.centered)
 @pytest.mark.some(2)
 def test_whole_dataset(case: Case) -> None:
     problem = gaussian(3, 30)
@@ -116,7 +116,7 @@ def test_whole_dataset(case: Case) -> None:
 
 
 @pytest.mark.some(1)
-@every(tuple(case for case in LINEAR if case.friction and not case.centred))
+@every(tuple(case for case in LINEAR if case.friction and not case.centered))
 @pytest.mark.parametrize(
     ("friction", "steps"),
     [
@@ -186,7 +186,7 @@ def _linear_map(case: Case, problem: LinearProblem, step: Any) -> tuple[int, Arr
 
 
 @every(
-    tuple(case for case in LINEAR if not case.centred),
+    tuple(case for case in LINEAR if not case.centered),
     slow=lambda case: case.transcription is not BY_NAME["sgld"].transcription,
 )
 def test_the_regression_law_by_simulation_in_numpy(case: Case) -> None:

@@ -148,7 +148,7 @@ def test_minibatches_differ_between_draws_and_chains(case: Case) -> None:
     On a linear problem these are c_i − K_i θ. The sum is scaled by their mean and spread over all
     observations, which are known at any θ.
     """
-    problem, n = (regression if case.centred else gaussian)(1, 1000), 10
+    problem, n = (regression if case.centered else gaussian)(1, 1000), 10
     samples = case.run(
         problem,
         1e-6,

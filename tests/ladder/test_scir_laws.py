@@ -150,10 +150,10 @@ def test_the_marginal_of_the_full_data_chain(dtype: tf.DType) -> None:
         verbose=False,
         seed=11,
         dtype=dtype,
-        store_unnormalised=True,
+        store_unnormalized=True,
     )
     a = alpha + counts
-    theta = chain.unnormalised["omega"][0].astype(float)
+    theta = chain.unnormalized["omega"][0].astype(float)
     assert np.isfinite(theta).all()
     least = float(np.finfo(dtype.as_numpy_dtype).tiny)
     for k in range(6):
@@ -189,9 +189,9 @@ def test_stationary_moments_of_a_minibatch_chain(n: int, replace: bool) -> None:
         verbose=False,
         seed=3,
         dtype=tf.float64,
-        store_unnormalised=True,
+        store_unnormalized=True,
     )
-    theta = chain.unnormalised["omega"]
+    theta = chain.unnormalized["omega"]
     total = COUNTS.sum()
     one = COUNTS / total * (1 - COUNTS / total)
     spread = total**2 / n * one * (1.0 if replace else (total - n) / (total - 1))

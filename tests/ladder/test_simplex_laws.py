@@ -49,18 +49,18 @@ def test_generator_of_sgrld() -> None:
     assert (np.abs(wrong.mean(0)) > bound(4) * wrong.std(0) / np.sqrt(size)).any()
 
 
-@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
-def test_generator_of_the_natural_parameterisations(parameterisation: str) -> None:
+@pytest.mark.parametrize("parameterization", ["expanded_natural", "reduced_natural"])
+def test_generator_of_the_natural_parameterizations(parameterization: str) -> None:
     """E_π[Lf] = E[(drift·∇f + Δf)/2] = 0 on exact draws of u, over the coordinates that move."""
     rng, size = np.random.default_rng(4), 400_000
-    reduced = parameterisation == "reduced_natural"
+    reduced = parameterization == "reduced_natural"
     alpha = np.array([1.5, 0.5, 2.0, 0.8])
     omega = rng.dirichlet(alpha + COUNTS, size)
     scale = 1 / omega[:, -1:] if reduced else rng.gamma(alpha.sum(), size=(size, 1))
     u = np.log(omega * scale)
     space = space_of({"omega": np.broadcast_to(alpha, u.shape)})
     counts = np.broadcast_to(COUNTS, u.shape).ravel().astype(float)
-    dynamics = SGRLD(alpha, parameterisation=parameterisation).bind(space)
+    dynamics = SGRLD(alpha, parameterization=parameterization).bind(space)
     drift = dynamics.drift(tf.constant(u.ravel()), tf.constant(counts)).numpy().reshape(u.shape)
     moving = 3 if reduced else 4
     u, drift, omega = u[:, :moving], drift[:, :moving], omega[:, :moving]
@@ -75,8 +75,8 @@ def test_generator_of_the_natural_parameterisations(parameterisation: str) -> No
         assert (np.abs(values.mean(0)) < bound(20) * errors).all()
 
 
-@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
-def test_natural_parameterisations_have_the_law_at_small_stepsizes(parameterisation: str) -> None:
+@pytest.mark.parametrize("parameterization", ["expanded_natural", "reduced_natural"])
+def test_natural_parameterizations_have_the_law_at_small_stepsizes(parameterization: str) -> None:
     """From the public function: the posterior mean of ω, and its variance to the bias of h."""
     chains, a = 16, 2.0 + COUNTS
     chain = sgmcmc.sgrld(
@@ -93,7 +93,7 @@ def test_natural_parameterisations_have_the_law_at_small_stepsizes(parameterisat
         seed=5,
         verbose=False,
         dtype=tf.float64,
-        parameterisation=parameterisation,
+        parameterization=parameterization,
     )
     mean = a / a.sum()
     variance = mean * (1 - mean) / (a.sum() + 1)
@@ -106,13 +106,13 @@ def test_natural_parameterisations_have_the_law_at_small_stepsizes(parameterisat
         assert (errors < 0.04 * expected).all(), "the run is too short to tell"
 
 
-@pytest.mark.parametrize("parameterisation", ["expanded_natural", "reduced_natural"])
-def test_a_step_of_the_natural_parameterisations(parameterisation: str) -> None:
+@pytest.mark.parametrize("parameterization", ["expanded_natural", "reduced_natural"])
+def test_a_step_of_the_natural_parameterizations(parameterization: str) -> None:
     rng = np.random.default_rng(5)
     shapes: dict[str, tuple[int, ...]] = {"mu": (3,), "omega": (2, 4), "rho": (5,)}
     layout = Layout(shapes)
     alpha = {name: rng.uniform(0.1, 2.0, shapes[name]) for name in ("omega", "rho")}
-    dynamics = SGRLD(alpha, parameterisation=parameterisation).bind(space_of(alpha, shapes))
+    dynamics = SGRLD(alpha, parameterization=parameterization).bind(space_of(alpha, shapes))
     position, normals = rng.normal(size=(2, layout.size))
     gradient, h = rng.uniform(0.0, 9.0, layout.size), 0.05
     vectors = (gradient, np.asarray(h), normals[None])
@@ -123,14 +123,14 @@ def test_a_step_of_the_natural_parameterisations(parameterisation: str) -> None:
         u, c, noise = start[name], layout.split(gradient)[name], layout.split(normals)[name]
         omega = np.exp(u) / np.exp(u).sum(-1, keepdims=True)
         a = alpha[name]
-        if parameterisation == "reduced_natural":
+        if parameterization == "reduced_natural":
             assert (u[..., -1] == 0).all()
             drift = a + c - omega * (a + c).sum(-1, keepdims=True)
         else:
             np.testing.assert_allclose(np.exp(u).sum(-1), a.sum(-1))
             drift = a - np.exp(u) + c - omega * c.sum(-1, keepdims=True)
         expected = u + h / 2 * drift + np.sqrt(h) * noise
-        if parameterisation == "reduced_natural":
+        if parameterization == "reduced_natural":
             expected[..., -1] = 0.0
         np.testing.assert_allclose(found[name], expected, rtol=1e-12, atol=1e-12)
 
@@ -168,13 +168,13 @@ def test_the_start_is_at_the_scale_of_the_first_minibatch(case: Case) -> None:
     given = {"alpha": ALPHA, "n_iters": 1, "minibatch_size": 4, "dtype": tf.float64}
     arguments = (log_lik, {"z": categories()}, {"omega": omega}, 1e-14)
     call = case.function
-    chain = call(*arguments, **given, verbose=False, store_unnormalised=True)
-    theta = chain.unnormalised["omega"][0]
+    chain = call(*arguments, **given, verbose=False, store_unnormalized=True)
+    theta = chain.unnormalized["omega"][0]
     np.testing.assert_allclose(theta, omega * (ALPHA.sum() + COUNTS.sum()), rtol=1e-5)
     np.testing.assert_allclose(chain["omega"][0], omega, rtol=1e-5)
     theta0 = {"omega": np.array([7.0, 1.0, 1.0, 2.0])}
-    chain = call(*arguments, **given, verbose=False, store_unnormalised=True, theta0=theta0)
-    np.testing.assert_allclose(chain.unnormalised["omega"][0], theta0["omega"], rtol=1e-5)
+    chain = call(*arguments, **given, verbose=False, store_unnormalized=True, theta0=theta0)
+    np.testing.assert_allclose(chain.unnormalized["omega"][0], theta0["omega"], rtol=1e-5)
 
 
 def test_expected_counts_of_a_mixture() -> None:
@@ -226,9 +226,9 @@ def test_a_tiny_alpha_never_becomes_nan(case: Case, dtype: tf.DType, n_iters: in
         verbose=False,
         seed=2,
         dtype=dtype,
-        store_unnormalised=True,
+        store_unnormalized=True,
     )
-    for draws in (chain["omega"], chain.unnormalised["omega"]):
+    for draws in (chain["omega"], chain.unnormalized["omega"]):
         assert np.isfinite(draws).all()
     np.testing.assert_allclose(chain["omega"].sum(-1), 1.0, rtol=1e-5)
     if case.name == "scir":  # the category with one observation, which most minibatches lack

@@ -166,10 +166,10 @@ def test_the_covariance_is_that_of_the_posterior_for_small_stepsizes(result: Run
 
 def _errors(result: Run) -> Array:
     """Return the standard errors of means and of covariance entries."""
-    centred = result.theta - result.problem.mean
-    second = np.einsum("cti,ctj->cij", centred, centred) / centred.shape[1]
-    upper = np.triu_indices(centred.shape[-1])
-    estimates = np.concatenate([centred.mean(1), second[:, upper[0], upper[1]]], 1)
+    centered = result.theta - result.problem.mean
+    second = np.einsum("cti,ctj->cij", centered, centered) / centered.shape[1]
+    upper = np.triu_indices(centered.shape[-1])
+    estimates = np.concatenate([centered.mean(1), second[:, upper[0], upper[1]]], 1)
     return estimates.std(0, ddof=1) / np.sqrt(CHAINS)
 
 

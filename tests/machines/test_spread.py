@@ -187,7 +187,7 @@ def test_errors_that_do_not_pickle_come_back_as_text() -> None:
 
 
 def test_a_pool_that_broke_before_is_told_once() -> None:
-    """Whoever goes on with it learns why each later call takes as long as workers take to start."""
+    """A caller who goes on with it learns why each later call waits for workers to start."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(BrokenExecutor):
             pool.submit(os._exit, 1).result()

@@ -1,4 +1,4 @@
-"""Rows in order: each once an epoch, resumed to the bit, with the exact moments over an epoch."""
+"""Rows in order: each once an epoch, resumed bit for bit, with the exact moments over an epoch."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_every_gradient_takes_them() -> None:
 def test_the_moments_over_an_epoch_are_as_published(
     dynamics: Any, R: int, epsilon: float, independent: float, reshuffled: float
 ) -> None:
-    """Errors of sds in per cent, of a whitened normal with V = R, to the digits that are known."""
+    """Errors of SDs in per cent, of a whitened normal with V = R, to the digits that are known."""
     law, noise = LinearLaw(dynamics, epsilon), np.full((1, 1), float(R))
     found = 100 * (np.sqrt([law.covariance(noise, epoch)[0][0, 0] for epoch in (None, R)]) - 1)
     digits = [len(str(value).partition(".")[2]) for value in (independent, reshuffled)]

@@ -19,7 +19,7 @@ import sgmcmc
 from sgmcmc.data import native
 from sgmcmc.engine.block import LONGEST_BLOCK
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient
-from sgmcmc.gradients.control_variate import CentredState
+from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
 from sgmcmc.minibatches import Weighted
 from sgmcmc.run.builder import chosen_stream
@@ -231,15 +231,15 @@ class Estimator:
 def estimators(model: Any, n: int) -> dict[str, Estimator]:
     """Return every estimator away from where it is exact."""
     here, there = model.origin, model.origin + 0.3
-    centred = CentredState(tf.constant(there), tf.constant(model.full(there)))
+    centered = CenteredState(tf.constant(there), tf.constant(model.full(there)))
     table = model.terms(there)
     table[::2] = model.terms(model.origin - 0.5)[::2]
     seen = SAGAState(tf.constant(table), tf.constant(table.sum(0)))
     change = model.terms(here) - model.terms(there)
     return {
         "minibatch": Estimator(MinibatchGradient(), (), model.terms(here)),
-        "cv": Estimator(ControlVariate(1e-3), centred, change),
-        "svrg": Estimator(SVRG(), centred, change),
+        "cv": Estimator(ControlVariate(1e-3), centered, change),
+        "svrg": Estimator(SVRG(), centered, change),
         "saga": Estimator(SAGA().bind(whole(model, n)), seen, model.terms(here) - table),
     }
 
@@ -336,10 +336,10 @@ def test_step_by_step(jit_compile: bool, summed: bool) -> None:
     np.testing.assert_allclose(flat(chain.gradients or {}), gradients, rtol=1e-10, atol=1e-10)
 
 
-def centred_law(problem: Line, n: int, stepsize: float) -> Array:
-    """Return E[z zᵀ] of SGLD with control variates centred at the start, z = (1, θ, ĝ)."""
+def centered_law(problem: Line, n: int, stepsize: float) -> Array:
+    """Return E[z zᵀ] of SGLD with control variates centered at the start, z = (1, θ, ĝ)."""
     h, K, prior, H = *problem[1:], problem.total
-    centre = problem.model.origin[0]
+    center = problem.model.origin[0]
 
     def drift(z: Array) -> None:
         z[THETA] += stepsize / 2 * z[GRADIENT]
@@ -348,7 +348,7 @@ def centred_law(problem: Line, n: int, stepsize: float) -> Array:
         slope = prior + choice.weights @ K[choice.rows]
 
         def change(z: Array) -> None:
-            z[GRADIENT] = (h.sum() - H * centre) * z[0] - slope * (z[THETA] - centre * z[0])
+            z[GRADIENT] = (h.sum() - H * center) * z[0] - slope * (z[THETA] - center * z[0])
 
         return moved(change)
 
@@ -374,7 +374,7 @@ def test_stationary_law(gradient: str) -> None:
     uniform = plain_law(problem, "without", n, stepsize)
     plain = gradient == "minibatch"
     law = (
-        plain_law(problem, "weighted", n, stepsize) if plain else centred_law(problem, n, stepsize)
+        plain_law(problem, "weighted", n, stepsize) if plain else centered_law(problem, n, stepsize)
     )
     found = compare_line(draws, law)
     assert found.precision < 0.02, "the run is too short to tell"

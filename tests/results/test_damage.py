@@ -82,7 +82,7 @@ def test_a_hundred_thousand_mutated_files(tmp_path: Path) -> None:
 
 
 def with_about(path: Path, change: Any) -> None:
-    """Write a file anew, as an ill-meaning person would, whole and with right checksums."""
+    """Write a file again, as an ill-meaning person would, whole and with right checksums."""
     arrays = dict(np.load(path))
     about = json.loads(str(arrays["about"]))
     arrays["about"] = np.array(json.dumps(change(about)))

@@ -33,7 +33,7 @@ def test_slices_are_those_of_the_arrays(n_chains: int | None, place: slice) -> N
     np.testing.assert_array_equal(part.test_functions["square"], squares)
     np.testing.assert_array_equal(part.log_post.values, chain.log_post.values)
     assert part.reductions is None
-    assert part._report is None  # it is made anew when it is asked for
+    assert part._report is None  # it is made again when it is asked for
     assert part.origin is chain.origin
     assert part.settings == {**chain.settings, "slice": list(place.indices(20))}
 
@@ -52,13 +52,13 @@ def test_slices_of_slices_tell_of_the_whole() -> None:
     assert part.settings["slice"] == [6, 14, 2]
 
 
-def test_unnormalised_and_modes() -> None:
+def test_unnormalized_and_modes() -> None:
     whole = made_by_hand()
     part = whole[1:3]
     np.testing.assert_array_equal(part.mode["a/b"], whole.mode["a/b"])
     np.testing.assert_array_equal(part["a/b"], whole["a/b"][:, 1:3])
-    points = Samples({"w": np.ones((5, 2))}, unnormalised={"w": np.arange(10.0).reshape(5, 2)})
-    assert points[3:].unnormalised["w"].tolist() == [[6.0, 7.0], [8.0, 9.0]]
+    points = Samples({"w": np.ones((5, 2))}, unnormalized={"w": np.arange(10.0).reshape(5, 2)})
+    assert points[3:].unnormalized["w"].tolist() == [[6.0, 7.0], [8.0, 9.0]]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def short_blocks() -> None:
 
 
 def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
-    """Everything is the same: to the bit, or but for rounding."""
+    """Everything is the same: bit for bit, or but for rounding."""
     equal = np.testing.assert_array_equal
     if rtol:
         equal = functools.partial(np.testing.assert_allclose, rtol=rtol, atol=rtol / 100)
@@ -46,7 +46,7 @@ def same(one: Samples, other: Samples, rtol: float = 0.0) -> None:
         (one.mode, other.mode),
         (one.mode_gradient, other.mode_gradient),
         (one.reductions, other.reductions),
-        (one.unnormalised, other.unnormalised),
+        (one.unnormalized, other.unnormalized),
     ):
         assert (a is None) == (b is None)
         for name in a or ():

@@ -55,7 +55,7 @@ def call(method: str, **given: Any) -> sgmcmc.Samples:
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("method", FACES)
-def test_the_centre_is_the_mode_and_the_chain_starts_there(method: str) -> None:
+def test_the_center_is_the_mode_and_the_chain_starts_there(method: str) -> None:
     found = call(method, preconditioner="auto", n_iters=20)
     assert found.mode is not None
     # Newton's method stops a tenth of an sd from the mode, and float32 rounds.
@@ -104,7 +104,7 @@ def test_what_is_given_is_kept() -> None:
 
 
 def test_a_stepsize_alone_may_be_open() -> None:
-    """Without a preconditioner: all sds within the tolerance by the law, at its edge."""
+    """Without a preconditioner: all SDs within the tolerance by the law, at its edge."""
     found = call("sgldcv", preconditioner=None)
     assert found.settings["preconditioner"] == "none"
     assert found.report is not None

@@ -9,7 +9,16 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from tests.conftest import ANY_SHAPE, CENTRED, METHODS, PLAIN, any_shape, log_lik, once, short_setup
+from tests.conftest import (
+    ANY_SHAPE,
+    CENTERED,
+    METHODS,
+    PLAIN,
+    any_shape,
+    log_lik,
+    once,
+    short_setup,
+)
 
 Run = Callable[..., sgmcmc.Samples]
 
@@ -181,7 +190,7 @@ def quadratic_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("method", "n_chains"), [("sghmccv", 2), *((method, None) for method in CENTRED)]
+    ("method", "n_chains"), [("sghmccv", 2), *((method, None) for method in CENTERED)]
 )
 def test_mode(method: str, n_chains: int | None, run: Run, x: np.ndarray) -> None:
     samples = run(

@@ -27,7 +27,7 @@ def check_after_kills(
 ) -> None:
     """Kill a run again and again; what it ends with is what one gives that was never stopped."""
     caller = "tests.samplers.test_simplex_runs" if case.of_points else "tests.conftest"
-    given = {**({"n_iters_opt": n_iters // 2} if case.centred else {}), **given}
+    given = {**({"n_iters_opt": n_iters // 2} if case.centered else {}), **given}
     store = folder / "chain"
     killed = kill_again_and_again(
         case, caller, store, kills, n_iters, given, longest, executor, SEED
@@ -46,7 +46,7 @@ def test_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@every(tuple(case for case in DISTINCT if case.centred or case.of_points))
+@every(tuple(case for case in DISTINCT if case.centered or case.of_points))
 def test_killed_at_twenty_random_instants(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ print(found[1] - found[0], found[2] - found[1])
 """
 FIRST, LATER = 30.0, 2.0
 """Megabytes that a hundred calls after the tenth may add, which is when threads have got memory of
-their own, and a hundred more: XLA alone would keep 270, did it compile anew each time."""
+their own, and a hundred more: XLA alone would keep 270, did it compile again each time."""
 
 
 @pytest.mark.slow

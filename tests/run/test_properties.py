@@ -100,7 +100,7 @@ def calls(draw: st.DrawFn, methods: tuple[str, ...] = METHODS) -> tuple[str, dic
             "updates": draw(st.sampled_from(["joint", "in_turn"])),
             "store_gradients": draw(st.booleans()),
         }
-    if case.centred:
+    if case.centered:
         given |= {"opt_stepsize": 1e-4, "n_iters_opt": draw(st.integers(1, 10))}
     return method, given
 

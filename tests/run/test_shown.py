@@ -34,11 +34,11 @@ def test_progress(method: str, run: Run, capfd: pytest.CaptureFixture[str]) -> N
     assert out == ""
     last = [line.split("\r")[-1] for line in err.strip().split("\n")]
     case = BY_NAME[method]
-    assert len(last) == 1 + case.centred
+    assert len(last) == 1 + case.centered
     for line in last:
         assert "100%" in line and re.search(r"log posterior estimate -?\d", line)
     assert f"{case.method}:" in last[-1] and "50/50" in last[-1]
-    if case.centred:
+    if case.centered:
         assert "mode-finding" in last[0] and "20/20" in last[0]
 
 
@@ -53,7 +53,7 @@ def test_no_mode_finding_no_bar(run: Run, capfd: pytest.CaptureFixture[str]) -> 
     ["sgld(**given, stepsize=1e-3)", "sgld_setup(**given, stepsize=1e-3)", "sample(**given)"],
 )
 def test_tracebacks_of_wrong_arguments_are_short(call: str, x: np.ndarray) -> None:
-    """This line, the function that was called, and where the error is raised anew."""
+    """This line, the function that was called, and where the error is raised again."""
 
     def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         return -0.5 * (dataset["x"] - params["theta"]) ** 2
@@ -148,7 +148,7 @@ def test_settings(method: str) -> None:
     assert settings["versions"]["sgmcmc"] == sgmcmc.__version__
     assert {**case.constants, **case.keywords}.items() <= settings.items()
     assert settings["dynamics"]["name"] == case.dynamics.__name__
-    assert ("opt_stepsize" in settings) == case.centred
+    assert ("opt_stepsize" in settings) == case.centered
     assert (settings["minibatches"], settings["preconditioner"]) == ("uniform", "none")
     assert {"graph calls", "native code", "blocks"} <= set(settings["paths"])
 

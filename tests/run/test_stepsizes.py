@@ -38,7 +38,7 @@ def test_opt_stepsize_of_each_parameter(run: Run) -> None:
 
 
 @pytest.mark.some(1)
-@every(tuple(case for case in DISTINCT if case.friction and not case.centred))
+@every(tuple(case for case in DISTINCT if case.friction and not case.centered))
 def test_constant_of_each_parameter(case: Case, run: Run) -> None:
     method, argument = case.name, str(case.friction)
     same = run(method, params=PAIR, log_lik=any_shape, **{argument: 0.1})

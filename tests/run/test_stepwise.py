@@ -165,7 +165,7 @@ def test_restored_session_goes_on_bit_for_bit(
     sgmcmc_step(other, again, 20)
     assert get_params(other, again)["theta"] == get_params(sampler, sess)["theta"]
     assert other.params["theta"].numpy() == sampler.params["theta"].numpy()
-    if BY_NAME[method].centred:
+    if BY_NAME[method].centered:
         assert other.params_opt["theta"] == sampler.params_opt["theta"]
 
 

@@ -51,7 +51,7 @@ OF_A_RUN = (
     "store_params",
     "reductions",
     "store",
-    "store_unnormalised",
+    "store_unnormalized",
     "executor",
 )
 NONE = inspect.Parameter.empty
@@ -60,8 +60,8 @@ NAMED = (*(case for case in DISTINCT if case.public), *GEODESIC)
 
 def positional(case: Case) -> dict[str, Any]:
     """Return the arguments of a named function that may go by position, in their order."""
-    opt = {"opt_stepsize": NONE} if case.centred else {}
-    iters_opt = {"n_iters_opt": 10_000} if case.centred else {}
+    opt = {"opt_stepsize": NONE} if case.centered else {}
+    iters_opt = {"n_iters_opt": 10_000} if case.centered else {}
     return {
         **dict.fromkeys(("log_lik", "dataset", "params", "stepsize"), NONE),
         **opt,
@@ -101,7 +101,7 @@ def test_signature(case: Case) -> None:
 @every(NAMED)
 def test_signature_of_the_setup(case: Case) -> None:
     """The one-call arguments less ``n_iters`` and those of a run."""
-    gone = {"n_iters"} if case.centred else {"n_iters", "verbose"}
+    gone = {"n_iters"} if case.centered else {"n_iters", "verbose"}
     expected = [entry for entry in positional(case).items() if entry[0] not in gone]
     assert list(of_kind(case.setup, POSITIONAL).items()) == expected
     expected_keywords = {name: v for name, v in keywords(case).items() if name not in OF_A_RUN}
@@ -231,18 +231,18 @@ def test_a_named_function_is_a_face_of_sample(method: str, replace: bool) -> Non
 
 @every(POINTS)
 def test_a_function_for_points_of_the_simplex_is_a_face_of_sample(case: Case) -> None:
-    given = simplex.arguments(n_iters=20, verbose=False, store_unnormalised=True)
+    given = simplex.arguments(n_iters=20, verbose=False, store_unnormalized=True)
     one, other = (call(**given) for call in (case.function, case.by_parts(sgmcmc.sample)))
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
-    np.testing.assert_array_equal(one.unnormalised["omega"], other.unnormalised["omega"])
+    np.testing.assert_array_equal(one.unnormalized["omega"], other.unnormalized["omega"])
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if BY_NAME[name].public])
 def test_a_named_setup_is_a_face_of_setup(method: str) -> None:
     case, states = BY_NAME[method], []
     for call in (case.setup, case.by_parts()):
-        shows = {"verbose": False} if case.centred else {}
+        shows = {"verbose": False} if case.centered else {}
         sampler = call(**short_arguments(case, {**case.tuning, **shows}))
         sess = sgmcmc.init_sess(sampler, verbose=False)
         sgmcmc.sgmcmc_step(sampler, sess, n_steps=20)

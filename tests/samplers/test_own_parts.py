@@ -60,8 +60,8 @@ DATA = {name: array[:200] for name, array in OWN.simulate().items()}
 
 
 def run(**given: Any) -> sgmcmc.Samples:
-    """Run the user's parts over several blocks and moves of the centre."""
-    shorter = {"n_iters": 150, "burn_in": 10, "gradient": OWN.AveragedCentre(7), **given}
+    """Run the user's parts over several blocks and moves of the center."""
+    shorter = {"n_iters": 150, "burn_in": 10, "gradient": OWN.AveragedCenter(7), **given}
     n_iters = shorter.pop("n_iters")
     return OWN.run(DATA, n_iters, **{"dtype": tf.float64, "minibatch_size": 10, **shorter})
 
@@ -74,7 +74,7 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same(one: sgmcmc.Samples, other: sgmcmc.Samples) -> None:
-    """Assert that draws, gradients and log posterior estimates are the same to the bit."""
+    """Assert that draws, gradients and log posterior estimates are the same bit for bit."""
     assert one.gradients is not None and other.gradients is not None
     for name in other:
         np.testing.assert_array_equal(one[name], other[name])
@@ -93,7 +93,7 @@ def test_the_example_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str])
 
 def test_the_parts_are_short() -> None:
     """Each part of the example takes no more than sixty lines."""
-    for part in (OWN.LeimkuhlerMatthews, OWN.AveragedCentre):
+    for part in (OWN.LeimkuhlerMatthews, OWN.AveragedCenter):
         assert len(inspect.getsource(part).splitlines()) <= 60
 
 
@@ -103,24 +103,24 @@ def test_the_parts_are_short() -> None:
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("draws", ["without", "weighted"])
 def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parts together are a transcription in NumPy, over blocks and moves of the centre."""
+    """Both parts together are a transcription in NumPy, over blocks and moves of the center."""
     length, n, every, stepsize = 16, 2, 7, 0.02
     monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", length)
     model = logistic(3, 6)
     numbers = remade(model, draws, n, starts=1, iterations=40, length=length)
-    centre = theta = model.origin
+    center = theta = model.origin
 
     def estimate(theta: Array, rows: Array) -> Array:
-        change = (model.terms(theta) - model.terms(centre))[rows]
-        prior = model.prior(theta) - model.prior(centre)
-        return model.full(centre) + prior + weights_of(draws, 6, rows) @ change
+        change = (model.terms(theta) - model.terms(center))[rows]
+        prior = model.prior(theta) - model.prior(center)
+        return model.full(center) + prior + weights_of(draws, 6, rows) @ change
 
     g, before = estimate(theta, numbers.start_rows), numbers.start_noise[0]
     visits, found, gradients = [theta], [], []
     for i, (normals, rows) in enumerate(zip(numbers.noise, numbers.rows, strict=True)):
         if i and i % every == 0:
             visits.append(theta)
-            centre = np.mean(visits, 0)
+            center = np.mean(visits, 0)
         noise = np.sqrt(stepsize) * (before + normals[0]) / 2
         theta, before = theta + stepsize / 2 * g + noise, normals[0]
         g = estimate(theta, rows)
@@ -128,7 +128,7 @@ def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyP
         gradients.append(g)
     chain = model.chain(
         dynamics=OWN.LeimkuhlerMatthews(),
-        gradient=OWN.AveragedCentre(every),
+        gradient=OWN.AveragedCenter(every),
         minibatches=DRAWS[draws],
         minibatch_size=n,
         stepsize=stepsize,
@@ -143,12 +143,12 @@ def test_step_by_step(draws: str, jit_compile: bool, monkeypatch: pytest.MonkeyP
 def test_the_estimate_over_all_minibatches(draws: str) -> None:
     """The user's estimator has the full gradient as its mean and the formula's covariance."""
     model, n = logistic(3, 6), 2
-    centre = model.origin + 0.3
-    state = OWN.Centre(tf.constant(centre), tf.constant(model.full(centre)))
-    found = over_all(OWN.AveragedCentre(5), state, model, model.origin, draws, n)
+    center = model.origin + 0.3
+    state = OWN.Center(tf.constant(center), tf.constant(model.full(center)))
+    found = over_all(OWN.AveragedCenter(5), state, model, model.origin, draws, n)
     mean, covariance = found.moments()
     np.testing.assert_allclose(mean, model.full(model.origin), rtol=1e-12, atol=1e-12)
-    terms = model.terms(model.origin) - model.terms(centre)
+    terms = model.terms(model.origin) - model.terms(center)
     np.testing.assert_allclose(covariance, variance(draws, terms, n), rtol=1e-10, atol=1e-12)
 
 
@@ -202,7 +202,7 @@ def test_the_settings_tell_the_parts() -> None:
     """The settings name the user's parts and their constants."""
     settings = run(n_iters=3).settings
     assert settings["dynamics"] == {"name": "LeimkuhlerMatthews"}
-    assert settings["gradient"] == {"name": "AveragedCentre", "every": 7}
+    assert settings["gradient"] == {"name": "AveragedCenter", "every": 7}
     assert settings["method"] == "leimkuhlermatthews"
 
 
@@ -225,7 +225,7 @@ def test_step_by_step_is_one_call(tmp_path: Path, short_blocks: None) -> None:
             OWN.START,
             OWN.log_prior,
             dynamics=OWN.LeimkuhlerMatthews(),
-            gradient=OWN.AveragedCentre(7),
+            gradient=OWN.AveragedCenter(7),
             minibatches="uniform",
             minibatch_size=10,
             preconditioner=OWN.preconditioner(DATA),
@@ -289,7 +289,7 @@ def test_a_killed_run_goes_on_with_the_same_bits(
         ratio = np.asarray(corrected.variance_ratio[name])
         assert np.isfinite(corrected.mean[name]).all() and (ratio > 1).all()
     with pytest.raises(ValueError, match="every"):
-        run(store=store, n_iters=1000, gradient=OWN.AveragedCentre(8))
+        run(store=store, n_iters=1000, gradient=OWN.AveragedCenter(8))
 
 
 # ------------------------------------------------------------------------------ own minibatches
@@ -353,7 +353,7 @@ class HalfDraws:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("gradient", ["minibatch", "saga"])
 def test_own_minibatches(minibatches: Any, gradient: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain sees the rows that the user's minibatches draw, in each block anew, with the user's
+    """A chain sees the rows that the user's minibatches draw, in each block again, with the user's
     weights."""
     monkeypatch.setattr("sgmcmc.engine.block.LONGEST_BLOCK", 16)
     model, n, stepsize = logistic(3, 12), 3, 0.02
@@ -399,7 +399,7 @@ def test_what_is_no_part_is_refused(argument: str) -> None:
     """A class in place of an object, or an object of another kind, is refused by name."""
     classes = {
         "dynamics": OWN.LeimkuhlerMatthews,
-        "gradient": OWN.AveragedCentre,
+        "gradient": OWN.AveragedCenter,
         "minibatches": Runs,
     }
     for wrong in (classes[argument], object(), 3):

@@ -62,7 +62,7 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 def short_call(method: str, **given: Any) -> Samples:
     return BY_NAME[method].function(
-        **arguments(**{"n_iters": 40, "verbose": False, "store_unnormalised": True, **given})
+        **arguments(**{"n_iters": 40, "verbose": False, "store_unnormalized": True, **given})
     )
 
 
@@ -88,7 +88,7 @@ def test_step_by_step_thinned_and_in_chains(method: str, short_blocks: None) -> 
     thinned = short_call(method, thin=3, burn_in=4, n_iters=30, store_gradients=True)
     np.testing.assert_allclose(thinned["omega"], draws["omega"][6:34:3], rtol=2e-4, atol=1e-6)
     chains = short_call(method, n_chains=2)
-    assert chains["omega"].shape == chains.unnormalised["omega"].shape == (2, 40, 3)
+    assert chains["omega"].shape == chains.unnormalized["omega"].shape == (2, 40, 3)
     np.testing.assert_allclose(chains["mu"][0], draws["mu"], rtol=2e-4, atol=1e-6)
     assert np.abs(chains["mu"][1] - draws["mu"]).max() > 1e-3
 
@@ -116,7 +116,7 @@ def test_on_disk_and_resumed(
         short_call(method, **given, store=path, latents={"z": np.ones(40, np.int32)})
     resumed.save(tmp_path / "saved.npz")
     loaded = Samples.load(tmp_path / "saved.npz")
-    np.testing.assert_array_equal(loaded.unnormalised["omega"], kept.unnormalised["omega"])
+    np.testing.assert_array_equal(loaded.unnormalized["omega"], kept.unnormalized["omega"])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -142,15 +142,15 @@ def test_log_posterior_estimate_step_by_step() -> None:
 
 def test_what_comes_back() -> None:
     samples = short_call("scir", store_params=["omega"], dtype=tf.float64)
-    assert list(samples) == list(samples.unnormalised) == ["omega"]
+    assert list(samples) == list(samples.unnormalized) == ["omega"]
     assert samples["omega"].dtype == np.float64
-    theta = samples.unnormalised["omega"]
+    theta = samples.unnormalized["omega"]
     np.testing.assert_allclose(samples["omega"], theta / theta.sum(-1, keepdims=True), rtol=1e-12)
-    assert short_call("scir", store_unnormalised=False).unnormalised is None
+    assert short_call("scir", store_unnormalized=False).unnormalized is None
     assert samples.settings["alpha"] == {"omega": 0.5}
     assert samples.settings["latents"] == ["z"] and samples.settings["gibbs"] is True
-    with pytest.raises(TypeError, match="store_unnormalised"):
-        sgmcmc.scir_setup(**arguments(store_unnormalised=True))
+    with pytest.raises(TypeError, match="store_unnormalized"):
+        sgmcmc.scir_setup(**arguments(store_unnormalized=True))
 
 
 def test_same_seed_same_bits_and_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from tests.conftest import CENTRED, METHODS, PLAIN
+from tests.conftest import CENTERED, METHODS, PLAIN
 
 tfb = tfp.bijectors
 Run = Callable[..., sgmcmc.Samples]
@@ -104,7 +104,7 @@ def test_gradient_with_softplus(run: Run) -> None:
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("method", CENTRED)
+@pytest.mark.parametrize("method", CENTERED)
 def test_mode_is_of_the_unconstrained_space(method: str, run: Run) -> None:
     """In u = log precision the mode lies at SHAPE / RATE; it is shown in the user's space."""
     call = precision_call(tfb.Exp(), stepsize=1e-3, opt_stepsize=0.2, n_iters_opt=300)
@@ -196,11 +196,11 @@ MIXED: dict[str, Any] = {
     [
         (PLAIN[0], None),
         ("sgnht", 2),
-        (CENTRED[0], 2),
+        (CENTERED[0], 2),
         *(
             pytest.param(method, 2, marks=pytest.mark.slow)
             for method in METHODS[1:]
-            if method not in ("sgnht", CENTRED[0])
+            if method not in ("sgnht", CENTERED[0])
         ),
     ],
 )

@@ -289,8 +289,8 @@ def test_bijectors(gradient: str) -> None:
 
     def log_lik(params: Any, data: Any) -> tf.Tensor:
         gap = (data["x"] - params["mean"]) / params["scale"]
-        centres = tf.constant([-1.0, 0.0, 1.0], gap.dtype)
-        mixed = params["weights"] * tf.exp(-0.5 * (gap[:, None] - centres) ** 2)
+        centers = tf.constant([-1.0, 0.0, 1.0], gap.dtype)
+        mixed = params["weights"] * tf.exp(-0.5 * (gap[:, None] - centers) ** 2)
         return tf.reduce_sum(tf.math.log(tf.reduce_sum(mixed, 1)) - tf.math.log(params["scale"]))
 
     def log_prior(params: Any) -> tf.Tensor:
@@ -412,7 +412,7 @@ def test_step_by_step() -> None:
             np.testing.assert_allclose(params[name], expected[name][:, at], **EXACT)
 
 
-# ----------------------------------------------------------------------------- stationary law
+# ------------------------------------------------------------- stationary distribution
 
 
 def normal_means() -> tuple[Model, Array, Array, Array]:

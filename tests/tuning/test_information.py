@@ -123,7 +123,7 @@ def test_laplace_prior_with_some_data(curvature: float) -> None:
 
 
 def test_laplace_prior_far_from_its_kink() -> None:
-    """A coordinate many sds from zero is not held up at all."""
+    """A coordinate many SDs from zero is not held up at all."""
     found = observed_information(
         objective(logistic_terms, DATA, SHAPES, laplace_prior(1.0)), np.array([9.0, -40, 0.3, 5.0])
     )

@@ -114,7 +114,7 @@ class TestNoise:
         return NoiseMeter(target, rows, draws).at(positions, np.zeros(3), 1)
 
     def changes(self, position: Array) -> Array:
-        """Return δᵢ, how much each row's whitened gradient differs from that at the centre."""
+        """Return δᵢ, how much each row's whitened gradient differs from that at the center."""
         root = exact(self.X, self.beta)[1].root
         X, there = self.X.astype(float), self.beta + root @ position
         q = [1 / (1 + np.exp(-X @ beta)) for beta in (there, self.beta)]

@@ -27,7 +27,7 @@ from tests.tuning.models import (
 
 SCALES = np.array([1e-3, 0.05, 1.0, 30.0, 1e4])
 FINE, COARSE = 1e-3, 0.1
-"""How many posterior sds the mode may be off; coarse with a part of the rows, or with a kink."""
+"""How many posterior SDs the mode may be off; coarse with a part of the rows, or with a kink."""
 
 
 def raw_columns(N: int, seed: int = 1) -> Array:
@@ -39,13 +39,13 @@ def raw_columns(N: int, seed: int = 1) -> Array:
 
 
 def off(found: Mode, expected: Array, hessian: Array) -> float:
-    """Return how far a mode is from the right one, in posterior sds, in the worst coordinate."""
+    """Return how far a mode is from the right one, in posterior SDs, in the worst coordinate."""
     sds = np.sqrt(np.diag(np.linalg.inv(hessian)))
     return float(np.abs((found.position - expected) / sds).max())
 
 
 def starts(expected: Array, hessian: Array) -> dict[str, Array]:
-    """Return zero, and a point a thousand posterior sds off."""
+    """Return zero, and a point a thousand posterior SDs off."""
     sds = np.sqrt(np.diag(np.linalg.inv(hessian)))
     signs = np.random.default_rng(2).choice([-1.0, 1.0], len(sds))
     return {"zero": np.zeros(len(sds)), "far": expected + 1000 * sds * signs}
@@ -119,7 +119,7 @@ class TestLinearRegression:
 
         expected, hessian = self.expected()
         assert np.linalg.cond(hessian) > 1e6
-        # A thousand sds of log σ² would be a variance of e^50 times the right one.
+        # A thousand SDs of log σ² would be a variance of e^50 times the right one.
         beginning = starts(expected, hessian)[start]
         beginning[5] = np.clip(beginning[5], expected[5] - 5, expected[5] + 5)
         found = find_mode(

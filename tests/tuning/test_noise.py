@@ -35,10 +35,10 @@ def along_the_first_axis(gradient: Gradient) -> np.ndarray:
 
 
 @pytest.mark.parametrize("gradient", [SVRG(100), SAGA()])
-def test_a_centre_that_follows_makes_twice_the_noise(gradient: Gradient) -> None:
+def test_a_center_that_follows_makes_twice_the_noise(gradient: Gradient) -> None:
     """Of a quadratic: the difference of two draws has twice the variance of one from the mode."""
     fixed, following = (
-        along_the_first_axis(each) ** 2 for each in (ControlVariate(centre_at={}), gradient)
+        along_the_first_axis(each) ** 2 for each in (ControlVariate(center_at={}), gradient)
     )
     ratio = following.mean() / fixed.mean()
     errors = [values.std() / values.mean() / np.sqrt(len(values)) for values in (following, fixed)]
@@ -60,7 +60,7 @@ class Storm(Gradient):
         return Memory(tf.constant(position), whole.gradient(position))
 
     def estimate(
-        self, target: Any, state: Memory, position: Any, minibatch: Any, at_centre: Any
+        self, target: Any, state: Memory, position: Any, minibatch: Any, at_center: Any
     ) -> tuple[tf.Tensor, Memory]:
         here, before = (
             target.gradient(at, minibatch) for at in (position, tf.reshape(state.position, [-1]))

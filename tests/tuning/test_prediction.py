@@ -1,4 +1,4 @@
-"""What is predicted of sds and speed, against the exact law in many dimensions."""
+"""What is predicted of SDs and speed, against the exact law in many dimensions."""
 
 from __future__ import annotations
 

@@ -70,11 +70,11 @@ test_that("the optimizer goes up the gradient", {
     expect_true(inherits(sampler, "sgmcmc"))
     theta <- c(0, 0)
     sess <- initSess(sampler, verbose = FALSE)
-    centre <- sess$run(sampler$paramsOpt)$theta
-    expect_equal(c(sess$run(sampler$logPostOptGrad)$theta), gradient(c(centre), observations()), tolerance = 1e-3)
+    center <- sess$run(sampler$paramsOpt)$theta
+    expect_equal(c(sess$run(sampler$logPostOptGrad)$theta), gradient(c(center), observations()), tolerance = 1e-3)
     sess$run(list(sampler$optimizer, sampler$paramsOpt), feed_dict = fed(sampler))
     expect_equal(
-        c(sess$run(sampler$paramsOpt)$theta), c(centre) + 1e-3 * gradient(c(centre)),
+        c(sess$run(sampler$paramsOpt)$theta), c(center) + 1e-3 * gradient(c(center)),
         tolerance = 1e-5
     )
     tf$reset_default_graph()

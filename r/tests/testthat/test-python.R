@@ -78,7 +78,7 @@ def argument_names(method):
         # Those that Python wants by name come after those that R has always had.
         positional <- setdiff(ours, c(
             if (!grepl("sghmc", method)) "alpha", "n_chains", "burn_in", "thin", "store", "store_gradients", "test_functions",
-            "theta0", "store_unnormalised", "gibbs", "latents", "updates"
+            "theta0", "store_unnormalized", "gibbs", "latents", "updates"
         ))
         expect_equal(positional, python[seq_along(positional)], label = method)
     }

@@ -29,11 +29,11 @@ test_that("scir has the Dirichlet posterior, whatever the stepsize", {
     }
 })
 
-test_that("sgrld stays on the simplex, and keeps the unnormalised state", {
+test_that("sgrld stays on the simplex, and keeps the unnormalized state", {
     chain <- simplex("sgrld", stepsize = 0.01, alpha = list(omega = c(1, 1, 1)),
-        storeUnnormalised = TRUE, theta0 = list(omega = c(5, 4, 1)), minibatchSize = 2
+        storeUnnormalized = TRUE, theta0 = list(omega = c(5, 4, 1)), minibatchSize = 2
     )
-    theta <- attr(chain, "unnormalised")$omega
+    theta <- attr(chain, "unnormalized")$omega
     expect_equal(rowSums(chain$omega), rep(1, 20), tolerance = 1e-5)
     expect_equal(chain$omega, theta / rowSums(theta), tolerance = 1e-5)
     expect_equal(theta[1, ], c(5, 4, 1), tolerance = 0.3)

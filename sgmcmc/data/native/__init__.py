@@ -1,10 +1,10 @@
 """Copies minibatches and makes random numbers in native code, if it could be built.
 
-Elsewhere NumPy and XLA do, with the same bits.
+Elsewhere NumPy and XLA do, bit for bit alike.
 
 Rows are asked for some time before their turn, which halves the time that scattered rows take. XLA
 can call what is here from inside a graph it compiles for a CPU: its own gather is slower by far,
-and its own copy of a minibatch goes number by number where rows are short. That way in is not
+and its own copy of a minibatch goes number by number if rows are short. That way in is not
 public: it is tried before it is used. The environment variable ``SGMCMC_NO_NATIVE`` switches all of
 this off.
 """
@@ -73,7 +73,7 @@ def standard_normals(rng: np.random.Generator, out: np.ndarray) -> bool:
 def below(rng: np.random.Generator, bound: int, out: np.ndarray) -> bool:
     """Fill an int32 vector with integers below a bound, if native code can; return whether it did.
 
-    The bound is from 1 to 2³¹ - 1; -1 is written where a number has to be drawn again.
+    The bound is from 1 to 2³¹ - 1; -1 marks a number that must be drawn again.
     """
     return _from_stream(rng, out, "below", bound)
 

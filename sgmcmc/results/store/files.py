@@ -3,7 +3,7 @@
 Arrays are in NumPy's npy format and are read by memory mapping, so that opening costs nothing and a
 slice reads only itself. Rows are written with ordinary writes, not through the mapping, because a
 full disk is then an error and not the end of the process. A checksum of the rows that count is kept
-as they are written, so that no damaged draw is ever taken for a draw.
+as they are written, so that a damaged draw is never read as a draw.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
 
 
 def _states(path: Path, arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray] | None]:
-    """Return what the checkpoints of the chains say, ``None`` where there is none yet."""
+    """Return what the checkpoints of the chains say, ``None`` if there is none yet."""
     return [state_of(path, chain) for chain in range(next(iter(arrays.values())).shape[0])]
 
 
@@ -260,7 +260,7 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _read_about(path: Path) -> dict[str, Any] | None:
-    """Return what is said of a store, or ``None`` where there is none yet."""
+    """Return what is said of a store, or ``None`` if there is none yet."""
     if not path.exists():
         return None
     if not path.is_dir():

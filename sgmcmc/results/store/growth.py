@@ -1,6 +1,6 @@
 """A store whose chains are to go on for more iterations than it was made for.
 
-Its arrays are copied to larger ones beside them, and what is said of the store, which names the
+Its arrays are copied to larger ones next to them, and what is said of the store, which names the
 files, is replaced once those are whole: at whatever instant the process is killed, the store is
 either what it was or has grown.
 """

@@ -12,7 +12,7 @@ from sgmcmc.gradients import ControlVariate
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.choices import Chosen, centre_is_open
+from sgmcmc.run.choices import Chosen, center_is_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -133,19 +133,20 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
 
 
 def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> Request:
-    """Return the request with chains in their modes, control variates centred there."""
+    """Return the request with chains in their modes, control variates centered there."""
     target = chosen.target
-    centred = centre_is_open(chosen.request.gradient) and not plan.given.takes_all(chosen.data.size)
+    is_open = center_is_open(chosen.request.gradient)
+    centered = is_open and not plan.given.takes_all(chosen.data.size)
     rng = np.random.default_rng([chosen.seed, 1])
     starts = []
     for number in numbers:
         mode = surveyed.modes[number]
         move = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
-        # A control variate without a centre of its own is centred where its chain starts.
-        apart = 0.0 if centred else _APART
+        # A control variate without a center of its own is centered where its chain starts.
+        apart = 0.0 if centered else _APART
         starts.append(target.space.params(mode.position + apart * move, target.dtype))
     asked = chosen.completed(plan, starts)
-    return replace(asked, gradient=ControlVariate(1.0, n_iters_opt=0)) if centred else asked
+    return replace(asked, gradient=ControlVariate(1.0, n_iters_opt=0)) if centered else asked
 
 
 def _report(

@@ -210,7 +210,7 @@ class WarmUp:
         return sum(facts["moves"] * facts["acceptance rate"] for facts in moves)
 
     def _change(self, length: int) -> bool:
-        """Change the coordinates if those of the last iterations call for it; tell whether."""
+        """Change the coordinates if those of the last iterations call for it; return whether."""
         normal, spread = self._normal(length)
         if normal:
             return False

@@ -36,7 +36,7 @@ from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.objective import Objective
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
-"""Iterations dropped after a warm-up, and where there was none."""
+"""Iterations dropped after a warm-up, and without one."""
 
 _STEPS = 12
 """Leapfrog steps of a move while directions of curvature are not known."""
@@ -114,7 +114,7 @@ def run_exactly(
 
 
 def _need_fixed_length(options: Options, wishes: Wishes) -> None:
-    """Raise an error if the length is to be decided on the way, and cannot be."""
+    """Raise an error if the length should be decided on the way, but cannot be."""
     if options.store is not None and wishes.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:
@@ -135,7 +135,7 @@ def _fitting(wishes: Wishes, told: Told) -> int:
 
 
 def _coordinates_are_open(preconditioner: Any) -> bool:
-    """Return whether the coordinates are to be chosen."""
+    """Return whether the coordinates should be chosen."""
     return preconditioner is None or isinstance(preconditioner, str) and preconditioner != "none"
 
 
@@ -169,7 +169,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     large = start.metric != "none" and model.target.size > DENSE_UP_TO
     curved = large and preconditioner != "diagonal"
     if curved:
-        # Before coordinates are known, trajectories of a given length take very many steps.
+        # Before coordinates are known, trajectories of a given length need very many steps.
         short = replace(request, dynamics=HMC(_STEPS))
         found = _warmed_up(short, replace(start, metric="none"), wishes, told, verbose, SHORT)
         for windows in (SHORT, SHORT, LAST):

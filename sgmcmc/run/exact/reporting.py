@@ -123,7 +123,7 @@ def _about_moves(
 
 
 def _about_rounding(samples: Samples) -> list[str]:
-    """Return a warning where the posterior is narrow against the rounding of its numbers."""
+    """Return a warning if the posterior is narrow against the rounding of its numbers."""
     worst, dtype = 0.0, np.dtype(samples.settings["dtype"])
     for draws in samples.values():
         sds = np.std(draws, (0, 1), dtype=np.float64)

@@ -25,7 +25,7 @@ _SPREAD = 1.5
 """Root mean square distance of starts from the mode, in posterior SDs."""
 
 _USABLE = 2.0
-"""How many posterior sds a Newton step may still go from a mode that is of use."""
+"""How many posterior SDs a Newton step may still go from a mode that is of use."""
 
 _LOW, _HALVINGS = 100.0, 20
 """How much lower than at the mode, beyond what is usual for d, a start may be; how often it is
@@ -33,7 +33,7 @@ brought nearer."""
 
 
 _NARROW = 1e-12
-"""A ratio of sds that only the neck of a funnel has."""
+"""A ratio of SDs that only the neck of a funnel has."""
 
 _NO_MODE = (
     "No mode of use was found: chains started at `params`, and coordinates come from the warm-up "
@@ -82,7 +82,7 @@ class Start:
 def find_start(
     model: Model, wanted: str | None, n_chains: int, verbose: bool, known: np.ndarray | None = None
 ) -> Start:
-    """Return over-dispersed starts around the mode, or the user's where there is none of use.
+    """Return over-dispersed starts around the mode, or the user's if no mode of use was found.
 
     Args:
         model: Model, read.

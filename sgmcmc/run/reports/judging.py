@@ -40,7 +40,7 @@ class Judgement:
         without_noise: Prediction without gradient noise.
         ratio: SD of the draws over the Laplace SD, per coordinate, (d,).
         shift: (mean − mode) / Laplace SD, per coordinate, (d,).
-        off_centre: (control-variate center − mode) / Laplace SD, root mean square over coordinates,
+        off_center: (control-variate center − mode) / Laplace SD, root mean square over coordinates,
             of the worst chain; ``None`` if there is no center.
         noise_along: Gradient noise, averaged over the coordinates, in consecutive parts of the
             chains.
@@ -54,7 +54,7 @@ class Judgement:
     without_noise: Prediction
     ratio: np.ndarray
     shift: np.ndarray
-    off_centre: float | None
+    off_center: float | None
     noise_along: list[float]
     largest: float | None
 
@@ -101,14 +101,14 @@ def judge(
         )
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
-    centres = _centres(samples, space)
+    centers = _centers(samples, space)
     quiet = Surroundings(information, np.zeros_like(information), whitening.root)
     around, along = quiet, []
     if not sampler.draws.every_row:
         if meter is None:
             meter = NoiseMeter(sampler.target, sampler.data, sampler.draws, sampler.chain.gradient)
         at = _along(u)
-        middle = mode.position if centres is None else centres[0]
+        middle = mode.position if centers is None else centers[0]
         found = meter.at(whitening.into(at), whitening.into(middle), sampler.seed)
         found = found * np.sqrt(meter.factor(sampler.draws.size))
         draws = sampler.draws
@@ -125,8 +125,8 @@ def judge(
     if prediction.known and np.ndim(stepsize) == 0 and prediction.worst > tolerance:
         largest = _largest(_unscaled(sampler.chain), around, tolerance, _slices(sampler.chain))
     off = None
-    if centres is not None:
-        gaps = centres - mode.position
+    if centers is not None:
+        gaps = centers - mode.position
         J = mode.information.matrix
         off = float(np.sqrt(np.einsum("ci,ij,cj->c", gaps, J, gaps) / len(J)).max())
     return Judgement(
@@ -199,7 +199,7 @@ def _finite(u: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 
 
-def _centres(samples: Samples, space: Space) -> np.ndarray | None:
+def _centers(samples: Samples, space: Space) -> np.ndarray | None:
     """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None

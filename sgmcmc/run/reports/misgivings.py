@@ -18,7 +18,7 @@ from sgmcmc.tuning.mode import Mode
 _ROUNDING = 0.1
 """Largest rounding error of a coordinate, in posterior SDs."""
 
-_OFF_CENTRE = 0.5
+_OFF_CENTER = 0.5
 """Largest distance of the center of control variates from the mode, in posterior SDs."""
 
 _MARGIN = 1.2
@@ -36,9 +36,9 @@ def misgivings(
 ) -> list[str]:
     """Return warnings from curvature and noise."""
     found = _of_stepsize(judgement, sampler, tolerance)
-    if judgement.off_centre is not None and judgement.off_centre > _OFF_CENTRE:
+    if judgement.off_center is not None and judgement.off_center > _OFF_CENTER:
         found.append(
-            f"The control variates are centered {judgement.off_centre:.2g} posterior SDs from the "
+            f"The control variates are centered {judgement.off_center:.2g} posterior SDs from the "
             "mode, so that gradients are noisier than necessary. Use opt_stepsize='auto', or "
             "more `n_iters_opt`."
         )

@@ -254,8 +254,8 @@ def _measured_facts(judgement: Judgement) -> dict[str, Any]:
         "SD of draws / Laplace SD": judgement.ratio.tolist(),
         "(mean − mode) / Laplace SD": judgement.shift.tolist(),
     }
-    if judgement.off_centre is not None:
-        facts["(control-variate center − mode) / Laplace SD"] = judgement.off_centre
+    if judgement.off_center is not None:
+        facts["(control-variate center − mode) / Laplace SD"] = judgement.off_center
     return facts
 
 

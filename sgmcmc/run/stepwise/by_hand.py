@@ -1,8 +1,8 @@
 """Iterations on minibatches that the user hands over, as TensorFlow 1's feeds did.
 
-They take the chain further as :func:`sgmcmc_step` does, but for where the data come from: the
+They continue the chain as :func:`sgmcmc_step` does, except for where the data come from: the
 gradient is estimated from the same minibatch at the beginning and after each move. They are
-counted apart, and take random numbers of their own.
+counted apart, and have their own random numbers.
 """
 
 from __future__ import annotations

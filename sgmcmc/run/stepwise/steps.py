@@ -47,7 +47,7 @@ def init_sess(
         sampler: Sampler, as a ``*_setup`` function returns it.
         verbose: Whether to show the progress of mode-finding.
         restore: File that :meth:`Session.save` wrote, to resume it bit for bit. A sampler that was
-            set up without a seed takes over the seed of that session.
+            set up without a seed continues with the seed of that session.
 
     Returns:
         The session.

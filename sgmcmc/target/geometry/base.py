@@ -21,7 +21,7 @@ class Geometry:
         prior_included: Whether the geometry includes a prior of the parameter, which the user's
             log-prior must omit, or may add to.
         takes_limit: Whether its slope needs the gradient at a second point, ``limit``, too.
-        keeps_scale: Whether a draw has a scale beside θ that may be stored (``unnormalised``).
+        keeps_scale: Whether a draw has a scale besides θ that may be stored (``unnormalized``).
         coordinates: Description of u.
         advice: Advice for a chain that became NaN in this parameter, if a smaller stepsize is not
             the first thing to try.
@@ -92,7 +92,7 @@ class Geometry:
     def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """Return what is passed to the dynamics, given the gradient with respect to the point.
 
-        For most geometries that is the gradient with respect to u. Where the dynamics need
+        For most geometries that is the gradient with respect to u. If the dynamics need
         more than this gradient, it is what they need, and ``score`` makes the gradient of it.
         """
         return gradient
@@ -135,7 +135,7 @@ class Geometry:
         """Return the same of θ."""
         return None
 
-    def unnormalised(self, u: tf.Tensor) -> tf.Tensor:
+    def unnormalized(self, u: tf.Tensor) -> tf.Tensor:
         """Return θ with its scale, for geometries that keep one."""
         return u
 
@@ -160,7 +160,7 @@ def root_of(covariance: np.ndarray) -> np.ndarray:
 class Preconditioner:
     """u = û + Cζ with CCᵀ = M: the chain moves in ζ.
 
-    The posterior covariance of ζ is near the identity where M is near the covariance of u.
+    The posterior covariance of ζ is near the identity if M is near the covariance of u.
 
     The dynamics' own equations hold for ζ. With a stepsize of its own each coordinate gets one
     scale; a matrix M also undoes correlations. With ``axes`` V and ``lengths`` s,

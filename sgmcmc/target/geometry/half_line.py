@@ -152,12 +152,12 @@ class OnHalfLine(Geometry):
             )
 
     def check_limit(self, name: str, slope: np.ndarray, nearer: np.ndarray) -> None:
-        """Raise an error if counts depend on how near to zero they are taken."""
+        """Raise an error if counts depend on how near to zero they are computed."""
         counts, others = slope[0].astype(float), nearer[0].astype(float)
         if np.abs(counts - others).max() > _STEADY * max(1.0, np.abs(counts).max()):
             raise ValueError(
                 f"`log_lik` has no counts for {name!r}, which `gamma` names. "
-                f"{WHAT_LOG_LIK_MUST_BE} Where 1/{name} has a gamma distribution, as a variance "
+                f"{WHAT_LOG_LIK_MUST_BE} If 1/{name} has a gamma distribution, as a variance "
                 "with a normal likelihood has, give a third entry, the power that λ is raised "
                 "to: gamma={{name!r}: (shape, rate, -1)}."
             )

@@ -77,7 +77,7 @@ class OnSimplex(Geometry):
             raise ValueError(
                 f"`{label}` must start on the simplex, along its last axis: components not "
                 f"negative, with sum 1; {found}. A parameter that is no point of the simplex "
-                "must not be named in `alpha`, which then has to be a dict."
+                "must not be named in `alpha`, which must then be a dict."
             )
 
     def start(self, value: np.ndarray, dtype: tf.DType) -> np.ndarray:
@@ -90,11 +90,11 @@ class OnSimplex(Geometry):
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return ω."""
-        return normalise(u, smallest(u.dtype))
+        return normalize(u, smallest(u.dtype))
 
     def differentiated(self, u: tf.Tensor) -> tf.Tensor:
         """Return ω, with components that leave room for the derivative c/ω of c log ω."""
-        return normalise(u, smallest_with_gradient(u.dtype))
+        return normalize(u, smallest_with_gradient(u.dtype))
 
     def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """Return the expected counts ĉ."""
@@ -117,7 +117,7 @@ class OnSimplex(Geometry):
         """Return the same of ω."""
         return tf.reduce_sum(tf.constant(self.alpha, theta.dtype) * tf.math.log(theta))
 
-    def unnormalised(self, u: tf.Tensor) -> tf.Tensor:
+    def unnormalized(self, u: tf.Tensor) -> tf.Tensor:
         """Return θ."""
         return tf.exp(u)
 
@@ -196,7 +196,7 @@ class Simplices(Division):
     def scaled(
         self, position: tf.Tensor, counts: tf.Tensor, given: Mapping[str, bool]
     ) -> tf.Tensor:
-        """Return the position with θ = ω Σâ, where ``position`` fixes only ω.
+        """Return the position with θ = ω Σâ, if ``position`` fixes only ω.
 
         Args:
             position: Flat position.
@@ -215,7 +215,7 @@ class Simplices(Division):
         return self.unite(tf.where(fixed, u, u + shift), others)
 
 
-def normalise(u: tf.Tensor, least: float) -> tf.Tensor:
+def normalize(u: tf.Tensor, least: float) -> tf.Tensor:
     """Return ω = e^u / Σe^u along the last axis, no component below ``least``.
 
     With ``least`` above zero, 0·log ω is zero and not NaN.
@@ -229,7 +229,7 @@ def smallest(dtype: tf.DType) -> float:
 
 
 def smallest_with_gradient(dtype: tf.DType) -> float:
-    """Return the smallest ω that the derivative c/ω of c log ω is taken at.
+    """Return the smallest ω at which the derivative c/ω of c log ω is computed.
 
     That leaves room for counts c up to 10^8 before it overflows.
     """

@@ -114,7 +114,7 @@ class Space:
         return _flat(self._each("retracted", self.layout.split(position)))
 
     def scaled_names(self) -> tuple[str, ...]:
-        """Return the parameters that have a scale beside what the user sees."""
+        """Return the parameters that have a scale besides what the user sees."""
         return tuple(name for name, geometry in self.geometries.items() if geometry.keeps_scale)
 
     def coordinates(self, position: tf.Tensor) -> Tensors:
@@ -162,7 +162,7 @@ class Space:
         return position if self.in_place else _flat(self.constrain(position))
 
     def differentiated(self, position: tf.Tensor) -> tuple[Tensors, Tensors]:
-        """Return the coordinates at a position, and the points that gradients are taken at."""
+        """Return the coordinates at a position, and the points at which gradients are computed."""
         u = self.coordinates(position)
         return u, self._each("differentiated", u)
 
@@ -211,9 +211,9 @@ class Space:
             return slope
         return _flat(self._each("score", self.coordinates(position), self.layout.split(slope)))
 
-    def unnormalised(self, position: tf.Tensor) -> tf.Tensor:
+    def unnormalized(self, position: tf.Tensor) -> tf.Tensor:
         """Return the parameters with their scale, flat; others as their coordinates are."""
-        return _flat(self._each("unnormalised", self.coordinates(position)))
+        return _flat(self._each("unnormalized", self.coordinates(position)))
 
     def log_jacobian(self, u: Tensors) -> list[tf.Tensor]:
         """Return the terms that the target is raised by for the change of coordinates."""

@@ -13,7 +13,7 @@ import sgmcmc
 from sgmcmc.counts import Counts
 from sgmcmc.models import SphericalTopicModel, sam, top_words
 from sgmcmc.models.documents import unit_vectors
-from sgmcmc.models.spherical_likelihood import log_normaliser
+from sgmcmc.models.spherical_likelihood import log_normalizer
 from sgmcmc.models.spherical_sweeps import sweep_proportions
 
 SEED = tf.constant([1, 2])
@@ -28,23 +28,23 @@ def units(rng: np.random.Generator, *shape: int) -> np.ndarray:
 # ------------------------------------------------------------------------ von Mises–Fisher
 
 
-def test_normaliser_on_spheres_that_have_a_formula() -> None:
+def test_normalizer_on_spheres_that_have_a_formula() -> None:
     kappa = np.array([1e-3, 1.0, 30.0, 400.0])
     on_circle = -np.log(2 * np.pi * special.ive(0, kappa)) - kappa
-    np.testing.assert_allclose(log_normaliser(kappa, 2), on_circle, atol=1e-6)
+    np.testing.assert_allclose(log_normalizer(kappa, 2), on_circle, atol=1e-6)
     log_sinh = kappa + np.log(-np.expm1(-2 * kappa) / 2)
     on_sphere = np.log(kappa / (4 * np.pi)) - log_sinh
-    np.testing.assert_allclose(log_normaliser(kappa, 3), on_sphere, atol=1e-6)
+    np.testing.assert_allclose(log_normalizer(kappa, 3), on_sphere, atol=1e-6)
 
 
 @pytest.mark.parametrize("dimension", [5, 6906])
-def test_normaliser_is_that_of_another_library(dimension: int) -> None:
+def test_normalizer_is_that_of_another_library(dimension: int) -> None:
     """And its derivative the continued fraction of Gauss, 1/(d/κ + 1/((d + 2)/κ + ...))."""
     bessel = pytest.importorskip("tensorflow_probability").math.log_bessel_ive
     kappa, order = tf.constant([0.5, 40.0, 2000.0, 1e5], tf.float64), 0.5 * dimension - 1
     with tf.GradientTape() as tape:
         tape.watch(kappa)
-        value = log_normaliser(kappa, dimension)
+        value = log_normalizer(kappa, dimension)
     constant = order * tf.math.log(kappa) - 0.5 * dimension * np.log(2 * np.pi)
     np.testing.assert_allclose(
         value, constant - kappa - bessel(order, kappa), rtol=1e-12, atol=1e-8
@@ -134,7 +134,7 @@ def test_likelihood_by_importance_is_that_of_quadrature(n_temperatures: int) -> 
         ratios = np.exp(logs) / exact
         assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(len(ratios))
         found = task.log_likelihood(topics, SEED).numpy()
-        constant = float(log_normaliser(c.kappa, len(c.document)))
+        constant = float(log_normalizer(c.kappa, len(c.document)))
         np.testing.assert_allclose(found, [np.log(ratios.mean() * exact) + constant], rtol=1e-6)
 
 

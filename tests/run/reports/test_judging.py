@@ -69,7 +69,7 @@ def test_prediction_and_draws_agree(dynamics: str) -> None:
         ({"opt_stepsize": 1e-12, "far": True}, "centered .* posterior SDs from the mode"),
         ({"n_chains": None}, "There is a single chain"),
     ],
-    ids=["large", "unstable", "small", "tiny", "centre", "one chain"],
+    ids=["large", "unstable", "small", "tiny", "center", "one chain"],
 )
 def test_each_is_named(change: dict[str, Any], says: str) -> None:
     if change.pop("far", False):

@@ -102,7 +102,7 @@ class Documented:
         step_on(self._sampler, session, self._fed(feeds), parameter)
 
     def ascend(self, feeds: Feeds) -> None:
-        """Take the mode a step up the gradient; the chain keeps the centre that it has."""
+        """Take the mode a step up the gradient; the chain keeps the center that it has."""
         assert self.params_opt is not None
         minibatch = self._fed(feeds)
         self._ascents += 1

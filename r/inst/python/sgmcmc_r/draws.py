@@ -21,14 +21,14 @@ def parts(samples: Samples) -> dict[str, Any]:
     As in R, a scalar has a last axis of length one. ``origin`` is an object of Python's.
     """
     leading = 1 if samples.settings.get("n_chains") is None else 2
-    unnormalised = getattr(samples, "unnormalised", None)
+    unnormalized = getattr(samples, "unnormalized", None)
     known = made_before(samples)
     return {
         "draws": _with_last_axis(samples, leading),
         "scalars": [name for name, draws in samples.items() if draws.ndim == leading],
         "gradients": _with_last_axis(samples.gradients, leading),
         "testFunctions": _with_last_axis(samples.test_functions, leading),
-        "unnormalised": _with_last_axis(unnormalised, leading),
+        "unnormalized": _with_last_axis(unnormalized, leading),
         "logPost": samples.log_post._asdict(),
         "settings": _settings(samples.settings),
         "mode": plain(samples.mode),
@@ -81,7 +81,7 @@ def rebuilt(chain: Mapping[str, Any]) -> Samples:
         arrays("draws") or {},
         gradients=arrays("gradients"),
         test_functions=points("testFunctions"),
-        unnormalised=arrays("unnormalised"),
+        unnormalized=arrays("unnormalized"),
         mode=points("mode"),
         mode_gradient=points("modeGradient"),
         log_post=_log_post(chain.get("logPost")),

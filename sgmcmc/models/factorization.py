@@ -10,21 +10,23 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import renamed
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
 
 
-def matrix_factorisation(
+@renamed.also("centre")
+def matrix_factorization(
     ratings: Any,
     rank: int,
     *,
     precision: float = 3.0,
     prior: tuple[float, float] = (1.0, 300.0),
-    centre: float | None = None,
+    center: float | None = None,
     n_users: int | None = None,
     n_items: int | None = None,
-) -> MatrixFactorisation:
+) -> MatrixFactorization:
     """Return Bayesian probabilistic matrix factorization of ratings.
 
     The rating of item j by user i is r_ij ~ N(c + U_i·V_j + a_i + b_j, 1/τ), with D factors U_i of
@@ -38,12 +40,12 @@ def matrix_factorisation(
         rank: D, the number of factors of each user and item.
         precision: τ, the precision of a rating.
         prior: (s, t), shape and rate of the gamma prior of each precision.
-        centre: c; ``None`` uses the mean rating, 0 is the published model.
+        center: c; ``None`` uses the mean rating, 0 is the published model.
         n_users: L; ``None`` for the largest number of a user plus one.
         n_items: M; ``None`` for the largest number of an item plus one.
 
     Returns:
-        A :class:`MatrixFactorisation`.
+        A :class:`MatrixFactorization`.
 
     Raises:
         TypeError: ``ratings`` has no columns of numbers, or another argument is not one.
@@ -55,7 +57,7 @@ def matrix_factorisation(
         >>> rng = np.random.default_rng(1)
         >>> ratings = {"user": rng.integers(20, size=500), "item": rng.integers(30, size=500)}
         >>> ratings["rating"] = 3 + np.sin(ratings["user"]) * np.cos(ratings["item"])
-        >>> model = sgmcmc.models.matrix_factorisation(ratings, rank=2, prior=(1, 1))
+        >>> model = sgmcmc.models.matrix_factorization(ratings, rank=2, prior=(1, 1))
         >>> chain = sgmcmc.sghmc(
         ...     model.log_lik, model.dataset, model.start(seed=1), 1e-3, log_prior=model.log_prior,
         ...     minibatch_size=100, burn_in=200, n_iters=200, seed=1, verbose=False)
@@ -79,9 +81,9 @@ def matrix_factorisation(
             "`prior` must be two numbers, the shape and the rate of a gamma distribution; it is "
             f"{describe(prior)}."
         )
-    if centre is not None and not (is_number(centre) and np.isfinite(centre)):
-        raise TypeError(f"`centre` must be a number, or None; it is {describe(centre)}.")
-    return MatrixFactorisation(
+    if center is not None and not (is_number(center) and np.isfinite(center)):
+        raise TypeError(f"`center` must be a number, or None; it is {describe(center)}.")
+    return MatrixFactorization(
         table._asdict(),
         given["user"] or int(table.user.max()) + 1,
         given["item"] or int(table.item.max()) + 1,
@@ -89,13 +91,14 @@ def matrix_factorisation(
         positive_number("precision", precision),
         positive_number("prior", prior[0]),
         positive_number("prior", prior[1]),
-        float(table.rating.mean()) if centre is None else float(centre),
+        float(table.rating.mean()) if center is None else float(center),
     )
 
 
+@renamed.also("centre")
 @dataclass(frozen=True, eq=False)
-class MatrixFactorisation:
-    """A matrix factorization, as a sampler uses it; made by :func:`matrix_factorisation`.
+class MatrixFactorization:
+    """A matrix factorization, as a sampler uses it; made by :func:`matrix_factorization`.
 
     Args:
         dataset: Ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,).
@@ -105,13 +108,13 @@ class MatrixFactorisation:
         precision: τ, the precision of a rating around its mean.
         shape: Shape of the gamma prior of each λ.
         rate: Rate of the gamma prior of each λ.
-        centre: c, the constant to which the rest is added.
+        center: c, the constant to which the rest is added.
 
     Example:
-        >>> from sgmcmc.models import matrix_factorisation
+        >>> from sgmcmc.models import matrix_factorization
         >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
-        >>> model = matrix_factorisation(ratings, rank=2)
-        >>> model.n_users, model.n_items, model.centre
+        >>> model = matrix_factorization(ratings, rank=2)
+        >>> model.n_users, model.n_items, model.center
         (2, 2, 3.0)
     """
 
@@ -122,7 +125,7 @@ class MatrixFactorisation:
     precision: float
     shape: float
     rate: float
-    centre: float
+    center: float
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -152,8 +155,8 @@ class MatrixFactorisation:
             TypeError, ValueError: ``scale`` is no positive number.
 
         Example:
-            >>> from sgmcmc.models import matrix_factorisation
-            >>> model = matrix_factorisation({"user": [0], "item": [2], "rating": [5]}, rank=4)
+            >>> from sgmcmc.models import matrix_factorization
+            >>> model = matrix_factorization({"user": [0], "item": [2], "rating": [5]}, rank=4)
             >>> model.start(seed=1)["V"].shape
             (3, 4)
         """
@@ -173,9 +176,9 @@ class MatrixFactorisation:
 
         Example:
             >>> import tensorflow as tf
-            >>> from sgmcmc.models import matrix_factorisation
+            >>> from sgmcmc.models import matrix_factorization
             >>> ratings = {"user": [0, 1], "item": [0, 0], "rating": [4.0, 2.0]}
-            >>> model = matrix_factorisation(ratings, rank=1, precision=6.2831853)
+            >>> model = matrix_factorization(ratings, rank=1, precision=6.2831853)
             >>> params = {name: tf.zeros(shape) for name, shape in model.shapes.items()}
             >>> data = {name: tf.constant(column) for name, column in model.dataset.items()}
             >>> [round(float(term), 4) for term in model.log_lik(params, data)]
@@ -203,9 +206,9 @@ class MatrixFactorisation:
 
         Example:
             >>> import tensorflow as tf
-            >>> from sgmcmc.models import matrix_factorisation
+            >>> from sgmcmc.models import matrix_factorization
             >>> ratings = {"user": [0], "item": [0], "rating": [4.0]}
-            >>> model = matrix_factorisation(ratings, rank=1, prior=(0.5, 1.0))
+            >>> model = matrix_factorization(ratings, rank=1, prior=(0.5, 1.0))
             >>> params = {name: tf.zeros(shape) for name, shape in model.shapes.items()}
             >>> round(float(model.log_prior(params)), 4)  # four Cauchy densities with scale √2
             -5.9652
@@ -248,8 +251,8 @@ class MatrixFactorisation:
 
         Example:
             >>> import numpy as np, sgmcmc
-            >>> from sgmcmc.models import matrix_factorisation
-            >>> model = matrix_factorisation({"user": [0], "item": [1], "rating": [4.0]}, rank=1)
+            >>> from sgmcmc.models import matrix_factorization
+            >>> model = matrix_factorization({"user": [0], "item": [1], "rating": [4.0]}, rank=1)
             >>> draws = sgmcmc.Samples({"U": np.ones((3, 1, 1)), "V": np.ones((3, 2, 1)),
             ...                         "a": np.zeros((3, 1)), "b": np.zeros((3, 2))})
             >>> draws.predict(model.predict, {"user": [0], "item": [0]}).tolist()
@@ -277,15 +280,15 @@ class MatrixFactorisation:
         """Return held-out ratings, whose scores are followed inside a chain.
 
         Args:
-            ratings: Held-out ratings, in any form that :func:`matrix_factorisation` takes.
+            ratings: Held-out ratings, in any form that :func:`matrix_factorization` accepts.
 
         Raises:
             TypeError, ValueError: As there; or a user or an item is not the model's.
 
         Example:
-            >>> from sgmcmc.models import matrix_factorisation
+            >>> from sgmcmc.models import matrix_factorization
             >>> ratings = {"user": [0, 0, 1], "item": [0, 1, 1], "rating": [5, 3, 1]}
-            >>> model = matrix_factorisation(ratings, rank=2)
+            >>> model = matrix_factorization(ratings, rank=2)
             >>> len(model.held_out({"user": [1], "item": [0], "rating": [2]}))
             1
         """
@@ -294,7 +297,7 @@ class MatrixFactorisation:
 
     def _mean(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
-        return self.centre + _predicted(params, user, item)
+        return self.center + _predicted(params, user, item)
 
 
 def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Ratings of films as products of factors
 #
-# Bayesian probabilistic matrix factorisation on MovieLens ml-100k: the experiment of section 3.5.2
+# Bayesian probabilistic matrix factorization on MovieLens ml-100k: the experiment of section 3.5.2
 # of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018. The
 # rating of film j by user i is N(c + U_i·V_j + a_i + b_j, 1/3), with 20 factors of each: 55 125
 # numbers for the 80 000 ratings of the split u1, which holds out 20 000 others.
@@ -12,7 +12,7 @@
 # and how near all of them come to the posterior itself, as Gibbs sampling over all ratings, which
 # has no stepsize and no gradient, draws it from the same model.
 #
-# Run it as `python vignettes/matrix_factorisation.py`: the published length, 20 000 iterations and
+# Run it as `python vignettes/matrix_factorization.py`: the published length, 20 000 iterations and
 # five seeds. `--short` is the form that the tests run, on simulated ratings. `--keep FOLDER` writes
 # down what the chains came to, and does not run again what is there. `--decreasing` makes
 # figure A.3.2: SGLD alone, with h fixed and with h that decreases.
@@ -35,7 +35,7 @@ from scipy.sparse import csr_array
 
 import sgmcmc
 from sgmcmc.gradients import SAGA, ControlVariate
-from sgmcmc.models import HeldOutRatings, MatrixFactorisation, matrix_factorisation
+from sgmcmc.models import HeldOutRatings, MatrixFactorization, matrix_factorization
 
 from _figures import figure, look
 
@@ -51,7 +51,7 @@ from _figures import figure, look
 class Task:
     """Ratings of some users, and those to be predicted."""
 
-    model: MatrixFactorisation
+    model: MatrixFactorization
     test: HeldOutRatings
 
 
@@ -62,7 +62,7 @@ def load(n_users: int = 943, rank: int = 20) -> Task:
         {name: column[part["user"] < n_users] for name, column in part.items()}
         for part in (data["train"], data["test"])
     ]
-    model = matrix_factorisation(parts[0], rank, n_users=n_users, n_items=1682)
+    model = matrix_factorization(parts[0], rank, n_users=n_users, n_items=1682)
     return Task(model, model.held_out(parts[1]))
 
 
@@ -77,7 +77,7 @@ def simulate(n_users: int = 40, n_items: int = 30, size: int = 1200) -> Task:
     train, test = (
         {"user": user[part], "item": item[part], "rating": rating[part]} for part in (rows, ~rows)
     )
-    model = matrix_factorisation(train, 2, prior=(1, 1), n_users=n_users, n_items=n_items)
+    model = matrix_factorization(train, 2, prior=(1, 1), n_users=n_users, n_items=n_items)
     return Task(model, model.held_out(test))
 
 
@@ -188,14 +188,14 @@ def sample(task: Task, run: Run, length: Length, seeds: int) -> dict[str, np.nda
 
 # %%
 class Gibbs:
-    """Gibbs sampling of a matrix factorisation.
+    """Gibbs sampling of a matrix factorization.
 
     Args:
         model: the model, with its ratings.
         seed: of the draws and the start.
     """
 
-    def __init__(self, model: MatrixFactorisation, seed: int) -> None:
+    def __init__(self, model: MatrixFactorization, seed: int) -> None:
         self.model, self.rng = model, np.random.default_rng(seed)
         start = model.start(seed)
         # A row for each user, and each item: its bias, then its factors.
@@ -211,7 +211,7 @@ class Gibbs:
         own, other, size = self.sides[side]
         others = self.rows[1 - side]
         x = np.column_stack([np.ones(len(others)), others[:, 1:]])
-        left = self.model.dataset["rating"] - self.model.centre - others[other, 0]
+        left = self.model.dataset["rating"] - self.model.center - others[other, 0]
         table = csr_array((np.ones(len(own)), (own, other)), shape=(size, len(x)))
         products = (x[:, :, np.newaxis] * x[:, np.newaxis]).reshape(len(x), -1)
         precision = self.model.precision * (table @ products).reshape(size, x.shape[1], -1)
@@ -244,7 +244,7 @@ def gibbs(task: Task, sweeps: int, seed: int) -> dict[str, np.ndarray]:
     for _ in range(sweeps):
         p = sampler.sweep()
         mean = (p["U"][user] * p["V"][item]).sum(1) + p["a"][user] + p["b"][item]
-        means.append(task.model.centre + mean)
+        means.append(task.model.center + mean)
         precisions.append(sampler.precisions[[0, 1, 0, 1], [1, 1, 0, 0]].copy())
     error, tau = rating - np.array(means), task.model.precision
     density = np.sqrt(tau / (2 * np.pi)) * np.exp(-0.5 * tau * error**2)
@@ -311,7 +311,7 @@ def corrected(chain: sgmcmc.Samples, task: Task, ratings: int) -> dict[str, np.n
     for part in np.array_split(np.arange(len(chosen)), -(-len(chosen) // 200)):
         i, j = user[part], item[part]
         U, V = chain["U"][:, i], chain["V"][:, j]
-        mean = task.model.centre + (U * V).sum(2) + chain["a"][:, i] + chain["b"][:, j]
+        mean = task.model.center + (U * V).sum(2) + chain["a"][:, i] + chain["b"][:, j]
         h = 0.5 * np.log(tau / (2 * np.pi)) - 0.5 * tau * (rating[part] - mean) ** 2
         g = chain.gradients
         z = [g["U"][:, i], g["V"][:, j], g["a"][:, i, None], g["b"][:, j, None]]
@@ -435,7 +435,7 @@ def kept(folder: str | None, key: str, make: Callable[[], dict[str, np.ndarray]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Bayesian matrix factorisation of ratings.")
+    parser = argparse.ArgumentParser(description="Bayesian matrix factorization of ratings.")
     parser.add_argument("--short", action="store_true", help="few simulated ratings and steps")
     parser.add_argument("--users", type=int, nargs="+", default=[100, 500, 943])
     parser.add_argument("--iterations", type=int, default=20_000)
@@ -443,7 +443,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sweeps", type=int, default=200, help="of Gibbs sampling")
     parser.add_argument("--keep", metavar="FOLDER", help="where finished chains are written")
     parser.add_argument("--decreasing", action="store_true", help="figure A.3.2")
-    parser.add_argument("--output", default="matrix_factorisation.png", help="the figure")
+    parser.add_argument("--output", default="matrix_factorization.png", help="the figure")
     parser.add_argument(
         "--zero-variance",
         metavar="FILE",
@@ -451,7 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     if not options.short and options.zero_variance is None:
-        options.zero_variance = "matrix_factorisation_zv.png"
+        options.zero_variance = "matrix_factorization_zv.png"
 
     length, zv = Length(options.iterations), Length(options.iterations // 2)
     tasks, sweeps, ratings, seeds = {}, options.sweeps, 4000, options.seeds

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Parameterisations of the simplex
+# # Parameterizations of the simplex
 #
 # Patterson & Teh (NeurIPS 2013, section 3 and figure 1) came to SGRLD by comparing ways to let a
 # point of the simplex move freely. Their example has ten categories with the counts 90, 5, 5 and
@@ -16,11 +16,11 @@
 # or rejected by a Metropolis–Hastings step, which stochastic gradients have to do without. So two
 # things are shown here, against the stepsize: the effective sample size with such a step, as in
 # their figure, and how far the law is off without it, from `sgrld` and its option
-# `parameterisation`, and with the whole dataset at each step, so that nothing but the stepsize is
+# `parameterization`, and with the whole dataset at each step, so that nothing but the stepsize is
 # to blame. Below are draws at the stepsize of 0.1, theirs too, of a category that was counted five
 # times.
 #
-# Run it as `python vignettes/parameterisations.py`, a few minutes; `--short` is the form that the
+# Run it as `python vignettes/parameterizations.py`, a few minutes; `--short` is the form that the
 # tests run.
 
 # %%
@@ -75,7 +75,7 @@ SHORT = Length(100, 60, 2, 2, (1e-3, 0.1))
 
 # %%
 def log_density(name: str, u: np.ndarray) -> np.ndarray:
-    """Return the log density of the posterior in the coordinates of a parameterisation."""
+    """Return the log density of the posterior in the coordinates of a parameterization."""
     log_omega = u - special.logsumexp(u, axis=-1, keepdims=True)
     if name == "reduced_natural":
         return (A * log_omega).sum(-1)
@@ -196,7 +196,7 @@ def without_acceptance(name: str, length: Length) -> np.ndarray:
                 dtype=tf.float64,
                 verbose=False,
                 seed=1,
-                parameterisation=name,
+                parameterization=name,
             )
         except sgmcmc.DivergenceError:
             found.append(np.full((length.chains, length.kept, len(A)), np.nan))
@@ -255,20 +255,20 @@ def plot(
 # %% [markdown]
 # ## What comes out
 #
-# The natural parameterisations are as published: their effective sample size peaks at stepsizes of
+# The natural parameterizations are as published: their effective sample size peaks at stepsizes of
 # 0.1 to 0.3, below half of the draws. The expanded mean, published as the best of the three, is so
 # without acceptance only. With it nine moves in ten are refused even at a stepsize of 1e-5: a
 # component next to zero is always proposed to jump out to the scale of the stepsize, from where the
 # way back is next to impossible. What mixes so well without acceptance is another law, which
 # keeps away from zero: its distance from the posterior is 0.4 to 0.5 where the chain is fast, and
-# that of the natural parameterisations 0.1 and below at a stepsize of 0.1.
+# that of the natural parameterizations 0.1 and below at a stepsize of 0.1.
 
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Parameterisations of the simplex.")
+    parser = argparse.ArgumentParser(description="Parameterizations of the simplex.")
     parser.add_argument("--short", action="store_true", help="short chains, two stepsizes")
-    parser.add_argument("--output", default="parameterisations.png", help="where the plot goes")
+    parser.add_argument("--output", default="parameterizations.png", help="where the plot goes")
     options = parser.parse_args(arguments)
     length = SHORT if options.short else Length()
 

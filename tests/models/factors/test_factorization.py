@@ -1,4 +1,4 @@
-"""Matrix factorisation: its densities, its scores, SAGA's small table, and what is refused."""
+"""Matrix factorization: its densities, its scores, SAGA's small table, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import integrate, stats
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients import SAGA
-from sgmcmc.models import MatrixFactorisation, matrix_factorisation
+from sgmcmc.models import MatrixFactorization, matrix_factorization
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 
@@ -29,20 +29,20 @@ def ratings(size: int = N, seed: int = 1) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def model() -> MatrixFactorisation:
-    return matrix_factorisation(ratings(), D, precision=TAU, prior=(2.0, 5.0))
+def model() -> MatrixFactorization:
+    return matrix_factorization(ratings(), D, precision=TAU, prior=(2.0, 5.0))
 
 
 def tensors(params: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(value) for name, value in params.items()}
 
 
-def drawn(model: MatrixFactorisation, seed: int = 2) -> dict[str, np.ndarray]:
+def drawn(model: MatrixFactorization, seed: int = 2) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {name: rng.normal(size=shape) for name, shape in model.shapes.items()}
 
 
-def test_likelihood_and_its_gradient_by_hand(model: MatrixFactorisation) -> None:
+def test_likelihood_and_its_gradient_by_hand(model: MatrixFactorization) -> None:
     theta, data = drawn(model), ratings()
     U, V, a, b = theta.values()
     i, j, r = data.values()
@@ -64,7 +64,7 @@ def test_likelihood_and_its_gradient_by_hand(model: MatrixFactorisation) -> None
     np.testing.assert_allclose(found, space.layout.join(gradient, np.float64), rtol=1e-10)
 
 
-def test_second_derivatives_pass_through(model: MatrixFactorisation) -> None:
+def test_second_derivatives_pass_through(model: MatrixFactorization) -> None:
     """∂²/∂U² of a user with all else fixed is −τ Σ V Vᵀ."""
     theta, data = tensors(drawn(model)), ratings()
     columns = {name: tf.constant(column, tf.float64) for name, column in data.items()}
@@ -79,7 +79,7 @@ def test_second_derivatives_pass_through(model: MatrixFactorisation) -> None:
     np.testing.assert_allclose(tf.convert_to_tensor(found)[:, 0], -TAU * V.T @ V, rtol=1e-10)
 
 
-def test_prior_is_the_integral_over_the_precision(model: MatrixFactorisation) -> None:
+def test_prior_is_the_integral_over_the_precision(model: MatrixFactorization) -> None:
     theta = drawn(model)
     expected = 0.0
     for value in theta.values():
@@ -99,7 +99,7 @@ def test_prior_is_the_integral_over_the_precision(model: MatrixFactorisation) ->
     np.testing.assert_allclose(tape.gradient(value, U), -mean[0] * theta["U"], rtol=1e-12)
 
 
-def test_scores_along_a_chain(model: MatrixFactorisation) -> None:
+def test_scores_along_a_chain(model: MatrixFactorization) -> None:
     held = ratings(20, seed=3)
     test = model.held_out(held)
     chain = sgmcmc.sgld(
@@ -139,14 +139,14 @@ def test_scores_along_a_chain(model: MatrixFactorisation) -> None:
     np.testing.assert_allclose(noisy.std(0), found["sd"], rtol=4 / np.sqrt(2 * 2000))
 
 
-def test_predictions_of_unknown_users_are_not_numbers(model: MatrixFactorisation) -> None:
+def test_predictions_of_unknown_users_are_not_numbers(model: MatrixFactorization) -> None:
     draws = sgmcmc.Samples({name: value[np.newaxis] for name, value in drawn(model).items()})
     found = draws.predict(model.predict, {"user": [0, L, 0, -1], "item": [0, 0, M, 0]})
     assert np.isnan(found).tolist() == [False, True, True, True]
 
 
 @pytest.mark.slow
-def test_saga_with_lookups_is_saga(model: MatrixFactorisation) -> None:
+def test_saga_with_lookups_is_saga(model: MatrixFactorization) -> None:
     """The same draws as with a table of whole gradients, which has (L + M)(D + 1) columns."""
     draws = [
         sgmcmc.sample(
@@ -161,7 +161,7 @@ def test_saga_with_lookups_is_saga(model: MatrixFactorisation) -> None:
         np.testing.assert_allclose(draws[1][name], draws[0][name], rtol=1e-9, atol=1e-11)
 
 
-def sampled(model: MatrixFactorisation, gradient: Any, log_lik: Any = None, **keywords: Any) -> Any:
+def sampled(model: MatrixFactorization, gradient: Any, log_lik: Any = None, **keywords: Any) -> Any:
     return sgmcmc.sample(
         log_lik or model.log_lik, model.dataset, model.start(seed=1), model.log_prior,
         dynamics="sgld", gradient=gradient, minibatches="uniform", preconditioner="none",
@@ -180,12 +180,12 @@ def sampled(model: MatrixFactorisation, gradient: Any, log_lik: Any = None, **ke
         ("user", "must be a dict"),
     ],
 )
-def test_wrong_lookups(model: MatrixFactorisation, lookups: Any, message: str) -> None:
+def test_wrong_lookups(model: MatrixFactorization, lookups: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         sampled(model, SAGA(lookups))
 
 
-def test_terms_that_depend_on_other_rows_are_refused(model: MatrixFactorisation) -> None:
+def test_terms_that_depend_on_other_rows_are_refused(model: MatrixFactorization) -> None:
     def with_all(params: Any, dataset: Any) -> tf.Tensor:
         return model.log_lik(params, dataset) - tf.reduce_sum(params["a"] ** 2)
 
@@ -194,28 +194,28 @@ def test_terms_that_depend_on_other_rows_are_refused(model: MatrixFactorisation)
 
 
 def change(**columns: Any) -> Callable[[], Any]:
-    return lambda: matrix_factorisation({**ratings(), **columns}, D)
+    return lambda: matrix_factorization({**ratings(), **columns}, D)
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: matrix_factorisation([1, 2], D), TypeError, "`ratings` must be a dict or a table"),
-        (lambda: matrix_factorisation({"user": [0]}, D), ValueError, "lacks the column 'item'"),
+        (lambda: matrix_factorization([1, 2], D), TypeError, "`ratings` must be a dict or a table"),
+        (lambda: matrix_factorization({"user": [0]}, D), ValueError, "lacks the column 'item'"),
         (change(user=np.zeros(3, int)), ValueError, "must have equal lengths; they have 3"),
         (change(user=np.zeros((N, 1), int)), ValueError, "must be a vector"),
         (change(item=np.full(N, -1)), ValueError, "by integers from 0; row 0 is -1"),
         (change(item=np.full(N, 0.5)), ValueError, "row 0 is 0.5"),
         (change(rating=np.full(N, np.nan)), ValueError, "must be finite; row 0 is nan"),
         (change(user=np.full(N, "x")), TypeError, "`ratings['user']` must hold numbers"),
-        (lambda: matrix_factorisation(ratings(), 0), ValueError, "`rank`"),
-        (lambda: matrix_factorisation(ratings(), D, n_users=3), ValueError, "there are 3 users"),
-        (lambda: matrix_factorisation(ratings(), D, precision=0), ValueError, "`precision`"),
-        (lambda: matrix_factorisation(ratings(), D, prior=1.0), TypeError, "two numbers"),
-        (lambda: matrix_factorisation(ratings(), D, prior=(1, -1)), ValueError, "`prior`"),
-        (lambda: matrix_factorisation(ratings(), D, centre="mean"), TypeError, "`centre`"),
+        (lambda: matrix_factorization(ratings(), 0), ValueError, "`rank`"),
+        (lambda: matrix_factorization(ratings(), D, n_users=3), ValueError, "there are 3 users"),
+        (lambda: matrix_factorization(ratings(), D, precision=0), ValueError, "`precision`"),
+        (lambda: matrix_factorization(ratings(), D, prior=1.0), TypeError, "two numbers"),
+        (lambda: matrix_factorization(ratings(), D, prior=(1, -1)), ValueError, "`prior`"),
+        (lambda: matrix_factorization(ratings(), D, center="mean"), TypeError, "`center`"),
         (
-            lambda: matrix_factorisation(ratings(), D).held_out({**ratings(), "user": [L] * N}),
+            lambda: matrix_factorization(ratings(), D).held_out({**ratings(), "user": [L] * N}),
             ValueError,
             f"row 0 is {L}, but there are {L} users",
         ),
