@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _makers: list[Callable[..., Any]] = []
@@ -61,14 +61,21 @@ def are_replaced() -> bool:
 class Clock:
     """Seconds of a call, by what was done.
 
+    Args:
+        began: Start of the call, by the monotonic clock; by default now.
+        seconds: Seconds that are entered already.
+
     Attributes:
-        began: When it was started, by the monotonic clock.
+        began: Start of the call, by the monotonic clock.
         seconds: Seconds by name; a name that comes again is added to.
     """
 
-    def __init__(self, began: float | None = None) -> None:
-        self.began = self._since = time.monotonic() if began is None else began
-        self.seconds: dict[str, float] = {}
+    def __init__(
+        self, began: float | None = None, seconds: Mapping[str, float] | None = None
+    ) -> None:
+        self.began = time.monotonic() if began is None else began
+        self.seconds = dict(seconds or {})
+        self._since = self.began + sum(self.seconds.values())
 
     def done(self, name: str) -> None:
         """Enter the seconds since the last entry."""

@@ -6,7 +6,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,6 +25,12 @@ _TRIAL = 1000
 
 _SAID = 300.0
 """Predicted seconds beyond which there is a warning."""
+
+_TRIES = 4
+"""Largest number of attempts of chains that diverge."""
+
+_SMALLER = 4.0
+"""Divisor of the stepsize from one attempt to the next."""
 
 FEWEST = 25
 """Draws that a chain has to have kept to be looked at."""
@@ -204,25 +210,20 @@ class UntilEffective(Lengths):
 Result = TypeVar("Result")
 
 
-def with_smaller_steps(
-    plan: Any, attempt: Callable[[Any], Result], tries: int, factor: float
-) -> tuple[Any, Result]:
-    """Return the first plan by which an attempt does not diverge, and what came of it.
+def with_smaller_steps(attempt: Callable[[float], Result], tries: int = _TRIES) -> Result:
+    """Return the result of the first attempt that does not diverge.
 
     Args:
-        plan: First plan, a dataclass with a ``stepsize``.
-        attempt: Function of a plan.
-        tries: Largest number of tries.
-        factor: Divisor of the stepsize after each try.
+        attempt: Function of the factor that the stepsize is multiplied by: 1, then 1/4, 1/16, ….
+        tries: Largest number of attempts.
 
     Raises:
         DivergenceError: The last attempt diverged too.
     """
-    for left in reversed(range(tries)):
+    for number in range(tries):
         try:
-            return plan, attempt(plan)
+            return attempt(_SMALLER**-number)
         except DivergenceError:
-            if left == 0:
+            if number == tries - 1:
                 raise
-            plan = replace(plan, stepsize=plan.stepsize / factor)
     raise AssertionError("not reached")

@@ -28,7 +28,8 @@ from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
 from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes, need_draws, with_smaller_steps
-from sgmcmc.run.origin import error_factor
+from sgmcmc.run.origin import error_factor, origin_of
+from sgmcmc.run.reports.reporting import Sections, make_report
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
@@ -40,9 +41,6 @@ from sgmcmc.tuning.local import (
     look_around,
 )
 from sgmcmc.tuning.mode import DENSE_UP_TO
-
-_TRIES, _SMALLER = 4, 4.0
-"""Largest number of restarts of chains that diverge, and the divisor of their stepsize."""
 
 _HALVINGS, _MOST_TIME = 3, 4.0
 """How often a stepsize is halved for its error, and for how many times the seconds until then."""
@@ -101,12 +99,13 @@ def run_large(
     if measures and wishes.max_seconds is not None:
         mine = replace(wishes, max_seconds=_FIRST * wishes.max_seconds)
 
-    def chains(plan: LocalPlan) -> _Ran:
-        lengths = Watched(mine, plan, target, rows.again(), thin, began)
-        asked = planned(request, plan, positions).tuned(thin=lengths.thin)
-        return _Ran(plan, lengths, run_lengths(asked, lengths, verbose))
+    def chains(factor: float) -> _Ran:
+        lowered = _lowered(plan, factor)
+        lengths = Watched(mine, lowered, target, rows.again(), thin, began)
+        asked = planned(request, lowered, positions).tuned(thin=lengths.thin)
+        return _Ran(lowered, lengths, run_lengths(asked, lengths, verbose))
 
-    _, ran = with_smaller_steps(plan, chains, _TRIES, _SMALLER)
+    ran = with_smaller_steps(chains)
     clock.done("chains")
     error = None
     if measures:
@@ -115,10 +114,11 @@ def run_large(
     ends = _ends(ran.samples, target, wishes.n_chains)
     after = _look(target, data, ends, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    report = _report(ran, wishes, after, thin, error, foretold)
-    return ran.samples.with_report(
-        Report({**report, "Seconds": clock.facts(), "warnings": report["warnings"]})
-    )
+    return ran.samples.with_report(_report(ran, wishes, after, thin, error, foretold, clock))
+
+
+def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
+    return plan if factor == 1 else at_stepsize(plan, factor * plan.stepsize)
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,8 @@ def _settled(
     plan = choose_locally(around, dynamics, wishes.tolerance)
     clock.done("scales, curvature and noise")
     length, _ = lengths_of(wishes, plan, target.space.user_layout.size, 1)
-    plan, positions = with_smaller_steps(
-        plan,
-        lambda plan: warm_up(request, plan, positions, max(1, length), verbose),
-        _TRIES,
-        _SMALLER,
+    positions = with_smaller_steps(
+        lambda factor: warm_up(request, _lowered(plan, factor), positions, max(1, length), verbose)
     )
     clock.done("warm-up")
     around = _look(target, data, positions, seed + 1, verbose)
@@ -241,22 +238,21 @@ def _report(
     thin: int,
     error: MeasuredError | None,
     foretold: Foretold | None,
-) -> dict[str, Any]:
-    """Return the facts and warnings of the report."""
+    clock: Clock,
+) -> Report:
+    """Return the report."""
     plan, lengths, samples = ran.plan, ran.lengths, ran.samples
     n, N = plan.minibatch_size, plan.around.size
     kept = "every iteration" if lengths.thin == 1 else f"every {lengths.thin} iterations"
     if lengths.thin > thin:
         kept += " (at most 2000 draws, 512 MB)"
-    method = {}
+    sections: Sections = {}
     if foretold is not None:
-        method["Method"] = {
+        sections["Method"] = {
             "exact (HMC), foretold seconds": foretold.seconds,
             "stochastic gradients, because": "exact moves would take longer than there is time",
         }
-    return {
-        "method": samples.settings["method"],
-        **method,
+    sections |= {
         "Found around the chains": {
             "coordinates": len(plan.noise),
             "conditional SDs of single coordinates": _range(plan.around.whitening.root),
@@ -279,18 +275,16 @@ def _report(
             "autocorrelation time, iterations": plan.autocorrelation,
         },
         "Draws": {
-            "chains": wishes.n_chains,
-            "draws per chain": lengths.predictions.draws,
             "kept": kept,
-            "burn-in": lengths.burn_in,
         },
         "Watched": {
             name: f"ESS {found.smallest:.0f}, R-hat {max(found.rhat):.3f}"
             for name, found in lengths.diagnostics.items()
         },
         **_of_error(error),
-        "warnings": _warnings(plan, lengths, wishes, after, error),
     }
+    warnings = _warnings(plan, lengths, wishes, after, error)
+    return make_report(origin_of(samples).sampler, samples, None, sections, warnings, clock)
 
 
 def _range(values: np.ndarray) -> list[float]:

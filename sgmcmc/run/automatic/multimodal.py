@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from sgmcmc.bars import Clock
 from sgmcmc.gradients import ControlVariate
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
@@ -17,15 +17,12 @@ from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.reporting import chain_facts, draws_facts, of_rising
+from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, of_rising
 from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey
 from sgmcmc.tuning.plan import Plan
-
-_TRIES, _SMALLER = 4, 4.0
-"""Largest number of restarts of chains that diverge, and the divisor of their stepsize."""
 
 _APART = 0.5
 """Root mean square distance of starts from their modes, in posterior SDs."""
@@ -95,14 +92,15 @@ def run_in_modes(
     numbers = _modes_of_chains(surveyed, wishes.n_chains)
     plan = _pooled(chosen, surveyed)
 
-    def chains(plan: Plan) -> tuple[UntilEffectiveInEach, Samples]:
-        asked = _asked(chosen, plan, surveyed, numbers)
+    def chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
+        lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        asked = _asked(chosen, lowered, surveyed, numbers)
         d = chosen.target.size
-        lengths = UntilEffectiveInEach(numbers, wishes, plan, d, thin, began)
-        return lengths, run_lengths(asked, lengths, verbose)
+        lengths = UntilEffectiveInEach(numbers, wishes, lowered, d, thin, began)
+        return lowered, lengths, run_lengths(asked, lengths, verbose)
 
-    tries = _TRIES if plan.given.stepsize is None else 1
-    plan, (lengths, samples) = with_smaller_steps(plan, chains, tries, _SMALLER)
+    may_lower = plan.given.stepsize is None
+    plan, lengths, samples = with_smaller_steps(chains) if may_lower else chains(1)
     return samples.with_report(_report(samples, chosen, plan, surveyed, numbers, lengths, began))
 
 
@@ -173,31 +171,26 @@ def _report(
         )
     if not lengths.reached:
         warnings += [f"In one of the modes: {w}" for w in each.warnings(lengths.wanted)]
-    return Report(
-        {
-            "method": samples.settings["method"],
-            "Modes": _modes_facts(chosen, surveyed, numbers),
-            "Chain": chain_facts(samples, origin_of(samples).sampler),
-            "Predicted": {
-                "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
-                "autocorrelation time, iterations": plan.prediction.times.tolist(),
+    sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
+    clock.done("chains")
+    sections: Sections = {
+        "Modes": _modes_facts(chosen, surveyed, numbers),
+        "Chain": chain_facts(samples, sampler),
+        "Predicted": {
+            "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
+            "autocorrelation time, iterations": plan.prediction.times.tolist(),
+        },
+        "Draws": {
+            "ESS within modes (worst mode), bulk": each.bulk,
+            "ESS within modes (worst mode), tail": each.tail,
+            "R-hat within modes (worst mode)": each.rhat,
+            **{
+                f"chain {chain + 1}: fraction of draws by mode": ", ".join(f"{p:.3f}" for p in part)
+                for chain, part in enumerate(parts)
             },
-            "Draws": {
-                **draws_facts(together, samples),
-                "ESS within modes (worst mode), bulk": each.bulk,
-                "ESS within modes (worst mode), tail": each.tail,
-                "R-hat within modes (worst mode)": each.rhat,
-                **{
-                    f"chain {chain + 1}: fraction of draws by mode": ", ".join(
-                        f"{p:.3f}" for p in part
-                    )
-                    for chain, part in enumerate(parts)
-                },
-            },
-            "Seconds": {**plan.seconds, "all": time.monotonic() - began},
-            "warnings": warnings,
-        }
-    )
+        },
+    }
+    return make_report(sampler, samples, together, sections, warnings, clock)
 
 
 def _where(samples: Samples, chosen: Chosen, surveyed: Survey) -> np.ndarray:

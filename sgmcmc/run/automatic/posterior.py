@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc import checks
+from sgmcmc.bars import Clock
 from sgmcmc.errors import DivergenceError
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
@@ -20,7 +21,7 @@ from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.request import AUTO, Request
@@ -70,11 +71,11 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
     chosen = choose(reading, wishes.tolerance, verbose)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
-    return _run_around_mode(request, chosen, wishes, thin, verbose, began)
+    return _run_around_mode(request, chosen, wishes, verbose, began)
 
 
 def _run_around_mode(
-    request: Request, chosen: Chosen, wishes: Wishes, thin: int, verbose: bool, began: float
+    request: Request, chosen: Chosen, wishes: Wishes, verbose: bool, began: float
 ) -> Samples:
     """Return draws of a posterior with one mode, from chains that start anew where they have to.
 
@@ -85,18 +86,14 @@ def _run_around_mode(
     if exact and not plan.mode.converged:
         return run_by_nuts(request, plan, wishes, verbose, began, "no mode was found")
     for rounds in range(_ROUNDS):
-        asked = chosen.completed(plan, _starts(chosen, plan, wishes, apart))
-        lengths = UntilFar(wishes, plan, chosen.target, thin, began, exact)
         try:
-            samples = run_lengths(asked, lengths, verbose)
+            plan, apart, lengths, samples = _around(
+                chosen, plan, wishes, apart, exact, verbose, began
+            )
         except DivergenceError:
             if exact:
                 return run_by_nuts(request, plan, wishes, verbose, began, "other chains diverged")
-            if rounds == _ROUNDS - 1 or plan.given.stepsize is not None:
-                raise
-            # Far from normal: nearer to the mode, and with smaller steps, it may hold.
-            plan, apart = replace(plan, stepsize=plan.stepsize / 4), apart / 4
-            continue
+            raise
         if exact and lengths.against and may_begin_anew(wishes, lengths.left):
             return run_by_nuts(request, plan, wishes, verbose, began, lengths.against)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
@@ -107,9 +104,34 @@ def _run_around_mode(
         if other.autocorrelation > _SLOWEST:
             break
         plan = other
-    sampler = origin_of(samples).sampler
-    report = report_on(samples, plan, lengths, wishes, lengths.variances, sampler, began)
+    sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
+    report = report_on(samples, plan, lengths, wishes, lengths.variances, sampler, clock)
     return samples.with_report(report)
+
+
+def _around(
+    chosen: Chosen,
+    plan: Plan,
+    wishes: Wishes,
+    apart: float,
+    exact: bool,
+    verbose: bool,
+    began: float,
+) -> tuple[Plan, float, UntilFar, Samples]:
+    """Return draws of chains that start around the mode, and by which plan they were made.
+
+    Chains that diverge start again nearer to the mode, with smaller steps, unless there is another
+    way or the stepsize is the user's.
+    """
+
+    def attempt(factor: float) -> tuple[Plan, float, UntilFar, Samples]:
+        lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
+        asked = chosen.completed(lowered, _starts(chosen, plan, wishes, factor * apart))
+        thin = chosen.request.read.options.thin
+        lengths = UntilFar(wishes, lowered, chosen.target, thin, began, exact)
+        return lowered, factor * apart, lengths, run_lengths(asked, lengths, verbose)
+
+    return with_smaller_steps(attempt, 1 if exact or plan.given.stepsize is not None else _ROUNDS)
 
 
 def _run_on_disk(reading: Reading, wishes: Wishes, verbose: bool) -> Samples:

@@ -12,20 +12,19 @@ from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.recorder import Recorder
-from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import FullGradient, Gradient, MinibatchGradient
 from sgmcmc.inputs.options import KEYWORDS, without
 from sgmcmc.minibatches import Uniform
 from sgmcmc.run.driver import search
+from sgmcmc.run.lengths import with_smaller_steps
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Phase, make_sampler
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.tuning.ascent import Ascent, InformedGradient
 from sgmcmc.tuning.local import LocalPlan, Neighbourhood
 
-_STEP, _SMALLER, _TRIES = 0.1, 10.0, 3
-"""Sds of a coordinate that a step of the ascent goes at first; by how much less where that fails,
-and how often."""
+_STEP = 0.1
+"""SDs of a coordinate that a step of the ascent goes at first."""
 
 _SHORTEST, _LONGEST, _PASSES = 1000, 4000, 20
 """Iterations of the ascent: twenty passes over the data, within these bounds."""
@@ -72,17 +71,15 @@ def ascend(
     size = request.read.data.size
     n = min(_ROWS, size)
     n_iters = int(np.clip(_PASSES * size / n, _SHORTEST, _LONGEST))
-    gradient, step = InformedGradient(around.share), _STEP
-    for tries in range(_TRIES):
+    gradient, whitening = InformedGradient(around.share), around.whitening
+
+    def attempt(factor: float) -> list[np.ndarray]:
+        step = factor * _STEP
         stepsizes = Stepsizes("stepsize", (_falling(step, n_iters),))
-        asked = _asked(request, positions, around.whitening, Ascent(), gradient, n, step)
-        try:
-            return _run(asked, around.whitening, stepsizes, n_iters, "ascent", verbose)
-        except DivergenceError:
-            if tries == _TRIES - 1:
-                raise
-            step /= _SMALLER
-    raise AssertionError("not reached")
+        asked = _asked(request, positions, whitening, Ascent(), gradient, n, step)
+        return _run(asked, whitening, stepsizes, n_iters, "ascent", verbose)
+
+    return with_smaller_steps(attempt)
 
 
 def _falling(step: float, n_iters: int) -> Any:

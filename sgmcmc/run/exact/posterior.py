@@ -18,16 +18,14 @@ from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.tuning import JOINT, need_steps
-from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LAST, SHORT, WINDOWS, WarmedUp, WarmUp, first_stepsize
-from sgmcmc.run.exact.reporting import Told, report_on
+from sgmcmc.run.exact.reporting import Told, report_on_moves
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.origin import origin_of
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.tuning.axes import find_axes
@@ -153,8 +151,7 @@ def _dynamics(request: Request) -> Hamiltonian:
 def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
     """Return the draws with their report."""
     told.clock.done("chain")
-    facts = origin_of(samples).facts
-    return samples.with_report(report_on(samples, told, diagnose(samples), wishes.ess, facts))
+    return samples.with_report(report_on_moves(samples, told, wishes.ess))
 
 
 def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Request:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from sgmcmc.bars import Clock
-from sgmcmc.results.diagnostics import Diagnostics
+from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
+from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.misgivings import too_coarse
-from sgmcmc.run.reports.reporting import draws_facts, mode_facts
+from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
 from sgmcmc.tuning.axes import Axes
 from sgmcmc.tuning.mode import Mode
 
@@ -43,29 +43,22 @@ class Told:
     warnings: list[str] = field(default_factory=list)
 
 
-def report_on(
-    samples: Samples,
-    told: Told,
-    diagnostics: Diagnostics,
-    ess: float,
-    facts: Sequence[Mapping[str, float]],
-) -> Report:
+def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
     """Return the report on draws.
 
     Args:
         samples: Draws.
         told: Log of how the constants were chosen.
-        diagnostics: Diagnostics of the draws.
         ess: Requested effective sample size.
-        facts: Facts about the moves, for each chain.
     """
-    settings = samples.settings
+    settings, diagnostics, origin = samples.settings, diagnose(samples), origin_of(samples)
+    facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
     warnings = [*told.warnings, *_about_moves(facts, rates, divergences)]
     warnings += _about_rounding(samples)
     warnings += diagnostics.warnings(ess)
-    found: dict[str, Any] = {"method": settings["method"]}
+    found: Sections = {}
     if told.reason:
         found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": told.reason}
     if told.mode is not None:
@@ -92,9 +85,8 @@ def report_on(
         ),
         "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
-    found["Draws"] = draws_facts(diagnostics, samples)
-    found["Seconds"] = told.clock.facts()
-    return Report({**found, "warnings": warnings})
+    found["Draws"] = {}
+    return make_report(origin.sampler, samples, diagnostics, found, warnings, told.clock)
 
 
 def _about_moves(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
+from sgmcmc.bars import Clock
 from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.groups.anchors import Gauge
 from sgmcmc.groups.marginal import MODE, Marginal
@@ -38,6 +38,53 @@ _COARSE = 0.1
 """Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
 
 
+Sections = dict[str, dict[str, Any]]
+"""Facts by section."""
+
+
+def make_report(
+    sampler: Sampler,
+    samples: Samples,
+    diagnostics: Diagnostics | None,
+    sections: Sections,
+    warnings: list[str],
+    clock: Clock,
+) -> Report:
+    """Return a report: the sections, and what every report has.
+
+    Args:
+        sampler: Sampler that made the draws.
+        samples: Draws.
+        diagnostics: Diagnostics of their coordinates; ``None`` if others stand in their place.
+        sections: Facts by section; those on draws are added to the section "Draws".
+        warnings: Sentences on problems; those on groups are added.
+        clock: Clock of the call.
+    """
+    settings = samples.settings
+    draws: dict[str, Any] = {
+        "chains": settings["n_chains"] or 1,
+        "draws per chain": next(iter(by_chain(settings, samples).values())).shape[1],
+        "burn-in": settings["burn_in"],
+    }
+    if diagnostics is not None:
+        draws |= {
+            "ESS, bulk": diagnostics.bulk,
+            "ESS, tail": diagnostics.tail,
+            "R-hat": diagnostics.rhat,
+        }
+    groups, of_groups = _group_facts(sampler, samples)
+    return Report(
+        {
+            "method": settings["method"],
+            **sections,
+            "Draws": {**draws, **sections["Draws"]},
+            **groups,
+            "Seconds": clock.facts(),
+            "warnings": [*warnings, *of_groups],
+        }
+    )
+
+
 def report_on(
     samples: Samples,
     plan: Plan,
@@ -45,49 +92,42 @@ def report_on(
     wishes: Wishes,
     spread: np.ndarray,
     sampler: Sampler,
-    began: float,
+    clock: Clock,
 ) -> Report:
     """Return the report on draws whose constants were chosen here."""
     diagnostics = lengths.diagnostics
     assert diagnostics is not None
-    judged_at = time.monotonic()
+    clock.done("chains")
     judgement = judge(sampler, samples, wishes.tolerance, plan.mode, plan.meter)
     warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
     warnings += of_rising(plan.surveyed)
     warnings += misgivings(judgement, sampler, diagnostics, wishes.tolerance)
     warnings += of_rounding(samples, plan.mode)
     warnings += diagnostics.warnings(wishes.ess)
-    groups, of_groups = group_facts(sampler, samples)
-    warnings += of_groups
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
             "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
             f"draws' covariance range from {spread[0]:.2g} to {spread[-1]:.2g}."
         )
-    now = time.monotonic()
-    return Report(
-        {
-            "method": samples.settings["method"],
-            "Mode": mode_facts(plan.mode),
-            "Chain": {
-                **chain_facts(samples, sampler),
-                **_rows_facts(plan, samples),
-                **_worth(plan),
-                "eigenvalues of draws' covariance, whitened": spread.tolist(),
-            },
-            **groups,
-            "Predicted": {
-                "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
-                **_predicted_facts(judgement, sampler),
-            },
-            "Draws": {**draws_facts(diagnostics, samples), **_measured_facts(judgement)},
-            "Seconds": {**plan.seconds, "report": now - judged_at, "all": now - began},
-            "warnings": warnings,
-        }
-    )
+    sections: Sections = {
+        "Mode": mode_facts(plan.mode),
+        "Chain": {
+            **chain_facts(samples, sampler),
+            **_rows_facts(plan, samples),
+            **_worth(plan),
+            "eigenvalues of draws' covariance, whitened": spread.tolist(),
+        },
+        "Predicted": {
+            "SD error (noise under Laplace approximation)": plan.prediction.error.tolist(),
+            **_predicted_facts(judgement, sampler),
+        },
+        "Draws": _measured_facts(judgement),
+    }
+    clock.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
 
 
-def group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], list[str]]:
+def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], list[str]]:
     """Return facts and warnings about groups whose effects are integrated out."""
     structure = sampler.request.groups
     if structure is None:
@@ -123,33 +163,28 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
     """Return the report on draws whose constants the user gave."""
     if not samples or next(iter(by_chain(samples.settings, samples).values())).shape[1] < 4:
         return None
-    began = time.monotonic()
-    diagnostics = diagnose(by_chain(samples.settings, samples))
-    facts: dict[str, Any] = {"method": samples.settings["method"]}
+    clock, diagnostics = Clock(), diagnose(by_chain(samples.settings, samples))
     reason = cannot_judge(sampler, samples)
     judgement = judge(sampler, samples, TOLERANCE) if reason is None else None
     if judgement is not None and not judgement.mode.converged:
         reason, judgement = "no mode was found from the mean of the draws", None
-    chain, draws = chain_facts(samples, sampler), draws_facts(diagnostics, samples)
+    chain = chain_facts(samples, sampler)
     if judgement is None:
-        facts |= {"Chain": chain, "Predicted": {"not available": reason}, "Draws": draws}
+        sections = {"Chain": chain, "Predicted": {"not available": reason}, "Draws": {}}
         warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     else:
         swings = is_right(judgement, TOLERANCE)
         warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE)
         warnings += of_draws(diagnostics, samples.settings, ENOUGH, swings)
         warnings += of_rounding(samples, judgement.mode)
-        facts |= {
+        sections = {
             "Mode": mode_facts(judgement.mode),
             "Chain": chain,
             "Predicted": _predicted_facts(judgement, sampler),
-            "Draws": {**draws, **_measured_facts(judgement)},
+            "Draws": _measured_facts(judgement),
         }
-    groups, of_groups = group_facts(sampler, samples)
-    warnings += of_groups
-    facts |= groups
-    facts["Seconds"] = {"report": time.monotonic() - began}
-    return Report({**facts, "warnings": warnings})
+    clock.done("report")
+    return make_report(sampler, samples, diagnostics, sections, warnings, clock)
 
 
 def _of_mode(mode: Mode) -> list[str]:
@@ -257,15 +292,3 @@ def _measured_facts(judgement: Judgement) -> dict[str, Any]:
     if judgement.off_center is not None:
         facts["(control-variate center − mode) / Laplace SD"] = judgement.off_center
     return facts
-
-
-def draws_facts(diagnostics: Diagnostics, samples: Samples) -> dict[str, Any]:
-    """Return the facts about the draws."""
-    return {
-        "chains": samples.settings["n_chains"] or 1,
-        "draws per chain": diagnostics.draws,
-        "burn-in": samples.settings["burn_in"],
-        "ESS, bulk": diagnostics.bulk,
-        "ESS, tail": diagnostics.tail,
-        "R-hat": diagnostics.rhat,
-    }

@@ -88,7 +88,7 @@ def test_exact_moves_are_chosen_where_they_are_quick() -> None:
         group_terms, dataset, {"theta": np.zeros(GROUPS)}, standard_normal, ess=50, seed=1,
         verbose=False,
     )  # fmt: skip
-    assert "were foretold" in samples.report["Dynamics"]["HMC, because"]
+    assert "were foretold" in samples.report["Dynamics"]["reason for hmc"]
     draws = samples["theta"].reshape(-1, GROUPS).astype(float)
     # A normal with HMC of this length: draws are hardly correlated.
     effective = float(np.median(samples.report["Draws"]["ESS, bulk"]))
@@ -140,7 +140,7 @@ def test_the_report_of_a_large_model() -> None:
     page = str(report)
     assert "local" in page and max(map(len, page.split("Warnings")[0].splitlines())) <= 100
     assert samples["theta"].shape == (4, 2000, GROUPS)
-    assert report["Draws"]["kept"].startswith("1 in 2 iterations")
+    assert report["Draws"]["kept"].startswith("every 2 iterations")
 
 
 HIDDEN, INPUTS = 40, 50
