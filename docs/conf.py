@@ -66,14 +66,24 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "vignettes"), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-MOVED = {"matrix-factorisation": "matrix-factorization"}
+MOVED = {
+    "citing": "project#citing",
+    "differences-from-r": "from-r#what-has-changed",
+    "licences": "project#licenses",
+    "matrix-factorisation": "matrix-factorization",
+    "releasing": "project#releasing",
+    "sampler-sghmc": "named-samplers#sghmc",
+    "sampler-sgld": "named-samplers#sgld",
+    "sampler-sgnht": "named-samplers#sgnht",
+    "sampler-underdamped": "named-samplers#underdamped-langevin",
+}
 """New places of pages, to which their old addresses lead."""
 
 PAGES = {"changes": "CHANGELOG.md", "security": "SECURITY.md"}
 ELSEWHERE = {
     "README.md#versions": "install.md#versions",
     "README.md": "index.md",
-    "CITATION.cff": "citing.md",
+    "CITATION.cff": "project.md#citing",
     **{file: f"{page}.md" for page, file in PAGES.items()},
 }
 

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-if not (ROOT / "packaging" / "licences.py").exists():
+if not (ROOT / "packaging" / "licenses.py").exists():
     pytest.skip("not in a checkout", allow_module_level=True)
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,20 +23,20 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 DIRECT = [Requirement(text) for text in PROJECT["dependencies"]]
 
 
-def licences() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licences", ROOT / "packaging" / "licences.py")
+def licenses() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("licenses", ROOT / "packaging" / "licenses.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_every_dependency_has_its_licence_on_the_page() -> None:
-    module = licences()
+def test_every_dependency_has_its_license_on_the_page() -> None:
+    module = licenses()
     listed, needed = module.listed(), module.dependencies()
     assert {module.canonical(wanted.name) for wanted in DIRECT} <= set(needed)
     assert not sorted(set(needed) - set(listed))
-    assert all(licence.strip() for licence in listed.values())
+    assert all(license.strip() for license in listed.values())
 
 
 def test_the_recipe_has_the_bounds_of_the_project() -> None:

@@ -1,7 +1,7 @@
-"""Writes the licences of all that an installation brings: ``python packaging/licences.py``.
+"""Writes the licenses of everything that is installed: ``python packaging/licenses.py``.
 
-Adds to docs/licences.md what is installed beside the Python that runs this, and keeps the rest:
-other versions of Python and TensorFlow bring others.
+Adds to docs/project.md what is installed next to the Python that runs this, and keeps the rest:
+other versions of Python and TensorFlow need other packages.
 """
 
 from __future__ import annotations
@@ -12,27 +12,14 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-PAGE = Path(__file__).parents[1] / "docs" / "licences.md"
+PAGE = Path(__file__).parents[1] / "docs" / "project.md"
 ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 UNSAID = {"namex": "Apache License 2.0"}
-"""Licences that are in a package's sources and not in what it says of itself."""
-
-TOP = """\
-# Licences
-
-The package is under the [Apache License 2.0](../LICENSE) and holds no code of others. This is what
-`pip` installs with it on Linux, over the tested [versions](../README.md#versions), with the
-licences as each package states them. `python packaging/licences.py` writes the table; a test
-compares it with what is installed. None asks anything of those who use the package. Of those who
-ship changed copies of certifi or tqdm, the Mozilla licence asks that these changes be published.
-
-| package | licence |
-| --- | --- |
-"""
+"""Licenses that are in a package's sources and not in its metadata."""
 
 
 def dependencies(name: str = "sgmcmc", extras: frozenset[str] = frozenset({""})) -> dict[str, str]:
-    """Return the packages that one needs to run, and those that they need, with their licences."""
+    """Return the direct and indirect dependencies of a package, with their licenses."""
     found: dict[str, str] = {}
     waiting, seen = [(name, extras)], set()
     while waiting:
@@ -45,7 +32,7 @@ def dependencies(name: str = "sgmcmc", extras: frozenset[str] = frozenset({""}))
             if key not in seen:
                 seen.add(key)
                 waiting.append(key)
-                found[key[0]] = licence(wanted.name)
+                found[key[0]] = license(wanted.name)
     return found
 
 
@@ -54,8 +41,8 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def licence(name: str) -> str:
-    """Return the licence of an installed package, in its own words."""
+def license(name: str) -> str:
+    """Return the license of an installed package, as its metadata state it."""
     about = metadata.metadata(name)
     classified = [c.split(" :: ")[-1] for c in about.get_all("Classifier", []) if "License" in c]
     stated = (about.get("License") or "").strip().partition("\n")[0]
@@ -68,11 +55,13 @@ def licence(name: str) -> str:
 
 
 def listed() -> dict[str, str]:
-    """Return the packages on the page, with their licences."""
-    return dict(ROW.findall(PAGE.read_text(encoding="utf-8"))) if PAGE.exists() else {}
+    """Return the packages on the page, with their licenses."""
+    return dict(ROW.findall(PAGE.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":
     rows = {**listed(), **dependencies()}
     lines = [f"| `{name}` | {rows[name]} |\n" for name in sorted(rows)]
-    PAGE.write_text(TOP + "".join(lines), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text[: text.index("| `")], text[text.rindex("|\n") + 2 :]
+    PAGE.write_text(before + "".join(lines) + after, encoding="utf-8")
