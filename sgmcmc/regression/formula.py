@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sgmcmc.checks import describe, did_you_mean
-from sgmcmc.data.named import open_named
+from sgmcmc.checks import describe
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_FUNCTIONS = {
-    name: getattr(np, name)
-    for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
-}
 
 
 @dataclass(frozen=True)
@@ -200,114 +188,3 @@ def _without_offset(text: str) -> tuple[str, str | None]:
         return text, None
     whole = found[0] if len(found) == 1 else " + ".join(f"({each})" for each in found)
     return _without_places(text), whole
-
-
-Columns = Callable[["pd.DataFrame"], list[Any]]
-"""Returns the columns that are wanted, given a frame that has them but no rows."""
-
-
-def as_frame(data: Any, columns: Columns | None = None) -> pd.DataFrame:
-    """Return data as a frame of pandas.
-
-    Args:
-        data: Frame of pandas or polars, Arrow table or dataset, path or URL of a Parquet file or
-            folder, or dict of columns.
-        columns: Function that returns the columns to read from a file; ``None`` for all.
-
-    Raises:
-        TypeError: It is no table.
-        ValueError: It is a path that leads to none.
-    """
-    import pandas as pd
-
-    if isinstance(data, str | os.PathLike):
-        data = open_named("data", data)
-    if hasattr(data, "to_batches") and hasattr(data, "schema"):
-        return _read_batches(data, columns)
-    if isinstance(data, pd.DataFrame):
-        return data.reset_index(drop=True)
-    if hasattr(data, "to_pandas"):
-        return data.to_pandas().reset_index(drop=True)
-    if isinstance(data, Mapping):
-        return pd.DataFrame({name: np.asarray(values) for name, values in data.items()})
-    raise TypeError(
-        "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet file or "
-        f"folder, or a dict of columns; it is {describe(data)}."
-    )
-
-
-def _read_batches(stored: Any, columns: Columns | None) -> pd.DataFrame:
-    """Return columns of Arrow's, in memory or in files, as a frame."""
-    head = stored.schema.empty_table().to_pandas()
-    names = list(head.columns) if columns is None else columns(head)
-    in_memory = hasattr(stored, "select")
-    source = stored.select(names).to_batches() if in_memory else stored.to_batches(columns=names)
-    batches = list(source)
-    if not batches:
-        return head[names]
-    table = importlib.import_module("pyarrow").Table.from_batches(batches)
-    return table.unify_dictionaries().to_pandas().reset_index(drop=True)
-
-
-def column(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """Return a column.
-
-    Raises:
-        ValueError: There is none of that name, or it has missing values.
-    """
-    if name not in frame.columns:
-        raise ValueError(
-            f"`formula` names {name!r}, but `data` has no such column."
-            + did_you_mean(name, list(map(str, frame.columns)))
-        )
-    if frame[name].isna().any():
-        count = int(frame[name].isna().sum())
-        raise ValueError(
-            f"`data[{name!r}]` has {count} missing values. Drop these rows, or pass missing='drop'."
-        )
-    return frame[name].to_numpy()
-
-
-def labels(frame: pd.DataFrame, by: str) -> np.ndarray:
-    """Return the group of each row, of a factor or of several together."""
-    parts = [column(frame, name) for name in by.split(":")]
-    if len(parts) == 1:
-        return parts[0] if parts[0].dtype.kind in "iu" else parts[0].astype(str)
-    found = parts[0].astype(str)
-    for part in parts[1:]:
-        found = np.char.add(np.char.add(found, ":"), part.astype(str))
-    return found
-
-
-def matrix(terms: str, frame: pd.DataFrame, spec: Any = None) -> Any:
-    """Return formulaic's model matrix of some terms, with its spec.
-
-    Raises:
-        ValueError: A column is missing, or has missing values.
-    """
-    import formulaic
-    import formulaic.errors
-
-    try:
-        if spec is not None:
-            with warnings.catch_warnings():
-                # formulaic only warns of new levels, and treats them as the first one.
-                warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
-                return spec.get_model_matrix(frame, context=_FUNCTIONS)
-        return formulaic.Formula(terms).get_model_matrix(
-            frame, context=_FUNCTIONS, na_action="raise"
-        )
-    except Exception as error:
-        for name in re.findall(r"[A-Za-z_][\w.]*(?!\w*\()", terms):
-            if name not in frame.columns and f"'{name}'" in str(error):
-                column(frame, name)
-            if name in frame.columns and frame[name].isna().any():
-                column(frame, name)
-        raise ValueError(f"`formula`: {terms!r} cannot be evaluated. {error}") from error
-
-
-def evaluated(expression: str, frame: pd.DataFrame) -> np.ndarray:
-    """Return an expression of columns, such as ``log(t)``, for each row."""
-    # I(...): operators are those of arithmetic, not of formulas.
-    found = matrix(f"0 + I({expression})", frame)
-    return np.asarray(found, np.float64).sum(1)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.regression.formula import Formula, as_frame, column, parse, used_columns, with_dot
-from sgmcmc.regression.model import make_model, read_family
-from sgmcmc.regression.posterior import posterior
+from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.formula import parse, used_columns, with_dot
+from sgmcmc.regression.frames import column, read_rows
 from sgmcmc.regression.result import Regression
 from sgmcmc.samplers.sample import sample
 
@@ -83,34 +83,31 @@ def glm(
         Pinheiro & Bates (1995) (quadrature).
     """
     parsed = parse(formula)
-    frame = as_frame(
-        data, lambda all_: used_columns(with_dot(parsed, all_, weights), all_, weights)
-    )
-    parsed = with_dot(parsed, frame, weights)
     chosen = read_family(family, link)
     checks.choice("missing", missing, ["raise", "drop"])
-    rows = len(frame)
-    kept = _kept(frame, parsed, weights, missing)
-    frame, dropped = frame[kept].reset_index(drop=True), rows - int(kept.sum())
+    frame, kept = read_rows(
+        data,
+        lambda all_: used_columns(with_dot(parsed, all_, weights), all_, weights),
+        missing == "drop",
+    )
+    parsed = with_dot(parsed, frame, weights)
     if not len(frame):
         raise ValueError("`data` has no rows.")
     model, y = make_model(parsed, frame, chosen, priors)
-    used = None
-    if weights is not None:
-        values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
-        if not isinstance(weights, str) and values.shape == (rows,):
-            values = values[kept]
-        if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
-            raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
-        used = values.astype(np.float32)
+    used = _weights(weights, frame, kept)
     samples = sample(**{**posterior(model, y, frame, used), **keywords})
     named = weights if isinstance(weights, str) else None
+    dropped = 0 if kept is None else int((~kept).sum())
     return Regression(model, samples, frame, dropped, used, named)
 
 
-def _kept(frame: pd.DataFrame, formula: Formula, weights: Any, missing: str) -> np.ndarray:
-    """Return whether each row is kept: all, or those without missing values in columns used."""
-    if missing == "raise":
-        return np.ones(len(frame), bool)
-    used = used_columns(formula, frame, weights)
-    return frame[used].notna().all(axis=1).to_numpy()
+def _weights(weights: Any, frame: pd.DataFrame, kept: np.ndarray | None) -> np.ndarray | None:
+    """Return the weight of each row that is kept; ``None`` if there are none."""
+    if weights is None:
+        return None
+    values = column(frame, weights) if isinstance(weights, str) else np.asarray(weights)
+    if not isinstance(weights, str) and kept is not None and values.shape == kept.shape:
+        values = values[kept]
+    if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
+    return values.astype(np.float32)

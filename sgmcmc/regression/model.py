@@ -1,9 +1,8 @@
-"""The model of a regression: design, priors and log-likelihood, from formula and data."""
+"""The model of a regression: its predictor, log-likelihood and priors."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +10,30 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.checks import describe, did_you_mean, or_list
-from sgmcmc.groups import Groups
-from sgmcmc.regression.families import FAMILIES, Family, Tensors
-from sgmcmc.regression.formula import Bar, Formula, column, evaluated, labels, matrix
-from sgmcmc.regression.response import read_response, response_levels, trials_of
+from sgmcmc.regression.columns import Block, block
+from sgmcmc.regression.design import INTERCEPT, Design, evaluated
+from sgmcmc.regression.expressions import Constants
+from sgmcmc.regression.families import Family, Tensors
+from sgmcmc.regression.formula import Bar, Formula
+from sgmcmc.regression.frames import labels
+from sgmcmc.regression.response import trials_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_INTERCEPT = "Intercept"
 _WIDE = 2.5
 """Standard deviations of the default priors, in units of response over term."""
+
+
+def place_name(number: int) -> str:
+    """Return the entry of the dataset with the places of a term that is held as integers."""
+    return f"place_{number}"
+
+
+def weight_name(number: int) -> str:
+    """Return the entry of the dataset with the numbers of a term that is held as integers."""
+    return f"weight_{number}"
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Effects:
         name: Name from which those of its parameters are made.
         bars: Bars of the formula with this factor.
         terms: Names of the effects of a group.
-        specs: Specification of the terms of each bar, to make them from data.
+        designs: Terms of each bar, to make them from data.
         correlated: Places of the effects that are correlated with each other, for each bar.
     """
 
@@ -43,7 +53,7 @@ class Effects:
     name: str
     bars: tuple[Bar, ...]
     terms: tuple[str, ...]
-    specs: tuple[Any, ...]
+    designs: tuple[Design, ...]
     correlated: tuple[tuple[int, ...], ...]
 
     @property
@@ -85,10 +95,7 @@ class Effects:
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the factors of the effects of a row's group, (rows, effects)."""
-        parts = [
-            np.asarray(matrix(bar.terms, frame, spec), np.float64)
-            for bar, spec in zip(self.bars, self.specs, strict=True)
-        ]
+        parts = [design.matrix(frame) for design in self.designs]
         return np.concatenate(parts, 1)
 
 
@@ -98,8 +105,7 @@ class Model:
 
     Attributes:
         formula, family: Formula and family, as given.
-        terms: Names of the fixed terms.
-        spec: Specification of the fixed terms, to make them from data; ``None`` if there are none.
+        design: Fixed terms, to make them from data.
         center, scale: Center and scale of each column of the design: the chain moves coefficients
             of columns less center over scale.
         effects: Effects of groups.
@@ -108,12 +114,12 @@ class Model:
         priors: User's priors, by term.
         outcomes: Levels of the response, if it is not a number.
         cuts: Starting values of cutpoints.
+        constants: Name and value of each number of all rows in response and offset.
     """
 
     formula: Formula
     family: Family
-    terms: tuple[str, ...]
-    spec: Any
+    design: Design
     center: np.ndarray
     scale: np.ndarray
     effects: tuple[Effects, ...]
@@ -122,41 +128,40 @@ class Model:
     priors: Mapping[str, Any] = field(default_factory=dict)
     outcomes: tuple[Any, ...] = ()
     cuts: tuple[float, ...] = ()
+    constants: Constants = field(default_factory=dict)
 
     @property
-    def levels(self) -> dict[str, list[Any]]:
-        """Levels of the columns that are factors among the fixed terms, the reference first."""
-        found: dict[str, list[Any]] = {}
-        for expression, (_, state) in (self.spec.encoder_state if self.spec else {}).items():
-            named = re.fullmatch(r"(?:C\(\s*)?([^\W\d][\w.]*)\s*(?:[,)].*)?", str(expression))
-            if named and "categories" in state:
-                found[named.group(1)] = list(state["categories"])
-        return found
+    def terms(self) -> tuple[str, ...]:
+        """Names of the fixed terms."""
+        return self.design.terms
 
-    def design(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return the fixed terms of some rows, (rows, terms)."""
-        if self.spec is None:
-            return np.zeros((len(frame), 0))
-        for name in sorted(map(str, self.spec.required_variables)):
-            column(frame, name)
-        found = np.asarray(matrix(self.formula.fixed, frame, self.spec), np.float64)
-        if self.family.name == "ordinal":
-            found = found[:, 1:]  # cutpoints replace the intercept
-        if not np.isfinite(found).all():
-            place = int(np.argmin(np.isfinite(found).all(1)))
-            raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
-        return found
+    @property
+    def integers(self) -> list[str]:
+        """Names of the entries of the dataset that are integers."""
+        return [place_name(number) for number in range(len(self.design.coded))]
 
     def rows(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without the response."""
-        found: dict[str, Any] = {
-            "X": ((self.design(frame) - self.center) / self.scale).astype(np.float32)
-        }
+        return self.numbers(frame, block(self.design, frame)) | self.labels(frame)
+
+    def labels(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """Return the groups of some rows, by factor."""
+        return {each.by: labels(frame, each.by) for each in self.effects}
+
+    def numbers(self, frame: pd.DataFrame, made: Block) -> dict[str, Any]:
+        """Return the dataset of some rows, whose design has been made, without their groups."""
+        dense = self.design.dense
+        X = (made.dense - self.center[dense]) / self.scale[dense]
+        found: dict[str, Any] = {"X": X.astype(np.float32)}
+        for number, (places, weights) in enumerate(made.coded):
+            found[place_name(number)] = tf.constant(places)
+            if weights is not None:
+                found[weight_name(number)] = weights.astype(np.float32)
         if self.formula.offset is not None:
-            found["offset"] = evaluated(self.formula.offset, frame).astype(np.float32)
+            offset = evaluated(self.formula.offset, frame, self.constants)
+            found["offset"] = offset.astype(np.float32)
         for each in self.effects:
             found[f"Z_{each.name}"] = each.columns(frame).astype(np.float32)
-            found[each.by] = labels(frame, each.by)
         if self.family.name == "binomial":
             found["trials"] = trials_of(self.formula, frame).astype(np.float32)
         return found
@@ -164,14 +169,32 @@ class Model:
     def predictor(self, params: Tensors, rows: Tensors) -> tf.Tensor:
         """Return the linear predictor η of each row; (rows, levels − 1) if there are several."""
         if self.family.several:
-            return tf.linalg.matmul(rows["X"], params["b"], transpose_b=True)
-        eta = (
-            tf.linalg.matvec(rows["X"], params["b"]) if self.terms else tf.reduce_sum(rows["X"], 1)
-        )
+            return tf.transpose(self._fixed(params["b"], rows))
+        eta = self._fixed(params["b"], rows) if self.terms else tf.reduce_sum(rows["X"], 1)
         if "offset" in rows:
             eta += rows["offset"]
         for each in self.effects:
             eta += tf.reduce_sum(rows[f"Z_{each.name}"] * params[f"r_{each.name}"], 1)
+        return eta
+
+    def _fixed(self, b: tf.Tensor, rows: Tensors) -> tf.Tensor:
+        """Return the fixed part of η, (rows,), or (levels − 1, rows) of coefficients of levels."""
+        coded = self.design.coded
+        own = tf.gather(b, self.design.dense, axis=-1) if coded else b
+        eta = (
+            tf.linalg.matvec(rows["X"], own)
+            if len(b.shape) == 1
+            else tf.matmul(own, rows["X"], transpose_b=True)
+        )
+        for number, each in enumerate(coded):
+            columns = slice(each.first, each.first + each.size)
+            of_level = b[..., columns] / tf.constant(self.scale[columns], b.dtype)
+            center = tf.constant(self.center[columns], b.dtype)
+            none = tf.zeros_like(of_level[..., :1])
+            found = tf.gather(tf.concat([of_level, none], -1), rows[place_name(number)], axis=-1)
+            if each.weight is not None:
+                found *= rows[weight_name(number)]
+            eta += found - tf.reduce_sum(of_level * center, -1, keepdims=True)
         return eta
 
     def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
@@ -182,7 +205,7 @@ class Model:
     def coefficients(self, b: Any) -> Any:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
         found = b / self.scale
-        if self.terms and self.terms[0] == _INTERCEPT:
+        if self.terms and self.terms[0] == INTERCEPT:
             first = b[..., :1] - (found[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
             found = np.concatenate([first, found[..., 1:]], -1)
         return found
@@ -190,13 +213,8 @@ class Model:
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log prior density of all parameters but effects."""
         total = tf.zeros([], next(iter(params.values())).dtype)
-        wide = _WIDE * self.response_scale
-        for place, term in enumerate(self.terms):
-            value = params["b"][..., place]
-            if term == _INTERCEPT:
-                total += self._density(term, value, (self.start, wide))
-            else:
-                total += self._density(term, value / self.scale[place], (0.0, wide), place)
+        if self.terms:
+            total += self._log_prior_of_terms(params["b"])
         for name, where in self.family.aux:
             if where == "ordered":
                 # Probabilities of levels at the means of all columns are uniform on the simplex.
@@ -220,15 +238,35 @@ class Model:
                     total += power * tf.math.log1p(-(params[f"cor_{each.name}"][k] ** 2))
         return total
 
-    def _density(self, name: str, value: tf.Tensor, default: Any, place: int = -1) -> tf.Tensor:
+    def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
+        mean, sd = self._normals()
+        own = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
+        scale = np.where(np.array(self.terms) == INTERCEPT, 1.0, self.scale)
+        value = b / tf.constant(scale, b.dtype)
+        standard = (value - tf.constant(mean, b.dtype)) / tf.constant(sd, b.dtype)
+        total = -0.5 * tf.reduce_sum(tf.where(own, tf.zeros([], b.dtype), standard**2))
+        for place in np.flatnonzero(own):
+            density = self.priors[self.terms[place]].log_prob(value[..., place])
+            total += tf.reduce_sum(tf.cast(density, b.dtype))
+        return total
+
+    def _normals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and SD of the normal prior of each coefficient, (terms,)."""
+        wide = _WIDE * self.response_scale
+        mean, sd = np.zeros(len(self.terms)), wide / self.scale
+        for place, term in enumerate(self.terms):
+            given = self.priors.get(term)
+            if term == INTERCEPT:
+                mean[place], sd[place] = self.start, wide
+            if isinstance(given, tuple | list):
+                mean[place], sd[place] = given
+        return mean, sd
+
+    def _density(self, name: str, value: tf.Tensor, default: float | None) -> tf.Tensor:
+        """Return the log density of a scale, exponential with a mean by default; or uniform."""
         given: Any = self.priors.get(name)
         if hasattr(given, "log_prob"):
             return tf.reduce_sum(tf.cast(given.log_prob(value), value.dtype))
-        if isinstance(default, tuple):
-            mean, sd = default if given is None else given
-            if given is None and place >= 0:
-                sd = sd / self.scale[place]
-            return tf.reduce_sum(-0.5 * ((value - mean) / sd) ** 2)
         if default is None:
             return tf.zeros([], value.dtype)
         scale = default if given is None else 1.0 / float(given)
@@ -240,19 +278,15 @@ class Model:
         return {
             term: _WIDE * self.response_scale / float(scale)
             for term, scale in zip(self.terms, self.scale, strict=True)
-            if term != _INTERCEPT and term not in self.priors
+            if term != INTERCEPT and term not in self.priors
         }
 
     def described_priors(self) -> dict[str, str]:
         """Return the prior of each parameter, in words."""
-        wide, found = _WIDE * self.response_scale, {}
-        for place, term in enumerate(self.terms):
-            own, mean, sd = self.priors.get(term), 0.0, wide / self.scale[place]
-            if term == _INTERCEPT:
-                mean, sd = self.start, wide
-            if isinstance(own, tuple | list):
-                mean, sd = own
-            at = " (at the means of all columns)" if term == _INTERCEPT else ""
+        found = {}
+        for term, mean, sd in zip(self.terms, *self._normals(), strict=True):
+            own = self.priors.get(term)
+            at = " (at the means of all columns)" if term == INTERCEPT else ""
             found[term] = (
                 str(own) if hasattr(own, "log_prob") else f"normal({mean:.4g}, {sd:.4g}){at}"
             )
@@ -269,155 +303,3 @@ class Model:
     def _said(self, name: str, default: float | str) -> str:
         prior = self.priors.get(name, default)
         return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)
-
-
-def read_family(family: Any, link: Any) -> Family:
-    """Return a family and link by name.
-
-    Raises:
-        ValueError: There is no such family, or it has no such link.
-    """
-    if family not in FAMILIES:
-        raise ValueError(
-            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}."
-            + (did_you_mean(family, list(FAMILIES)) if isinstance(family, str) else "")
-        )
-    links = FAMILIES[family]
-    if link is None:
-        return next(iter(links.values()))
-    if link not in links:
-        raise ValueError(f"`link` of {family} must be {or_list(links)}; it is {link!r}.")
-    return links[link]
-
-
-def make_model(
-    formula: Formula,
-    frame: pd.DataFrame,
-    family: Family,
-    priors: Any,
-) -> tuple[Model, np.ndarray]:
-    """Return the model of a regression and the response.
-
-    Raises:
-        ValueError, TypeError: Formula, data or priors are invalid; the message names the term.
-    """
-    outcomes = response_levels(formula, frame, family)
-    y = read_response(formula, frame, family, outcomes)
-    if family.several and (formula.bars or formula.offset is not None):
-        raise ValueError(
-            "`formula`: bars and offset(...) are not compatible with family 'categorical', each "
-            "of whose levels has a linear predictor."
-        )
-    built = matrix(formula.fixed, frame)
-    terms = tuple(map(str, built.columns))
-    for name in sorted(map(str, built.model_spec.required_variables)):
-        column(frame, name)
-        if frame[name].to_numpy().dtype.kind not in "iuf" and frame[name].nunique() < 2:
-            raise ValueError(f"`data[{name!r}]` has one level: a factor needs two or more.")
-    for expression, (_, state) in built.model_spec.encoder_state.items():
-        if len(state.get("categories", (0, 1))) < 2:
-            raise ValueError(f"`formula`: {expression} has one level: a factor needs two or more.")
-    X = np.asarray(built, np.float64)
-    intercept = bool(terms) and terms[0] == _INTERCEPT
-    _need_independent(X, terms, intercept)
-    cuts: tuple[float, ...] = ()
-    center = X.mean(0) if intercept else np.zeros(X.shape[1])
-    scale = X.std(0)
-    if family.name == "ordinal":
-        if not intercept:
-            raise ValueError(
-                "`formula`: cutpoints of family 'ordinal' replace the intercept, which cannot be "
-                "removed."
-            )
-        terms, center, scale = terms[1:], center[1:], scale[1:]
-        below = np.cumsum(np.bincount(y.astype(int), minlength=len(outcomes)))[:-1] / len(y)
-        cuts = tuple(np.log(below / (1.0 - below)).tolist())
-    elif intercept:
-        center[0], scale[0] = 0.0, 1.0
-    scale = np.where(scale > 0, scale, 1.0)
-    effects = _effects(formula.bars, frame)
-    shift = 0.0 if formula.offset is None else float(evaluated(formula.offset, frame).mean())
-    mean = y.mean() / trials_of(formula, frame).mean() if family.name == "binomial" else y.mean()
-    model = Model(
-        formula, family, terms, built.model_spec if terms else None, center, scale, effects,
-        float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))) - shift,
-        _read_priors(priors, terms, family, bool(effects)), outcomes, cuts,
-    )  # fmt: skip
-    return model, y
-
-
-def _need_independent(X: np.ndarray, terms: Sequence[str], intercept: bool) -> None:
-    """Refuse columns that are linear combinations of those before them."""
-    sizes = np.linalg.norm(X, axis=0)
-    empty = np.flatnonzero(sizes == 0)
-    if empty.size:
-        raise ValueError(f"`formula`: the term {terms[empty[0]]!r} is zero in every row.")
-    if X.shape[1] == 0:
-        return
-    if intercept:
-        # Years and times of a clock are far from zero: only what varies is compared.
-        X = np.column_stack([X[:, :1], X[:, 1:] - X[:, 1:].mean(0)])
-        varied = np.linalg.norm(X, axis=0)
-        sizes = np.where(varied > 1e-12 * sizes, varied, np.inf)
-    diagonal = np.abs(np.diag(np.linalg.qr(X / sizes, mode="r")))
-    if len(diagonal) < X.shape[1]:
-        raise ValueError(f"`data` has {len(X)} rows for {X.shape[1]} terms.")
-    bad = np.flatnonzero(diagonal < 1e-8)
-    if bad.size:
-        raise ValueError(
-            f"`formula`: the term {terms[bad[0]]!r} is a linear combination of the terms before "
-            "it. Leave one of them out."
-        )
-
-
-def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
-    found = []
-    for by in dict.fromkeys(bar.by for bar in bars):
-        own = tuple(bar for bar in bars if bar.by == by)
-        specs: list[Any] = []
-        terms: list[str] = []
-        correlated: list[tuple[int, ...]] = []
-        for bar in own:
-            built = matrix(bar.terms, frame)
-            places = range(len(terms), len(terms) + len(built.columns))
-            terms += map(str, built.columns)
-            specs.append(built.model_spec)
-            alone = [(place,) for place in places]
-            correlated += [tuple(places)] if bar.correlated else alone
-        if len(set(terms)) < len(terms):
-            raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        found.append(
-            Effects(by, by.replace(":", "_"), own, tuple(terms), tuple(specs), tuple(correlated))
-        )
-    return tuple(found)
-
-
-def _read_priors(
-    priors: Any, terms: Sequence[str], family: Family, grouped: bool
-) -> dict[str, Any]:
-    found = checks.by_name("priors", priors, "of priors by term")
-    scales = [name for name, where in family.aux if where != "ordered"]
-    known = [*terms, *scales, *(["sd"] if grouped else [])]
-    checks.known_keys("priors", found, known, "the terms are")
-    for name, value in found.items():
-        pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
-        rate = name not in (*terms, "zi") and checks.is_number(value) and value > 0
-        if not (hasattr(value, "log_prob") or pair or rate):
-            wanted = (
-                "a pair (mean, sd) of a normal, or "
-                if name in terms
-                else ("" if name == "zi" else "the rate of an exponential, or ")
-            )
-            raise TypeError(
-                f"`priors[{name!r}]` must be {wanted}a distribution with `log_prob`; it is "
-                f"{describe(value)}."
-            )
-    return found
-
-
-def groups_of(model: Model) -> list[Groups]:
-    """Return the groups of a model, as samplers expect them."""
-    return [
-        Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law)
-        for each in model.effects
-    ]

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgmcmc.regression.design import evaluated
+from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family
-from sgmcmc.regression.formula import Formula, column, evaluated
+from sgmcmc.regression.formula import Formula
+from sgmcmc.regression.frames import TEXT, column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,16 +32,25 @@ def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     return flags
 
 
-def response_levels(formula: Formula, frame: pd.DataFrame, family: Family) -> tuple[Any, ...]:
+def response_levels(
+    formula: Formula, frame: pd.DataFrame, family: Family, constants: Constants
+) -> tuple[Any, ...]:
     """Return the levels of the response, lowest or reference first; () if it is a number.
+
+    Args:
+        formula, family: Formula and family.
+        frame: All rows.
+        constants: Numbers of all rows by expression, to which those of the response are added.
 
     Raises:
         TypeError: Text has no order, and the family needs one.
         ValueError: There are fewer than two levels.
     """
     name = formula.response
-    values = _values(formula, frame)
+    values = _values(formula, frame, constants)
     own = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
+    if name in frame.attrs.get(TEXT, ()):
+        own = None
     if not family.by_level:
         if values.dtype.kind in "biuf":
             return ()
@@ -72,23 +84,33 @@ def _seen(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
     return tuple(level for level in list(levels) if level in there)
 
 
-def _values(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
+def _values(formula: Formula, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
     """Return the response of each row, a column or an expression such as ``log(y)``."""
     name = formula.response
     if name in frame.columns or re.fullmatch(r"[^\W\d][\w.]*", name):
         return column(frame, name)
-    return evaluated(name.strip("`") if name.strip("`") in frame.columns else name, frame)
+    return evaluated(name, frame, constants)
 
 
 def read_response(
-    formula: Formula, frame: pd.DataFrame, family: Family, levels: tuple[Any, ...]
+    formula: Formula,
+    frame: pd.DataFrame,
+    family: Family,
+    levels: tuple[Any, ...],
+    constants: Constants,
 ) -> np.ndarray:
     """Return the response in numbers: places in ``levels``, if there are any.
+
+    Args:
+        formula, family: Formula and family.
+        frame: Rows.
+        levels: Levels of the response.
+        constants: Numbers of all rows by expression.
 
     Raises:
         ValueError: It is out of the family's range, or the left side has what the family lacks.
     """
-    values = _values(formula, frame)
+    values = _values(formula, frame, constants)
     if levels:
         places = {level: place for place, level in enumerate(levels)}
         keys = values.tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.regression import saved
+from sgmcmc.regression import contrasts, saved
 from sgmcmc.regression.criticism import held_by_priors, predictive_panel
-from sgmcmc.regression.formula import as_frame, column
 from sgmcmc.regression.model import Effects, Model
-from sgmcmc.regression.response import censored_of, read_response
+from sgmcmc.regression.predictions import Predictor
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
@@ -23,12 +22,6 @@ from sgmcmc.results.samples import Samples
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_DRAWS = 1000
-"""Largest number of draws used for predictions."""
-
-_NUMBERS = 2**24
-"""Largest number of predictions held at a time."""
 
 _LOO_ROWS = 1000
 """Largest number of rows whose leave-one-out density is computed; it is extrapolated to others."""
@@ -70,6 +63,7 @@ class Regression:
         weights_column: str | None = None,
     ) -> None:
         self._model, self._frame, self._weights = model, frame, weights
+        self._predictor = Predictor(model, samples, frame, weights)
         self._weights_column = weights_column
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
@@ -109,7 +103,15 @@ class Regression:
     @cached_property
     def _draws(self) -> dict[str, np.ndarray]:
         """Draws on the user's scale by term, (chains, draws)."""
-        draws, model = by_chain(self.samples.settings, self.samples), self._model
+        return self._by_term(self.samples)
+
+    @cached_property
+    def _robust(self) -> dict[str, np.ndarray]:
+        """Draws with the covariance of the sandwich, by term."""
+        return self._by_term(self.samples.robust())
+
+    def _by_term(self, samples: Samples) -> dict[str, np.ndarray]:
+        draws, model = by_chain(samples.settings, samples), self._model
         found: dict[str, np.ndarray] = {}
         if model.terms:
             of_terms = model.coefficients(draws["b"].astype(np.float64))
@@ -153,11 +155,15 @@ class Regression:
                 found[f"cor({each.by}: {each.terms[j]}, {each.terms[i]})"] = np.asarray(value)
         return found
 
-    def summary(self, prob: float = 0.95) -> pd.DataFrame:
+    def summary(self, prob: float = 0.95, robust: bool = False) -> pd.DataFrame:
         """Return a frame with a row for each term and each SD of groups.
 
         Args:
             prob: Probability of the central interval.
+            robust: Whether to add a column ``robust`` after ``error``: standard deviations that
+                hold if the model is wrong, by the sandwich of :meth:`sgmcmc.Samples.robust`. With
+                effects of groups it is clustered: groups are the observations. The interval is
+                then that of the moved draws.
 
         Returns:
             Columns ``estimate`` (posterior mean), ``error`` (posterior standard deviation),
@@ -170,11 +176,13 @@ class Regression:
             raise ValueError(f"`prob` must be between 0 and 1; it is {prob!r}.")
         rows = {}
         for term, draws in self._draws.items():
-            lower, upper = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
+            moved = self._robust[term] if robust else draws
+            lower, upper = np.quantile(moved, [(1 - prob) / 2, (1 + prob) / 2])
             several = draws.shape[0] > 1
             rows[term] = {
                 "estimate": draws.mean(),
                 "error": draws.std(),
+                **({"robust": moved.std()} if robust else {}),
                 "lower": lower,
                 "upper": upper,
                 "ess_bulk": float(arviz.ess(np.asarray(draws), method="bulk")),
@@ -220,7 +228,7 @@ class Regression:
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
         each = next(each for each in self._model.effects if each.by == by)
-        draws = self._thinned().effects(by)[f"r_{each.name}"]
+        draws = self._predictor.thinned.effects(by)[f"r_{each.name}"]
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
         names = structure.labels[by]
@@ -231,49 +239,6 @@ class Regression:
             "estimate": flat.mean(0), "error": flat.std(0), "lower": ends[0], "upper": ends[1],
         }  # fmt: skip
         return pd.DataFrame(columns, index=index)
-
-    def _thinned(self) -> Samples:
-        draws = by_chain(self.samples.settings, self.samples)
-        chains, count = next(iter(draws.values())).shape[:2]
-        return self.samples[:: max(1, -(-chains * count // _DRAWS))]
-
-    def _predictors(self, data: Any) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-        """Yield rows and the draws of their linear predictors, (draws, rows, ...), in pieces."""
-        frame = self._frame if data is None else as_frame(data)
-        samples = self._thinned()
-        length = max(1, _NUMBERS // _DRAWS)
-        for start in range(0, len(frame), length):
-            part = frame.iloc[start : start + length].reset_index(drop=True)
-            self._need_known_levels(part)
-            rows = self._model.rows(part)
-            eta = samples.predict(self._model.predictor, rows, reduce=None)
-            eta = np.asarray(eta, np.float64)
-            several = eta.shape[-1:] if self._model.family.several else ()
-            yield part, eta.reshape(-1, len(part), *several)
-
-    def _need_known_levels(self, frame: pd.DataFrame) -> None:
-        for name, levels in self._model.levels.items():
-            new = [value for value in dict.fromkeys(column(frame, name)) if value not in levels]
-            if new:
-                raise ValueError(
-                    f"`data[{name!r}]` has the level {str(new[0])!r}, which the regression has not "
-                    "seen."
-                )
-
-    def _aux(self) -> dict[str, np.ndarray]:
-        """Return the auxiliary parameters of the draws of a prediction, (draws, 1)."""
-        draws = by_chain(self.samples.settings, self._thinned())
-        found = {}
-        for name, where in self._model.family.aux:
-            values = np.asarray(draws[name], np.float64)
-            last = values.shape[2:] if where == "ordered" else ()
-            found[name] = values.reshape(-1, 1, *last)
-        return found
-
-    def _expected(self, eta: np.ndarray, aux: dict[str, np.ndarray]) -> np.ndarray:
-        """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
-        mean = self._model.family.mean(eta, aux)
-        return mean if self._model.family.by_level else np.broadcast_to(mean, eta.shape)
 
     def predict(
         self,
@@ -305,20 +270,7 @@ class Regression:
             ValueError: A column or a level of a fixed factor is not known.
         """
         checks.choice("kind", kind, ["mean", "response", "quantiles"])
-        family, aux, found = self._model.family, self._aux(), []
-        rng = np.random.default_rng(seed)
-        for frame, eta in self._predictors(data):
-            if kind == "response":
-                trials = self._model.rows(frame).get("trials")
-                drawn = family.draw(rng, eta, aux, trials)
-                found.append(np.asarray(self._model.outcomes)[drawn] if family.by_level else drawn)
-                continue
-            mean = self._expected(eta, aux)
-            if kind == "mean":
-                found.append(mean.mean(0))
-            else:
-                found.append(np.quantile(mean, list(quantiles), axis=0))
-        return np.concatenate(found, axis=0 if kind == "mean" else 1)
+        return self._predictor.predict(data, kind, quantiles, seed)
 
     @property
     def fitted(self) -> np.ndarray:
@@ -334,14 +286,10 @@ class Regression:
         """
         if self._model.family.by_level:
             raise ValueError(f"Responses of family {self.family!r} are levels, without residuals.")
-        y = self._response(self._frame)
+        y = self._predictor.response(self._frame)
         if self.family == "binomial":
             y = y / np.asarray(self._model.rows(self._frame)["trials"])
         return y - self.predict()
-
-    def _response(self, frame: pd.DataFrame) -> np.ndarray:
-        model = self._model
-        return read_response(model.formula, frame, model.family, model.outcomes)
 
     def loo(self, seed: int = 0) -> Loo:
         """Return the leave-one-out cross-validation by Pareto-smoothed importance sampling.
@@ -356,118 +304,53 @@ class Regression:
             Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).
         """
         some = chosen_rows(len(self._frame), _LOO_ROWS, seed)
-        return leave_one_out(self._terms(some), some, len(self._frame), self._at_mean)
+        found = self._predictor.log_density(some)
+        return leave_one_out(found, some, len(self._frame), self._predictor.mean_log_density)
 
-    def _dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
-        """Return the dataset of some rows, without weights."""
-        rows = {"y": self._response(frame).astype(np.float32), **self._model.rows(frame)}
-        if self.family in ("exponential", "weibull"):
-            rows["censored"] = censored_of(self._model.formula, frame).astype(np.float32)
-        return rows
+    def predictions(self, data: Any = None, by: Any = None, prob: float = 0.95) -> pd.DataFrame:
+        """Return expected responses with intervals, for rows or over a grid.
 
-    def _weighted(self, places: np.ndarray) -> dict[str, Any]:
-        """Return the dataset of some rows of the regression, with their weights."""
-        rows = self._dataset(self._frame.iloc[places].reset_index(drop=True))
-        return rows if self._weights is None else {**rows, "weights": self._weights[places]}
+        Args:
+            data: Rows, or a dict of values by column: then all combinations of these, other
+                columns at their mean or commonest value. ``None`` for rows of the regression, at
+                most 2000.
+            by: Column, or list of columns, for whose values predictions are averaged.
+            prob: Probability of the central interval.
 
-    def _terms(self, places: np.ndarray) -> np.ndarray:
-        """Return the log density of rows, times their weights, (draws, rows)."""
-        found = self._thinned().predict(self._model.log_lik, self._weighted(places), reduce=None)
-        return np.asarray(found, np.float64).reshape(-1, len(places))
-
-    def _at_mean(self) -> np.ndarray:
-        """Return an approximate log density of each row: the mean over a few draws."""
-        few = self._thinned()
-        few = few[:: max(1, len(next(iter(by_chain(few.settings, few).values()))[0]) // 5)]
-        found = few.predict(self._model.log_lik, self._weighted(np.arange(len(self._frame))))
-        return np.asarray(found, np.float64)
+        Returns:
+            The rows, with columns ``estimate``, ``error``, ``lower`` and ``upper``; a row for each
+            level if responses are levels.
+        """
+        return contrasts.predictions(self._predictor, data, by, prob)
 
     def comparisons(
-        self, variables: Any = None, data: Any = None, prob: float = 0.95
+        self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
     ) -> pd.DataFrame:
         """Return average differences of the expected response when a variable changes.
 
         A numeric variable grows by one; a factor goes from its first level to each other one.
 
         Args:
-            variables: Names of columns, or one; ``None`` for all of the fixed terms.
+            variables: Names of columns, or one; or a dict by column of pairs (from, to) or of
+                numbers to add. ``None`` for all of the fixed terms.
             data: Rows to average over; ``None`` for those of the regression, at most 2000.
             prob: Probability of the central interval.
+            by: Column, or list of columns, for whose values differences are averaged.
         """
-        frame, found = self._some(data), {}
-        for name in self._variables(variables):
-            values = column(frame, name)
-            levels = self._levels(name, values)
-            if levels is None:
-                found[f"{name}: +1"] = self._contrast(
-                    frame, {name: values}, {name: values + 1}, 1.0
-                )
-                continue
-            for level in levels[1:]:
-                found[f"{name}: {level} - {levels[0]}"] = self._contrast(
-                    frame, {name: levels[0]}, {name: level}, 1.0
-                )
-        return self._table(found, prob)
+        return contrasts.comparisons(self._predictor, variables, data, by, prob)
 
-    def slopes(self, variables: Any = None, data: Any = None, prob: float = 0.95) -> pd.DataFrame:
+    def slopes(
+        self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
+    ) -> pd.DataFrame:
         """Return average slopes of the expected response in numeric variables.
 
         Args:
             variables: Names of columns, or one; ``None`` for all numeric ones of the fixed terms.
             data: Rows to average over; ``None`` for those of the regression, at most 2000.
             prob: Probability of the central interval.
+            by: Column, or list of columns, for whose values slopes are averaged.
         """
-        frame, found = self._some(data), {}
-        for name in self._variables(variables):
-            values = column(frame, name)
-            if self._levels(name, values) is not None:
-                if variables is None:
-                    continue
-                raise ValueError(f"`variables`: {name!r} is a factor; see comparisons().")
-            step = 1e-2 * (float(np.std(self._frame[name])) or 1.0)
-            before, after = values - step / 2, values + step / 2
-            found[name] = self._contrast(frame, {name: before}, {name: after}, step)
-        return self._table(found, prob)
-
-    def _table(self, found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
-        """Return a frame with a row for each quantity, or for each of every level."""
-        if self._model.family.by_level:
-            found = {
-                f"{name} [{level}]": draws[:, place]
-                for name, draws in found.items()
-                for place, level in enumerate(self._model.outcomes)
-            }
-        return _table(found, prob)
-
-    def _variables(self, variables: Any) -> list[str]:
-        spec = self._model.spec
-        known = [] if spec is None else sorted(map(str, spec.required_variables))
-        if variables is None:
-            return known
-        wanted = [variables] if isinstance(variables, str) else list(variables)
-        checks.known_keys("variables", wanted, known, "the variables of the fixed terms are")
-        return wanted
-
-    def _levels(self, name: str, values: np.ndarray) -> list[Any] | None:
-        """Return the levels of a factor or flag; ``None`` if the variable is a number."""
-        return self._model.levels.get(name, [False, True] if values.dtype.kind == "b" else None)
-
-    def _some(self, data: Any) -> pd.DataFrame:
-        frame = self._frame if data is None else as_frame(data)
-        if data is None and len(frame) > 2000:
-            places = np.random.default_rng(0).choice(len(frame), 2000, replace=False)
-            frame = frame.iloc[np.sort(places)]
-        return frame.reset_index(drop=True)
-
-    def _contrast(self, frame: pd.DataFrame, before: Any, after: Any, over: float) -> np.ndarray:
-        """Return the draws of an average difference of the expected response."""
-        aux, ends = self._aux(), []
-        for change in (before, after):
-            total = 0.0
-            for _, eta in self._predictors(frame.assign(**change)):
-                total = total + self._expected(eta, aux).sum(1)
-            ends.append(total / len(frame))
-        return np.asarray(ends[1] - ends[0]) / over
+        return contrasts.slopes(self._predictor, variables, data, by, prob)
 
     def plot(self, prob: float = 0.95, kind: str = "estimates") -> Any:
         """Return Matplotlib axes.
@@ -496,13 +379,13 @@ class Regression:
         return axes
 
     def _predictive_check(self) -> Any:
-        frame, levels = self._some(None), self._model.outcomes
+        frame, levels = contrasts.some_rows(self._predictor, None), self._model.outcomes
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:
             places = {level: place for place, level in enumerate(levels)}
             drawn = np.array([[places[level] for level in row] for row in drawn.tolist()])
-        return predictive_panel(self._response(frame), drawn, levels)
+        return predictive_panel(self._predictor.response(frame), drawn, levels)
 
     def __repr__(self) -> str:
         lines = [
@@ -521,15 +404,3 @@ class Regression:
         warnings = self.warnings
         lines += ["", "Warnings: " + ("none" if not warnings else "")]
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])
-
-
-def _table(found: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = {}
-    for name, draws in found.items():
-        lower, upper = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
-        rows[name] = {
-            "estimate": draws.mean(), "error": draws.std(), "lower": lower, "upper": upper,
-        }  # fmt: skip
-    return pd.DataFrame.from_dict(rows, orient="index")

@@ -11,9 +11,9 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.formula import parse, with_dot
-from sgmcmc.regression.model import Model, make_model, read_family
-from sgmcmc.regression.posterior import posterior
+from sgmcmc.regression.model import Model
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.samplers.sample import setup

@@ -59,6 +59,9 @@ class Origin(Protocol):
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
         """Return function, draws and dataset for what is asked of rows, effects included."""
 
+    def robust(self, samples: Any) -> dict[str, np.ndarray]:
+        """Return draws moved so that their covariance is that of the sandwich."""
+
     def units(self, by: str | None) -> Any:
         """Return the terms of rows or groups; ``None`` if observations of the chain are rows."""
 

@@ -20,7 +20,8 @@ class Report(Mapping[str, Any]):
     ``print`` shows a page of them.
 
     Args:
-        facts: Contents of the report; only what JSON can hold.
+        facts: Contents of the report; only what JSON can hold, or functions that return it, which
+            are called when they are first asked for.
 
     Attributes:
         warnings: Sentences on reasons not to trust the draws.
@@ -31,10 +32,18 @@ class Report(Mapping[str, Any]):
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        self._facts = dict(facts)
+        own: Mapping[str, Any] = facts._facts if isinstance(facts, Report) else facts
+        self._facts: dict[str, Any] = dict(own)
 
     def __getitem__(self, name: str) -> Any:
+        if callable(self._facts[name]):
+            self._facts[name] = self._facts[name]()
         return self._facts[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions hold the user's functions and data, which stay in this process.
+        known = {name: value for name, value in self.items() if not callable(value)}
+        return {**self.__dict__, "_facts": known}
 
     def __iter__(self) -> Any:
         return iter(self._facts)
@@ -52,10 +61,10 @@ class Report(Mapping[str, Any]):
         return f"Sampling report: {self.get('method', 'a chain')}"
 
     def __str__(self) -> str:
-        sections = [facts for facts in self._facts.values() if isinstance(facts, Mapping)]
+        sections = [facts for facts in self.values() if isinstance(facts, Mapping)]
         width = 2 + max([44, *(len(name) for facts in sections for name in facts)])
         lines = [self._head, _RANGES, ""] if any(map(_has_range, sections)) else [self._head, ""]
-        for title, facts in self._facts.items():
+        for title, facts in self.items():
             if isinstance(facts, Mapping):
                 lines += [
                     title,
@@ -72,7 +81,7 @@ class Report(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         sections = [
             html.table([title, ""], [(name, _text(value)) for name, value in facts.items()])
-            for title, facts in self._facts.items()
+            for title, facts in self.items()
             if isinstance(facts, Mapping)
         ]
         return html.page(self._head, *sections, warnings=self.warnings or ["none"])

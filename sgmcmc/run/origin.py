@@ -19,6 +19,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.reporting import report_on_constants
+from sgmcmc.run.reports.robust import robust_draws
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import Target
@@ -123,6 +124,10 @@ class SamplerOrigin:
     def report(self, samples: Samples) -> Report | None:
         """Return the report on these draws."""
         return report_on_constants(self.sampler, samples)
+
+    def robust(self, samples: Samples) -> dict[str, np.ndarray]:
+        """Return draws moved so that their covariance is that of the sandwich."""
+        return robust_draws(self.sampler, samples)
 
     def at_half_stepsize(
         self, samples: Samples, seed: int | None, verbose: bool

@@ -65,6 +65,31 @@ def test_predictions_and_comparisons(fit: sgmcmc.Regression) -> None:
         fit.slopes("w")
 
 
+def test_predictions_over_a_grid_and_by_values(fit: sgmcmc.Regression) -> None:
+    beta = fit.summary()["estimate"].to_numpy()[:4]
+    grid = fit.predictions({"x": [0.0, 2.0], "f": ["a", "c"]})
+    assert list(grid.columns) == ["x", "f", "estimate", "error", "lower", "upper"]
+    wanted = beta[0] + beta[1] * grid["x"] + beta[3] * (grid["f"] == "c")
+    np.testing.assert_allclose(grid["estimate"], wanted, atol=0.02)
+    # A column that is not given is at its mean.
+    by_f = fit.predictions({"f": ["a"]})
+    np.testing.assert_allclose(by_f["estimate"], beta[0] + beta[1] * X.mean(), atol=0.02)
+    means = fit.predictions(by="f").set_index("f")["estimate"]
+    np.testing.assert_allclose(means["b"], fit.fitted[F == "b"].mean(), atol=1e-6)
+    changes = fit.comparisons({"x": (1.0, 3.0)}, by="f")
+    assert list(changes.index) == [f"x: 3.0 - 1.0 [f = {level}]" for level in "abc"]
+    np.testing.assert_allclose(changes["estimate"], 2 * beta[1], atol=0.02)
+    np.testing.assert_allclose(fit.comparisons({"x": 2})["estimate"], 2 * beta[1], atol=0.02)
+    assert list(fit.comparisons({"f": ("b", "c")}).index) == ["f: c - b"]
+    assert list(fit.slopes("x", by="f").index) == [f"x [f = {level}]" for level in "abc"]
+    with pytest.raises(
+        TypeError, match=r"`variables\['f'\]` must be a pair of values of the factor"
+    ):
+        fit.comparisons({"f": 2})
+    with pytest.raises(ValueError, match="`data` names 'w'"):
+        fit.predictions({"w": [1.0]})
+
+
 def test_loo_is_that_of_the_rows(fit: sgmcmc.Regression) -> None:
     loo = fit.loo()
     beta, rest, *_ = np.linalg.lstsq(DESIGN, FRAME["y"], rcond=None)
@@ -118,7 +143,10 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
     formula = "y | trials(8) ~ x" if name == "binomial" else "y ~ x"
     fit = sgmcmc.glm(formula, frame, name, **QUIET)
     model = fit._model
-    rows = {key: tf.constant(np.asarray(v), tf.float64) for key, v in fit._dataset(frame).items()}
+    rows = {
+        key: tf.constant(np.asarray(v), tf.float64)
+        for key, v in fit._predictor.dataset(frame).items()
+    }
     aux = [aux for aux, _ in model.family.aux]
     unit = [where == "unit" for _, where in model.family.aux]
 

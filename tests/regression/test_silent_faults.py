@@ -10,8 +10,9 @@ import pytest
 from tensorflow_probability import distributions as tfd
 
 import sgmcmc
-from sgmcmc.regression.formula import evaluated, parse
-from sgmcmc.regression.model import make_model, read_family
+from sgmcmc.regression.building import make_model, read_family
+from sgmcmc.regression.design import evaluated
+from sgmcmc.regression.formula import parse
 
 N = 60
 RNG = np.random.default_rng(1)
@@ -43,7 +44,7 @@ def test_new_levels_of_a_factor_of_integers_are_refused(fit: sgmcmc.Regression) 
     with pytest.raises(ValueError, match="'f'.* has the level '9'"):
         fit.predict(FRAME.iloc[:2].assign(f=9))
     with pytest.raises(ValueError, match="outside of the nominated levels"):
-        _model("y ~ C(f % 3)").design(FRAME.iloc[:2].assign(f=2.5))
+        _model("y ~ C(f % 3)").design.matrix(FRAME.iloc[:2].assign(f=2.5))
 
 
 def test_comparisons_of_factors_of_integers_and_of_flags(fit: sgmcmc.Regression) -> None:
@@ -68,14 +69,14 @@ def test_comparisons_of_factors_of_integers_and_of_flags(fit: sgmcmc.Regression)
     ],
 )
 def test_offsets_are_arithmetic(text: str, values: Any) -> None:
-    np.testing.assert_allclose(evaluated(text, FRAME), values)
+    np.testing.assert_allclose(evaluated(text, FRAME, {}), values)
 
 
 def test_terms_taken_out_of_a_formula_leave_the_others() -> None:
     assert parse("y ~ x + (1 | g) - 1").fixed == "x - 1"
     both = parse("y ~ offset(t) + x + offset(e)")
     assert both.fixed == "x" and both.offset is not None
-    np.testing.assert_allclose(evaluated(both.offset, FRAME), FRAME["t"] + FRAME["e"])
+    np.testing.assert_allclose(evaluated(both.offset, FRAME, {}), FRAME["t"] + FRAME["e"])
     with pytest.raises(ValueError, match="must be added"):
         parse("y ~ x * (1 | g)")
 

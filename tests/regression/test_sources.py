@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 
 import sgmcmc
-from sgmcmc.regression.formula import as_frame
+from sgmcmc.regression.frames import as_frame
 
 pa = pytest.importorskip("pyarrow")
 dataset = pytest.importorskip("pyarrow.dataset")
+pytest.importorskip("pyarrow.parquet")
 
 RNG = np.random.default_rng(4)
 FRAME = pd.DataFrame(
@@ -54,6 +55,50 @@ def test_a_folder_gives_the_same_draws(folder: Path) -> None:
     ]
     pd.testing.assert_frame_equal(fits[1].summary(), fits[0].summary())
     assert "f[T.a]" in fits[0].summary().index  # the order of the categories is that of the frame
+
+
+def test_large_files_are_mapped(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sgmcmc.regression.frames._MAPPED", 100)
+    monkeypatch.setattr("sgmcmc.data.stored.PIECE_BYTES", 100)
+    frame = as_frame(folder)
+    assert frame.attrs == {"text": ["s"]} and isinstance(frame["s"].dtype, pd.CategoricalDtype)
+    assert list(frame["f"].cat.categories) == ["c", "a", "b"]
+    for name in FRAME.columns:
+        assert (frame[name].astype(str) == FRAME[name].astype(str)).all()
+    fits = [
+        sgmcmc.glm("y ~ x + f + s", source, seed=1, verbose=False, n_iters=100)
+        for source in (FRAME, folder)
+    ]
+    pd.testing.assert_frame_equal(fits[1].summary(), fits[0].summary())
+    np.testing.assert_array_equal(fits[1].fitted, fits[0].fitted)
+    with pytest.raises(TypeError, match="text has no order"):
+        sgmcmc.glm("s ~ x", folder, "ordinal")
+
+
+def test_missing_values_of_large_files(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sgmcmc.regression.frames._MAPPED", 10)
+    gone = np.arange(300) % 50 == 0
+    columns = {
+        "y": pa.array(FRAME["y"]),
+        "k": pa.array(np.arange(300), mask=gone),
+        "s": pa.array(list(FRAME["s"]), mask=np.roll(gone, 1)),
+        "x": pa.array(FRAME["x"], mask=np.roll(gone, 2)),
+    }
+    path = tmp_path / "gaps.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    for name in ("k", "s", "x"):
+        with pytest.raises(ValueError, match=rf"`data\['{name}'\]` has .*missing values"):
+            sgmcmc.glm(f"y ~ {name}", path, n_iters=100)
+    fit = sgmcmc.glm(
+        "y ~ k + s + x",
+        path,
+        missing="drop",
+        weights=np.ones(300),
+        seed=1,
+        n_iters=100,
+        verbose=False,
+    )
+    assert fit.dropped == 18 and len(fit.fitted) == 282
 
 
 def test_columns_of_the_formula_alone_are_read(folder: Path) -> None:

@@ -17,6 +17,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.reports.misgivings import is_right, misgivings, of_draws, of_rounding
+from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey
@@ -38,8 +39,8 @@ _COARSE = 0.1
 """Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
 
 
-Sections = dict[str, dict[str, Any]]
-"""Facts by section."""
+Sections = dict[str, Any]
+"""Facts by section, or functions that return them."""
 
 
 def make_report(
@@ -122,6 +123,7 @@ def report_on(
             **_predicted_facts(judgement, sampler),
         },
         "Draws": _measured_facts(judgement),
+        **robust_section(sampler, plan.mode),
     }
     clock.done("report")
     return make_report(sampler, samples, diagnostics, sections, warnings, clock)
@@ -182,6 +184,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
             "Chain": chain,
             "Predicted": _predicted_facts(judgement, sampler),
             "Draws": _measured_facts(judgement),
+            **robust_section(sampler, judgement.mode),
         }
     clock.done("report")
     return make_report(sampler, samples, diagnostics, sections, warnings, clock)

@@ -1,0 +1,1 @@
+"""Regressions by formula: many rows, references, and other packages."""

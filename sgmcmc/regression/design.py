@@ -1,0 +1,383 @@
+"""The design of a regression: from terms of a formula and rows to numbers, piece by piece.
+
+What a term learns from all rows, the levels of a factor, the knots of a spline or a mean, is found
+first, of whole columns, one expression at a time. Then the matrix of any rows can be made alone.
+Terms with many levels are not columns of zeros and ones but integers: the place of the one
+coefficient that a row has.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression
+from sgmcmc.regression.frames import need_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LARGE = 32
+"""Columns of a term above which it is held as integers."""
+
+_SKETCH = 64
+"""Rows from which the structure of a matrix is found."""
+
+INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Columns of which each row has one that is not zero: levels of a factor, or of several.
+
+    Attributes:
+        first, size: Place of the first column among all, and number of columns.
+        factors: Column of the data, its levels, and whether the first of them has no column.
+        weight: Specification of the number that a row has in its column; ``None`` for 1.
+    """
+
+    first: int
+    size: int
+    factors: tuple[tuple[str, tuple[Any, ...], bool], ...]
+    weight: Any
+
+    def places(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the place of each row's column, from 0; ``size`` if it has none."""
+        import pandas as pd
+
+        found, stride = np.zeros(len(frame), np.int32), 1
+        absent = np.zeros(len(frame), bool)
+        for name, levels, reduced in self.factors:
+            values = frame[name]
+            if isinstance(values.dtype, pd.CategoricalDtype) and tuple(
+                values.cat.categories
+            ) == tuple(levels):
+                codes = values.cat.codes.to_numpy().astype(np.int32)
+            else:
+                codes = pd.Index(levels).get_indexer(values).astype(np.int32)
+            if (codes < 0).any():
+                value = values[int(np.argmax(codes < 0))]
+                raise ValueError(
+                    f"`data[{name!r}]` has the level {str(value)!r}, which the regression has not "
+                    "seen."
+                )
+            codes -= reduced
+            absent |= codes < 0
+            found += stride * codes
+            stride *= len(levels) - reduced
+        found[absent] = self.size
+        return found
+
+
+@dataclass(frozen=True)
+class Design:
+    """Terms of a formula, as numbers of any rows.
+
+    Attributes:
+        terms: Names of all columns.
+        dense: Places of the columns of the dense matrix among all.
+        spec: Specification of the dense columns, for formulaic.
+        coded: Other columns.
+        variables: Columns of the data that are needed.
+        levels: Levels of the columns of the data that are factors, the reference first.
+        constants: Name and value of each number of all rows, by its expression.
+    """
+
+    terms: tuple[str, ...]
+    dense: np.ndarray
+    spec: Any
+    coded: tuple[Coded, ...]
+    variables: tuple[str, ...]
+    levels: dict[str, list[Any]]
+    constants: Constants
+
+    def matrix(self, frame: pd.DataFrame) -> np.ndarray:
+        """Return the dense columns of some rows, (rows, dense columns), in float64.
+
+        Raises:
+            ValueError: A column is missing, has missing values or levels that were not seen, or a
+                term is not finite.
+        """
+        for name in self.variables:
+            need_column(frame, name)
+        if not len(self.dense):
+            return np.zeros((len(frame), 0))
+        found = _made(self.spec, frame, self.constants)
+        if not np.isfinite(found).all():
+            place = int(np.argmin(np.isfinite(found).all(1)))
+            raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
+        return found
+
+    def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
+        """Return the number that each row has in its column; ``None`` for 1."""
+        if coded.weight is None:
+            return None
+        return _made(coded.weight, frame, self.constants)[:, 0]
+
+    def without_intercept(self) -> Design:
+        """Return the design without its first column, the intercept."""
+        assert self.terms[0] == INTERCEPT and self.dense[0] == 0
+        spec = self.spec.subset(_formula([t for t in self.spec.formula if str(t) != "1"]))
+        return replace(
+            self, terms=self.terms[1:], dense=self.dense[1:] - 1, spec=spec,
+            coded=tuple(replace(each, first=each.first - 1) for each in self.coded),
+        )  # fmt: skip
+
+
+def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> Design:
+    """Return the design of some terms.
+
+    Args:
+        terms: Right side of a formula, without bars and offsets.
+        frame: All rows.
+        large: Columns of a term above which it is held as integers; 32 by default.
+
+    Raises:
+        ValueError: The terms cannot be read or made; the message names the term.
+    """
+    import formulaic
+
+    try:
+        parsed = formulaic.Formula(terms)
+    except Exception as error:
+        raise ValueError(f"`formula`: {terms!r} cannot be read. {error}") from error
+    if not isinstance(parsed, formulaic.SimpleFormula):
+        raise ValueError(f"`formula`: {terms!r} must be terms of one predictor.")
+    constants: Constants = {}
+    states: dict[str, Any] = {"transform_state": {}, "encoder_state": {}}
+    variables: dict[str, None] = {}
+    changed = {}
+    for expr, factor in {f.expr: f for term in parsed for f in term.factors}.items():
+        changed[expr] = _learned(factor, frame, constants, states, variables)
+    formula = _formula([_term([changed[f.expr] for f in term.factors]) for term in parsed])
+    sketch = frame.iloc[:_SKETCH].reset_index(drop=True)
+    spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
+    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, _context(constants))).model_spec
+    levels = {}
+    for expr, (_, state) in spec.encoder_state.items():
+        named = _factor_column(expr, variables)
+        if named and "categories" in state:
+            levels[named] = list(state["categories"])
+    most = _LARGE if large is None else large
+    return _divided(spec, constants, tuple(variables), levels, most)
+
+
+def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
+    """Return an expression of columns, such as ``log(t)``, for each row.
+
+    Args:
+        expression: Expression.
+        frame: Rows.
+        constants: Numbers of all rows by expression. Those that are not known are added: then the
+            frame must have all rows.
+
+    Raises:
+        ValueError: It cannot be computed.
+    """
+    own = Expression(expression, frame.columns)
+    for name in own.variables:
+        need_column(frame, name)
+    if own.stateful:
+        raise ValueError(
+            f"`formula`: {expression!r} stands outside of the terms, where only functions of each "
+            "row may. Compute a column of `data` before."
+        )
+    values = own.values(own.frozen(frame, constants), frame, constants)
+    return np.broadcast_to(np.asarray(values), (len(frame),))
+
+
+def _made(spec: Any, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
+    found = _of_formulaic(
+        lambda: spec.get_model_matrix(frame, context=_context(constants), output="numpy")
+    )
+    return np.asarray(found, np.float64).reshape(len(frame), -1)
+
+
+def _context(constants: Constants) -> dict[str, Any]:
+    return FUNCTIONS | dict(constants.values())
+
+
+def _of_formulaic(make: Any) -> Any:
+    """Return what formulaic makes; its errors, and warnings of new levels, are ours."""
+    import formulaic.errors
+
+    try:
+        with warnings.catch_warnings():
+            # formulaic only warns of new levels, and treats them as the first one.
+            warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
+            return make()
+    except Exception as error:
+        raise ValueError(f"`formula` cannot be evaluated. {error}") from error
+
+
+def _formula(terms: Sequence[Any]) -> Any:
+    import formulaic
+
+    return formulaic.Formula(list(terms), _ordering="none")
+
+
+def _term(factors: Sequence[Any]) -> Any:
+    from formulaic.parser.types import Term
+
+    return Term(factors)
+
+
+def _learned(
+    factor: Any,
+    frame: pd.DataFrame,
+    constants: Constants,
+    states: dict[str, Any],
+    variables: dict[str, None],
+) -> Any:
+    """Return a factor with its numbers of all rows as names, and learn its state of all rows."""
+    import formulaic
+    from formulaic.parser.types import Factor
+
+    if factor.eval_method is Factor.EvalMethod.LITERAL:
+        return factor
+    whole = None
+    if factor.eval_method is Factor.EvalMethod.LOOKUP:
+        own = [factor.expr]
+        need_column(frame, factor.expr)
+        is_factor = _is_factor(frame[factor.expr])
+    else:
+        expression = Expression(factor.expr, frame.columns)
+        own = expression.variables
+        for name in own:
+            need_column(frame, name)
+        known = len(constants)
+        tree = expression.frozen(frame, constants)
+        if len(constants) > known or tree is not expression.tree:
+            factor = Factor(expression.as_written(tree), eval_method="python")
+        is_factor = _is_factor_expression(expression, tree, frame.iloc[:_SKETCH], constants)
+        whole = frame[own] if expression.stateful else None
+    variables |= dict.fromkeys(own)
+    rows = _unique(frame[own]) if is_factor else whole
+    if rows is not None:
+        alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")
+        context = _context(constants)
+        spec = _of_formulaic(lambda: alone.get_model_matrix(rows, context=context)).model_spec
+        _need_levels(spec.encoder_state, frame[own])
+        states["transform_state"] |= spec.transform_state
+        states["encoder_state"] |= spec.encoder_state
+    return factor
+
+
+def _is_factor(values: Any) -> bool:
+    import pandas as pd
+
+    return isinstance(values.dtype, pd.CategoricalDtype) or values.dtype in ("object", "str")
+
+
+def _is_factor_expression(
+    expression: Expression, tree: Any, rows: pd.DataFrame, constants: Constants
+) -> bool:
+    """Return whether an expression is a factor, such as ``C(f)`` or ``s.str.lower()``."""
+    from formulaic.parser.types import Factor
+
+    try:
+        value = expression.values(tree, rows.reset_index(drop=True), constants)
+    except ValueError:
+        return False  # a spline may ask for more rows; what is wrong with all rows will be said
+    about = getattr(value, "__formulaic_metadata__", None)
+    if about is not None and about.kind is Factor.Kind.CATEGORICAL:
+        return True
+    return hasattr(value, "dtype") and _is_factor(value)
+
+
+def _unique(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that differ, without levels that are not there."""
+    import pandas as pd
+
+    found = frame.drop_duplicates().reset_index(drop=True)
+    return found.assign(
+        **{
+            name: found[name].cat.remove_unused_categories()
+            for name in found.columns
+            if isinstance(found[name].dtype, pd.CategoricalDtype)
+        }
+    )
+
+
+def _need_levels(states: Any, frame: pd.DataFrame) -> None:
+    """Refuse factors with one level."""
+    for expression, (_, state) in states.items():
+        if len(state.get("categories", (0, 1))) < 2:
+            column = _factor_column(expression, frame.columns)
+            numbers = column is None or frame[column].dtype.kind in "iuf"
+            name = f"`formula`: {expression}" if numbers else f"`data[{column!r}]`"
+            raise ValueError(f"{name} has one level: a factor needs two or more.")
+
+
+def _factor_column(expression: str, variables: Any) -> str | None:
+    """Return the column of a factor ``f``, ``C(f)`` or ``C(f, ...)``; ``None`` of others."""
+    if expression in variables:
+        return expression
+    found = re.fullmatch(r"C\(\s*`?(.+?)`?\s*(?:,.*)?\)", expression)
+    return found.group(1) if found and found.group(1) in variables else None
+
+
+def _divided(
+    spec: Any,
+    constants: Constants,
+    variables: tuple[str, ...],
+    levels: dict[str, list[Any]],
+    large: int,
+) -> Design:
+    """Return the design of a specification, large terms as integers."""
+    names: list[str] = []
+    dense: list[int] = []
+    kept, coded = [], []
+    for each in spec.structure:
+        first = len(names)
+        names += each.columns
+        own = _coded(each, first, spec, variables) if len(each.columns) > large else None
+        if own is None:
+            dense += range(first, len(names))
+            kept.append(each.term)
+        else:
+            coded += own
+    for text, (name, _) in constants.items():
+        names = [column.replace(name, text) for column in names]
+    left = None if not dense else spec.subset(_formula(kept)) if coded else spec
+    return Design(
+        tuple(names), np.asarray(dense, int), left, tuple(coded), variables, levels, constants
+    )
+
+
+def _coded(structure: Any, first: int, spec: Any, variables: Any) -> list[Coded] | None:
+    """Return the columns of a term as integers; ``None`` if a row may have more than one."""
+    import formulaic
+    from formulaic.parser.types import Factor
+
+    found = []
+    for scoped in structure.scoped_terms:
+        factors, numbers, size = [], [], 1
+        for each in scoped.factors:
+            expression = each.factor.expr
+            kind, state = spec.encoder_state[expression]
+            if kind is not Factor.Kind.CATEGORICAL:
+                numbers.append(each.factor.factor)
+                continue
+            name = _factor_column(expression, variables)
+            if name is None or expression not in (name, f"C({name})", f"C(`{name}`)"):
+                return None  # contrasts of the user
+            factors.append((name, tuple(state["categories"]), bool(each.reduced)))
+            size *= len(state["categories"]) - each.reduced
+        weight = None
+        if numbers:
+            weight = formulaic.ModelSpec(
+                _formula([_term(numbers)]), na_action="raise", output="numpy",
+                transform_state=spec.transform_state, encoder_state=spec.encoder_state,
+            )  # fmt: skip
+        if scoped.scale != 1 or not factors:
+            return None
+        found.append(Coded(first, size, tuple(factors), weight))
+        first += size
+    whole = sum(each.size for each in found)
+    return found if whole == len(structure.columns) else None  # else a spline times a factor

@@ -1,0 +1,214 @@
+"""The user's data as a frame of pandas, in memory or in mapped files, and its columns."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc.checks import describe, did_you_mean
+from sgmcmc.data.named import open_named
+from sgmcmc.data.stored import Spool
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Columns = Callable[["pd.DataFrame"], list[Any]]
+"""Returns the columns that are wanted, given a frame that has them but no rows."""
+
+_MAPPED = 2**25
+"""Numbers in the columns of a file from which they are mapped, and not held in memory."""
+
+_PIECE = 2**22
+"""Numbers of a model matrix that are made at a time."""
+
+TEXT = "text"
+"""Entry of ``frame.attrs`` with the names of categories that were text, whose order is not the
+user's."""
+
+
+def as_frame(data: Any, columns: Columns | None = None) -> pd.DataFrame:
+    """Return data as a frame of pandas; see :func:`read_rows`."""
+    return read_rows(data, columns)[0]
+
+
+def read_rows(
+    data: Any, columns: Columns | None = None, drop: bool = False
+) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """Return data as a frame of pandas, and which rows of the data it has.
+
+    Columns of large files are copied to files in the temporary folder, which are mapped into
+    memory; text becomes categories, named in ``frame.attrs``.
+
+    Args:
+        data: Frame of pandas or polars, Arrow table or dataset, path or URL of a Parquet file or
+            folder, or dict of columns.
+        columns: Function that returns the columns that are used; ``None`` for all.
+        drop: Whether rows with missing values in these columns are dropped.
+
+    Returns:
+        Frame, and whether each row of the data was kept; ``None`` if all were.
+
+    Raises:
+        TypeError: It is no table.
+        ValueError: It is a path that leads to none.
+    """
+    import pandas as pd
+
+    if isinstance(data, str | os.PathLike):
+        data = open_named("data", data)
+    if hasattr(data, "to_batches") and hasattr(data, "schema"):
+        head = data.schema.empty_table().to_pandas()
+        names = list(head.columns) if columns is None else columns(head)
+        if not hasattr(data, "select") and data.count_rows() * len(names) > _MAPPED:
+            return _mapped(data, names, drop)
+        found = _in_memory(data, names, head)
+    elif isinstance(data, pd.DataFrame):
+        found = data
+    elif hasattr(data, "to_pandas"):
+        found = data.to_pandas()
+    elif isinstance(data, Mapping):
+        found = pd.DataFrame({name: np.asarray(values) for name, values in data.items()})
+    else:
+        raise TypeError(
+            "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
+            f"file or folder, or a dict of columns; it is {describe(data)}."
+        )
+    kept = None
+    if drop:
+        used = list(found.columns) if columns is None else columns(found)
+        kept = found[used].notna().all(axis=1).to_numpy()
+        kept = None if kept.all() else kept
+    if kept is None and isinstance(found.index, pd.RangeIndex) and found.index.start == 0:
+        return found, None
+    return (found if kept is None else found[kept]).reset_index(drop=True), kept
+
+
+def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFrame:
+    """Return columns of Arrow's as a frame in memory."""
+    in_memory = hasattr(stored, "select")
+    source = stored.select(names).to_batches() if in_memory else stored.to_batches(columns=names)
+    batches = list(source)
+    if not batches:
+        return head[names]
+    table = importlib.import_module("pyarrow").Table.from_batches(batches)
+    return table.unify_dictionaries().to_pandas()
+
+
+def _mapped(
+    stored: Any, names: Sequence[str], drop: bool
+) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """Return columns of files as a frame whose numbers lie in mapped files, and the rows kept."""
+    import pandas as pd
+
+    array = importlib.import_module("pyarrow").array
+    readers = {name: _Reader(name, stored.schema.field(name).type) for name in names}
+    masks = []
+    for batch in stored.to_batches(columns=list(names)):
+        if drop:
+            valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns]
+            masks.append(np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool))
+            batch = batch if masks[-1].all() else batch.filter(array(masks[-1]))
+        for name, reader in readers.items():
+            reader.add(batch.column(name))
+    found = pd.DataFrame({name: reader.series() for name, reader in readers.items()}, copy=False)
+    found.attrs = {TEXT: [name for name, each in readers.items() if each.text]}
+    kept = np.concatenate(masks) if masks else np.ones(0, bool)
+    return found, None if kept.all() else kept
+
+
+class _Reader:
+    """Spools the batches of a column: numbers as they are, text and dictionaries as codes."""
+
+    def __init__(self, name: str, kind: Any) -> None:
+        types = importlib.import_module("pyarrow").types
+        self._name = name
+        self.text = types.is_string(kind) or types.is_large_string(kind)
+        in_dictionary = types.is_dictionary(kind)
+        self._ordered = in_dictionary and bool(kind.ordered)
+        self._coded = self.text or in_dictionary
+        self._dtype = np.dtype(np.int32 if self._coded else kind.to_pandas_dtype())
+        self._spool = Spool(self._dtype)
+        self._numbers: dict[Any, int] = {}
+
+    def add(self, column: Any) -> None:
+        """Add the next rows."""
+        values = self._codes(column) if self._coded else column.to_pandas().to_numpy()
+        if values.dtype.kind == "O" or self._dtype.kind == "O":
+            raise TypeError(
+                f"`data[{self._name!r}]` holds {column.type}, which regressions do not read from "
+                "large files, or missing values. Choose other columns, or pass missing='drop'."
+            )
+        if values.dtype != self._dtype:  # integers with missing values became floats
+            raise ValueError(
+                f"`data[{self._name!r}]` has missing values. Drop these rows, or pass "
+                "missing='drop'."
+            )
+        self._spool.add(values)
+
+    def _codes(self, column: Any) -> np.ndarray:
+        part = column.dictionary_encode() if self.text else column
+        levels = part.dictionary.to_pylist()
+        own = [self._numbers.setdefault(level, len(self._numbers)) for level in levels]
+        places = part.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+        return np.append(np.asarray(own, np.int32), np.int32(-1))[places]
+
+    def series(self) -> pd.Series:
+        """Return the column, on mapped memory."""
+        import pandas as pd
+
+        values = np.asarray(self._spool.array())
+        if not self._coded:
+            return pd.Series(values, copy=False)
+        levels = list(self._numbers)
+        if self.text:
+            order = np.argsort(np.asarray(levels, object), kind="stable")
+            place = np.empty(len(levels) + 1, np.int32)
+            place[order], place[-1] = np.arange(len(levels)), -1
+            values, levels = place[values], [levels[number] for number in order]
+        return pd.Series(pd.Categorical.from_codes(values, levels, ordered=self._ordered))
+
+
+def pieces(frame: pd.DataFrame, columns: int) -> Iterator[pd.DataFrame]:
+    """Yield a frame in pieces, few enough rows for so many columns of a matrix."""
+    length = max(1024, _PIECE // max(1, columns))
+    for start in range(0, len(frame), length):
+        yield frame.iloc[start : start + length].reset_index(drop=True)
+
+
+def column(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """Return a column.
+
+    Raises:
+        ValueError: There is none of that name, or it has missing values.
+    """
+    need_column(frame, name)
+    return frame[name].to_numpy()
+
+
+def need_column(frame: pd.DataFrame, name: str) -> None:
+    """Refuse a column that is not there, or has missing values."""
+    if name not in frame.columns:
+        raise ValueError(
+            f"`formula` names {name!r}, but `data` has no such column."
+            + did_you_mean(name, list(map(str, frame.columns)))
+        )
+    if frame[name].isna().any():
+        count = int(frame[name].isna().sum())
+        raise ValueError(
+            f"`data[{name!r}]` has {count} missing values. Drop these rows, or pass missing='drop'."
+        )
+
+
+def labels(frame: pd.DataFrame, by: str) -> np.ndarray:
+    """Return the group of each row, of a factor or of several together."""
+    parts = [column(frame, name) for name in by.split(":")]
+    if len(parts) == 1:
+        return parts[0] if parts[0].dtype.kind in "iu" else parts[0].astype(str)
+    found = parts[0].astype(str)
+    for part in parts[1:]:
+        found = np.char.add(np.char.add(found, ":"), part.astype(str))
+    return found

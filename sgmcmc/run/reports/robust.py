@@ -1,0 +1,87 @@
+"""Standard deviations that hold if the model is wrong: the sandwich, in reports and of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.results.arrays import by_chain, coordinate_names
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.reports.judging import cannot_judge
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.tuning.mode import Mode
+from sgmcmc.tuning.plan import mode_from
+from sgmcmc.tuning.scores import score_covariance
+
+_ROWS, _COORDINATES = 20_000, 200
+"""Largest number of rows whose scores the report is made of, and of coordinates that it has."""
+
+
+def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return the section of a report on robust SDs, computed when it is first asked for.
+
+    Args:
+        sampler: Sampler.
+        mode: Mode.
+    """
+    if sampler.data.sparse or sampler.target.size > _COORDINATES or not mode.converged:
+        return {}
+    return {"Robust": lambda: _facts(sampler, mode)}
+
+
+def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
+    data, target = sampler.data, sampler.target.preconditioned(None)
+    rows = None
+    if data.size > _ROWS:
+        rng = generator(sampler.seed, 2, RunPhase.MODE, Purpose.PART)
+        rows = np.sort(rng.choice(data.size, _ROWS, replace=False))
+    M = mode.information.covariance
+    K = score_covariance(target, data, mode.position, rows)
+    ratio = np.sqrt(np.einsum("ij,jk,ki->i", M, K, M) / np.diag(M))
+    names = [
+        label
+        for name, shape in target.space.layout.shapes.items()
+        for label in coordinate_names(name, shape)
+    ]
+    far = int(np.argmax(np.abs(np.log(ratio))))
+    return {
+        "robust SD over SD of the model": ratio.tolist(),
+        "farthest from 1": f"{names[far]}, {ratio[far]:.3g}",
+        "observations looked at": data.size if rows is None else len(rows),
+    }
+
+
+def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
+    """Return draws moved so that their covariance is J⁻¹ K J⁻¹; see ``Samples.robust``.
+
+    Raises:
+        ValueError: The model has no curvature at a mode, or no mode.
+    """
+    reason = cannot_judge(sampler, samples)
+    if reason is not None:
+        raise ValueError(f"`samples`: there is no robust covariance: {reason}.")
+    target = sampler.target.preconditioned(None)
+    space, draws = target.space, by_chain(samples.settings, samples)
+    parts = []
+    for name, array in draws.items():
+        flat = np.asarray(array).reshape(-1, *array.shape[2:])
+        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
+        parts.append(u.reshape(len(flat), -1))
+    u = np.concatenate(parts, 1)
+    mode = mode_from(target, sampler.data, u.mean(0), sampler.seed)
+    if not mode.converged:
+        raise ValueError("`samples`: there is no robust covariance: no mode was found.")
+    root = np.linalg.cholesky(mode.information.covariance)
+    K = score_covariance(target, sampler.data, mode.position)
+    values, vectors = np.linalg.eigh(root.T @ K @ root)
+    half = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    moved = u.mean(0) + (u - u.mean(0)) @ (root @ half @ np.linalg.inv(root)).T
+    params = tf.vectorized_map(space.constrain, tf.constant(moved, sampler.target.dtype))
+    return {
+        name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
+        for name, array in draws.items()
+    }
