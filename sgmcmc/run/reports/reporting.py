@@ -172,7 +172,7 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         reason, judgement = "no mode was found from the mean of the draws", None
     chain = chain_facts(samples, sampler)
     if judgement is None:
-        sections = {"Chain": chain, "Predicted": {"not available": reason}, "Draws": {}}
+        sections: Sections = {"Chain": chain, "Predicted": {"not available": reason}, "Draws": {}}
         warnings = of_draws(diagnostics, samples.settings, ENOUGH)
     else:
         swings = is_right(judgement, TOLERANCE)
