@@ -46,7 +46,9 @@ from sgmcmc.samplers import (
     gsgnht_setup,
     hmc,
     mala,
+    mhss,
     nuts,
+    predictor_bound,
     sample,
     scir,
     scir_setup,
@@ -67,6 +69,7 @@ from sgmcmc.samplers import (
     sgnhtcv_setup,
     sgrld,
     sgrld_setup,
+    zigzag,
 )
 
 _libraries.let_probability_see_old_numpy()
@@ -100,6 +103,7 @@ __all__ = [
     "keras_model",
     "ksd",
     "mala",
+    "mhss",
     "nuts",
     "plot_forest",
     "plot_log_post",
@@ -109,6 +113,7 @@ __all__ = [
     "plot_trace",
     "plot_zero_variance",
     "polynomial_decay",
+    "predictor_bound",
     "running_batch_means",
     "running_mean",
     "running_moments",
@@ -136,4 +141,5 @@ __all__ = [
     "sgrld_setup",
     "summary",
     "zero_variance",
+    "zigzag",
 ]

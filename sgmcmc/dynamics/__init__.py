@@ -5,22 +5,23 @@ A dynamics does not touch data, likelihoods, loops or storage.
 """
 
 from sgmcmc.dynamics.adaptive import PSGLD, SGFS
-from sgmcmc.dynamics.barker import Barker
+from sgmcmc.dynamics.barker import SGLRW, Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
 from sgmcmc.dynamics.langevin import SGD, SGLD
-from sgmcmc.dynamics.lattice import SGLRW
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.simplex import SGRLD
+from sgmcmc.dynamics.subsampled import MHSS, ZigZag
 
 __all__ = [
     "BADODAB",
     "GSGNHT",
     "HMC",
     "MALA",
+    "MHSS",
     "NUTS",
     "PSGLD",
     "SCIR",
@@ -37,4 +38,5 @@ __all__ = [
     "ExactDynamics",
     "ReplicaExchange",
     "Underdamped",
+    "ZigZag",
 ]

@@ -206,6 +206,7 @@ class ExactDynamics(Dynamics):
 
     Attributes:
         acceptance: Acceptance rate that the stepsize is chosen for.
+        tells_log_post: Whether the state has the log posterior and its gradient.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -233,6 +234,7 @@ class ExactDynamics(Dynamics):
     step_normals = 0
     seeds = 1
     acceptance: float = 0.8
+    tells_log_post: bool = True
 
     @abstractmethod
     def start(self, log_post: LogPost, position: tf.Tensor) -> Any:

@@ -181,6 +181,8 @@ class Iteration:
             columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
             whole, seed = WholePosterior(self.target, columns), tf.gather(inputs.seeds, i)[0]
             state = dynamics.transition(whole, carry.state, stepsize, seed)
+            if not dynamics.tells_log_post:
+                return carry._replace(state=state)
             return carry._replace(state=state, gradient=state.gradient)
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals

@@ -124,7 +124,9 @@ class Kernel:
             if isinstance(self.dynamics, ExactDynamics):
                 whole = WholePosterior(self.target, minibatch.columns)
                 state = self.dynamics.start(whole, position)
-                return carry._replace(state=state, gradient=state.gradient)
+                told = self.dynamics.tells_log_post
+                gradient = state.gradient if told else tf.zeros_like(position)
+                return carry._replace(state=state, gradient=gradient)
             carry = self.iteration.begin(carry, position, minibatch, seeds)
             stepsize = self._layout.spread(stepsizes)
             state = self.dynamics.init(position, carry.gradient, stepsize, normals)
@@ -167,6 +169,9 @@ class Kernel:
         if isinstance(carry.latents, LatentState):
             return carry.latents.log_post
         if isinstance(self.dynamics, ExactDynamics):
-            return carry.state.log_post
+            if self.dynamics.tells_log_post:
+                return carry.state.log_post
+            columns = self.stream.minibatch(fixed, inputs.minibatches, step).columns
+            return WholePosterior(self.target, columns)(carry.state.position)[0]
         last = self.stream.minibatch(fixed, inputs.minibatches, step + self.iteration.lead)
         return self.target.log_post(carry.state.position, last)

@@ -18,13 +18,16 @@ from sgmcmc.samplers.geodesic import gsgnht, gsgnht_setup, sggmc, sggmc_setup
 from sgmcmc.samplers.hmc import hmc, mala, nuts
 from sgmcmc.samplers.sample import sample, setup
 from sgmcmc.samplers.simplex import scir, scir_setup, sgrld, sgrld_setup
+from sgmcmc.samplers.subsampled import mhss, predictor_bound, zigzag
 
 __all__ = [
     "gsgnht",
     "gsgnht_setup",
     "hmc",
     "mala",
+    "mhss",
     "nuts",
+    "predictor_bound",
     "sample",
     "scir",
     "scir_setup",
@@ -45,4 +48,5 @@ __all__ = [
     "sgrld",
     "sgrld_setup",
     "setup",
+    "zigzag",
 ]

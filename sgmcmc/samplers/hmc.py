@@ -17,7 +17,7 @@ from sgmcmc.samplers.named import Function, with_arguments
 from sgmcmc.samplers.sample import PARTS, with_updates
 from sgmcmc.target.target import LogLik, LogPrior
 
-_NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
+NOT_HERE = ("replace", "minibatches", "updates", "gibbs", "latents")
 """Keywords of other samplers that mean nothing if every move uses the whole dataset."""
 
 
@@ -32,7 +32,7 @@ was reached.
 """
 """Paragraph on the choice of constants of the samplers that use the whole dataset."""
 
-_EXACT_TEXTS = {
+EXACT_TEXTS = {
     "n_leapfrog": """
         Number of leapfrog steps per trajectory; ``None`` for as many as a length of π/2
         requires.""",
@@ -70,8 +70,8 @@ def _documented(function: Function) -> Function:
     """Complete signature and docstring; ``{chosen}`` becomes the paragraph on the choices."""
     of: Any = {"hmc": HMC, "mala": MALA, "nuts": NUTS}[function.__name__]
     chosen = _CHOSEN.strip().replace("{acceptance}", str(of.acceptance))
-    without = (*OF_GEODESICS, *_NOT_HERE)
-    with_arguments(without, {**PARTS, **_EXACT_TEXTS})(function)
+    without = (*OF_GEODESICS, *NOT_HERE)
+    with_arguments(without, {**PARTS, **EXACT_TEXTS})(function)
     function.__doc__ = (function.__doc__ or "").replace("{chosen}", chosen)
     return function
 
@@ -222,7 +222,7 @@ _EXACT = 0.05
 
 def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples:
     keywords = given["keywords"]
-    for name in _NOT_HERE:
+    for name in NOT_HERE:
         if name in keywords:
             raise TypeError(
                 f"{function}() has no argument `{name}`: every move uses the whole dataset, and "

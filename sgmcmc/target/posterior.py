@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.target.target import Target
 
@@ -60,6 +60,26 @@ class WholePosterior:
             tf.where(tf.math.is_finite(value), value, -math.inf),
             tf.where(tf.math.is_finite(gradient), gradient, 0.0),
         )
+
+    def prior(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the log prior with the log-Jacobian, and its gradient, (d,)."""
+        target, space = self._target, self._target.space
+        params = space.constrain(position)
+        value = target.prior_value(params, space.coordinates(position))
+        return value, target.prior_gradient(position)
+
+    def terms(self, position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Return the terms of some rows at a position, (n,)."""
+        return self._target.terms(self._target.space.constrain(position), self._some(rows))
+
+    def term_gradient(self, position: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        """Return the gradient of the term of one row, (d,)."""
+        minibatch = Minibatch(self._some(tf.reshape(row, [1])))
+        return self._target.gradient(position, minibatch, with_prior=False)
+
+    def _some(self, rows: tf.Tensor) -> Tensors:
+        """Return some rows of each column."""
+        return {name: tf.gather(column, rows) for name, column in self._columns.items()}
 
     def _sum(self, points: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood and its gradients at the points, over all pieces."""

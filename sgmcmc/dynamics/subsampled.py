@@ -1,0 +1,477 @@
+"""Exact dynamics that look at a few rows in each move: zig-zag, and Metropolis–Hastings.
+
+Both know the gradient of the log posterior over the whole dataset at one point, the centre, and
+bounds on how far the gradient of each row can be from what it is there.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.checks import function, positive_number
+from sgmcmc.dynamics.base import ExactDynamics, LogPost
+from sgmcmc.target.geometry import Space
+
+_SLACK = 1e-4
+"""Part by which a row may exceed its bound, for rounding."""
+
+_AT_A_TIME = 64
+"""Rows that Metropolis–Hastings looks at together."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowBounds:
+    """The log posterior around a centre, and bounds on its rows, in the coordinates of the chain.
+
+    The centre is the origin. The second derivatives of the term of row j are c r_j r_jᵀ, with
+    |c| ≤ 1, wherever they are taken.
+
+    Attributes:
+        factors: r_j, (N, d).
+        gradients: Gradient of the term of each row at the centre, (N, d).
+        table: Table that draws rows in proportion to their bounds.
+        whole: Gradient of the log posterior at the centre, (d,).
+        prior: Bounds on |∂_i log p(ζ) − ∂_i log p(0)| / ‖ζ‖ for the prior, (d,).
+    """
+
+    factors: np.ndarray
+    gradients: np.ndarray
+    table: Table
+    whole: np.ndarray
+    prior: np.ndarray
+
+
+class Table(NamedTuple):
+    """An alias table: row k with probability keep[k], else other[k], of a uniform k.
+
+    Attributes:
+        keep: Probabilities, (N,).
+        other: Rows, (N,).
+        total: Sum of the weights.
+    """
+
+    keep: np.ndarray
+    other: np.ndarray
+    total: float
+
+    @classmethod
+    def of(cls, weights: np.ndarray) -> Table:
+        """Return the table that draws rows in proportion to their weights."""
+        total = float(weights.sum())
+        keep = np.asarray(weights, float) * (len(weights) / total)
+        other = np.arange(len(weights), dtype=np.int32)
+        low = list(np.flatnonzero(keep < 1.0))
+        high = list(np.flatnonzero(keep >= 1.0))
+        while low and high:
+            small, large = low.pop(), high[-1]
+            other[small] = large
+            keep[large] -= 1.0 - keep[small]
+            if keep[large] < 1.0:
+                low.append(high.pop())
+        keep[low + high] = 1.0
+        return cls(keep, other, total)
+
+
+def _held(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+    """Return a tensor that the graph is handed, and does not hold as a constant."""
+    with tf.init_scope():
+        return tf.constant(array, dtype)
+
+
+def _drawn(table: Table, uniforms: tf.Tensor) -> tf.Tensor:
+    """Return rows drawn from a table, one for each uniform number in float64."""
+    place = uniforms * len(table.keep)
+    row = tf.minimum(tf.cast(place, tf.int32), len(table.keep) - 1)
+    left = place - tf.cast(row, tf.float64)
+    keep = tf.gather(_held(table.keep, tf.float64), row)
+    return tf.where(left < keep, row, tf.gather(_held(table.other, tf.int32), row))
+
+
+def _uniforms(seed: tf.Tensor, number: tf.Tensor, count: int) -> tf.Tensor:
+    """Return uniform numbers in float64, those of a numbered event."""
+    own = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
+    return tf.random.stateless_uniform([count], own, dtype=tf.float64, alg="philox")
+
+
+@dataclass(frozen=True)
+class Subsampled(ExactDynamics):
+    """Exact dynamics that look at a few rows in each move.
+
+    Args:
+        curvature_bound: Function of the parameters and rows of the dataset that returns the r_j of
+            each row: a dict with an array (n, *shape) for each parameter.
+        bounds: The bounds around the centre; known once the centre is.
+    """
+
+    curvature_bound: Callable[..., Any]
+    bounds: RowBounds | None = field(
+        default=None, repr=False, compare=False, kw_only=True, metadata={"constant": False}
+    )
+
+    needs = ("curvature_bound",)
+    tells_log_post = False
+
+    def bind(self, space: Space) -> Any:
+        """Return these dynamics, if their bounds are known."""
+        function("curvature_bound", self.curvature_bound, "of `params` and `dataset`")
+        return self
+
+    def check_stepsize(self, stepsize: np.ndarray) -> None:
+        """Raise an error if the bounds are not known."""
+        assert self.known
+
+    @abstractmethod
+    def pace(self, size: int) -> tuple[float, float]:
+        """Return a stepsize, and a guess of the autocorrelation time at it, in iterations.
+
+        Args:
+            size: Number of coordinates.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def weights(factors: np.ndarray) -> np.ndarray:
+        """Return what rows are drawn in proportion to, (N,), of the r_j, (N, d)."""
+
+    @property
+    def known(self) -> RowBounds:
+        """Bounds around the centre."""
+        if self.bounds is None:
+            raise ValueError(
+                f"`dynamics`: {type(self).__name__} needs the mode and bounds around it, which "
+                f"sgmcmc.{self.name}() finds. Call that."
+            )
+        return self.bounds
+
+
+class ZigZagState(NamedTuple):
+    """The state of the zig-zag process.
+
+    Attributes:
+        position: ζ.
+        velocity: Direction in each coordinate, 1 or −1, (d,).
+        moves, rows, switches: Numbers of moves, of rows looked at, and of changes of direction.
+        excess: Largest rate so far, as a part of its bound.
+    """
+
+    position: tf.Tensor
+    velocity: tf.Tensor
+    moves: tf.Tensor
+    rows: tf.Tensor
+    switches: tf.Tensor
+    excess: tf.Tensor
+
+
+@dataclass(frozen=True)
+class ZigZag(Subsampled):
+    """ζ moves along v ∈ {−1, 1}^d; v_i changes its sign at rate Σ_j (−v_i Δ_ij(ζ))⁺ + ….
+
+    Δ_ij(ζ) = ∂_i log p(x_j|ζ) − ∂_i log p(x_j|0), with control variates at the centre 0; to the
+    rate are added (−v_i ∂_i log p(0|x))⁺ and that of the prior, with Δ_i = ∂_i log p(ζ) − ∂_i log
+    p(0). With these rates the posterior is the stationary distribution, without any error. That of
+    row j is at most |r_ji| ‖r_j‖ ‖ζ‖, so that a switch is proposed by the sum of the bounds, at a
+    time found in closed form, for a row and coordinate drawn in proportion to theirs, and made with
+    the probability of rate over bound: one row at a time.
+
+    An iteration is a time of length ε, at whose end the position is a draw. If a rate exceeds its
+    bound, the bound was wrong, and the chain ends with an error that says by how much.
+
+    Args:
+        curvature_bound: Function of the parameters and rows of the dataset that returns r_j, a dict
+            with an array (n, *shape) for each parameter, such that the second derivatives of the
+            term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
+        bounds: Bounds around the centre; set by :func:`sgmcmc.zigzag`.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.ZigZag(lambda params, dataset: {"beta": 0.5 * dataset["X"]}).name
+        'zigzag'
+
+    Source:
+        Bierkens, Fearnhead & Roberts, Annals of Statistics 47, 2019, section 4, algorithm 3. There
+        rows are drawn uniformly; in proportion to their bounds as in Sen, Sachs, Lu & Dunson,
+        Biometrika 107, 2020.
+    """
+
+    name = "zigzag"
+
+    def start(self, log_post: LogPost, position: tf.Tensor) -> ZigZagState:
+        """Return the state at the start of a chain, with all directions positive."""
+        zero = tf.zeros([], tf.float64)
+        return ZigZagState(position, tf.ones_like(position), zero, zero, zero, zero)
+
+    def transition(
+        self, log_post: Any, state: ZigZagState, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> ZigZagState:
+        """Return the state a time ε later."""
+        number = tf.constant(0)
+        left = tf.cast(stepsize, state.position.dtype)
+
+        def one_event(left: tf.Tensor, number: tf.Tensor, state: ZigZagState) -> Any:
+            left, state = self._event(log_post, left, state, _uniforms(seed, number, 5))
+            return left, number + 1, state
+
+        *_, state = tf.while_loop(
+            lambda left, *_: left > 0.0, one_event, (left, number, state), parallel_iterations=1
+        )
+        broken = state.excess > 1.0 + _SLACK
+        nan = tf.fill(state.position.shape, tf.constant(np.nan, state.position.dtype))
+        return state._replace(
+            position=tf.where(broken, nan, state.position), moves=state.moves + 1.0
+        )
+
+    def _event(
+        self, log_post: Any, left: tf.Tensor, state: ZigZagState, u: tf.Tensor
+    ) -> tuple[tf.Tensor, ZigZagState]:
+        """Return the time left and the state after the next proposal, or at the end of the time."""
+        known, dtype, at = self.known, state.position.dtype, tf.gather  # XLA's indices are fixed
+        position, velocity = state.position, state.velocity
+        constant = tf.nn.relu(-velocity * _held(known.whole, dtype))
+        table, prior = known.table, _held(known.prior, dtype)
+        growing = tf.cast(table.total + known.prior.sum(), dtype)
+        distance, speed = tf.norm(position), math.sqrt(position.shape[0])
+        rate, slope = tf.reduce_sum(constant) + growing * distance, growing * speed
+        waited = -tf.cast(tf.math.log(u[0]), dtype)
+        time = 2.0 * waited / (rate + tf.sqrt(rate * rate + 2.0 * slope * waited))
+        ends = time >= left
+        position += velocity * tf.minimum(time, left)
+        reach = distance + speed * time
+        pick = tf.cast(u[1], dtype) * (tf.reduce_sum(constant) + growing * reach)
+        of_row = pick < table.total * reach
+        of_prior = pick < growing * reach
+
+        def by_row() -> tuple[tf.Tensor, tf.Tensor]:
+            row = _drawn(table, u[2])
+            factor = tf.gather(_held(known.factors, dtype), row)
+            i = _place(tf.abs(factor), u[3])
+            at_centre = tf.gather(_held(known.gradients, dtype), row)
+            gap = at(log_post.term_gradient(position, row) - at_centre, i)
+            return i, -at(velocity, i) * gap / (tf.abs(at(factor, i)) * tf.norm(factor) * reach)
+
+        def by_rest() -> tuple[tf.Tensor, tf.Tensor]:
+            i = _place(tf.where(of_prior, prior, constant), u[3])
+            zero = tf.zeros_like(position)
+            gap = at(log_post.prior(position)[1] - log_post.prior(zero)[1], i)
+            part = -at(velocity, i) * gap / (at(prior, i) * reach)
+            return i, tf.where(of_prior, part, tf.ones_like(part))
+
+        i, part = tf.cond(of_row, by_row, by_rest)
+        switches = ~ends & (tf.cast(u[4], dtype) < part)
+        sign = tf.where(tf.range(position.shape[0]) == i, -1.0, 1.0)
+        turned = tf.where(switches, velocity * tf.cast(sign, dtype), velocity)
+        one = tf.cast(~ends, tf.float64)
+        return tf.where(ends, tf.zeros_like(left), left - time), state._replace(
+            position=position,
+            velocity=turned,
+            rows=state.rows + one * tf.cast(of_row, tf.float64),
+            switches=state.switches + tf.cast(switches, tf.float64),
+            excess=tf.maximum(state.excess, one * tf.cast(part, tf.float64)),
+        )
+
+    def pace(self, size: int) -> tuple[float, float]:
+        """Return the time in which a coordinate moves by an SD, and a guess of how slow it is."""
+        return 1.0, 5.0
+
+    @staticmethod
+    def weights(factors: np.ndarray) -> np.ndarray:
+        """Return ‖r_j‖₁ ‖r_j‖, the sum over coordinates of the bounds of each row."""
+        return np.abs(factors).sum(1) * np.linalg.norm(factors, axis=1)
+
+    def advice(self, state: ZigZagState) -> str | None:
+        """Return what to do if a bound did not hold."""
+        return _broken(float(state.excess))
+
+    def facts(self, state: ZigZagState) -> dict[str, float]:
+        """Return what a move took, and how tight the bounds are."""
+        moves = max(1.0, float(state.moves))
+        return {
+            "rows per iteration": float(state.rows) / moves,
+            "switches per iteration": float(state.switches) / moves,
+            "largest rate over its bound": float(state.excess),
+        }
+
+
+class SubsampledState(NamedTuple):
+    """The state of Metropolis–Hastings with subsamples.
+
+    Attributes:
+        position: ζ.
+        moves, rows, accepted: Numbers of moves, of rows looked at, and of accepted moves.
+        excess: Largest difference of a row so far, as a part of its bound.
+    """
+
+    position: tf.Tensor
+    moves: tf.Tensor
+    rows: tf.Tensor
+    accepted: tf.Tensor
+    excess: tf.Tensor
+
+
+@dataclass(frozen=True)
+class MHSS(Subsampled):
+    """ζ' = ζ + εη, accepted by a ratio that a Poisson number of rows tells.
+
+    With D_j = log p(x_j|ζ') − log p(x_j|ζ) − ∇log p(x_j|0)·(ζ' − ζ), |D_j| ≤ B_j =
+    ‖r_j‖² ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖), row j is drawn S_j ~ Poisson(D_j⁻ + γB_j) times, D⁻ the negative
+    part, and the move accepted with probability min(1, e^a),
+
+    a = log p(ζ') − log p(ζ) + ∇log p(x|0)·(ζ' − ζ) + Σ_j S_j log[(D_j⁺ + γB_j)/(D_j⁻ + γB_j)].
+
+    Seen with the S_j, the chain satisfies detailed balance with respect to the posterior: the
+    normalizing constants of the Poisson distributions make up for Σ_j D_j, which is never
+    computed. Rows are proposed by a Poisson process of rate (1 + γ) Σ_j B_j and thinned, so that a
+    move looks at about (1 + γ) Σ_j B_j rows, however many there are. A larger γ takes more rows,
+    and makes the ratio less noisy.
+
+    Args:
+        curvature_bound: Function of the parameters and rows of the dataset that returns r_j, a dict
+            with an array (n, *shape) for each parameter, such that the second derivatives of the
+            term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
+        gamma: γ, positive.
+        bounds: Bounds around the centre; set by :func:`sgmcmc.mhss`.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.MHSS(lambda params, dataset: {"beta": 0.5 * dataset["X"]}).gamma
+        0.5
+
+    Source:
+        Prado, Nemeth & Sherlock, *Metropolis–Hastings with Scalable Subsampling*, 2024, with
+        control variates of first order.
+    """
+
+    gamma: float = 0.5
+
+    name = "mhss"
+
+    def bind(self, space: Space) -> MHSS:
+        """Return these dynamics with their constant checked."""
+        return replace(super().bind(space), gamma=positive_number("gamma", self.gamma))
+
+    def start(self, log_post: LogPost, position: tf.Tensor) -> SubsampledState:
+        """Return the state at the start of a chain."""
+        zero = tf.zeros([], tf.float64)
+        return SubsampledState(position, zero, zero, zero, zero)
+
+    def transition(
+        self, log_post: Any, state: SubsampledState, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> SubsampledState:
+        """Return the state one move on."""
+        known, here, dtype = self.known, state.position, state.position.dtype
+        seeds = tf.random.split(seed, 3, alg="philox")
+        normals = tf.random.stateless_normal(here.shape, seeds[0], dtype=dtype, alg="philox")
+        there = here + tf.cast(stepsize, dtype) * normals
+        moved = there - here
+        size = tf.cast(tf.norm(moved) * tf.maximum(tf.norm(here), tf.norm(there)), tf.float64)
+        (value, _), (before, _) = log_post.prior(there), log_post.prior(here)
+        zero = tf.zeros_like(here)
+        of_rows = _held(known.whole, dtype) - log_post.prior(zero)[1]
+        ratio = tf.cast(value - before + tf.reduce_sum(of_rows * moved), tf.float64)
+        found, rows, excess = self._rows(log_post, here, there, size, seeds[1])
+        log_uniform = tf.math.log(_uniforms(seeds[2], tf.constant(0), 1)[0])
+        accept = log_uniform < ratio + found
+        excess = tf.maximum(state.excess, excess)
+        position = tf.where(accept, there, here)
+        nan = tf.fill(here.shape, tf.constant(np.nan, dtype))
+        return SubsampledState(
+            tf.where(excess > 1.0 + _SLACK, nan, position),
+            state.moves + 1.0,
+            state.rows + rows,
+            state.accepted + tf.cast(accept, tf.float64),
+            excess,
+        )
+
+    def _rows(
+        self, log_post: Any, here: tf.Tensor, there: tf.Tensor, size: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return the sum over the rows that are drawn, how many were proposed, and the excess.
+
+        Args:
+            log_post: Log posterior.
+            here, there: Ends of the move.
+            size: ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖).
+            seed: Two int32.
+        """
+        known, table, dtype = self.known, self.known.table, here.dtype
+        squares = self.weights(known.factors)
+        total = (1.0 + self.gamma) * table.total * size
+
+        def some(
+            passed: tf.Tensor, number: tf.Tensor, found: tf.Tensor, rows: tf.Tensor, most: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            u = tf.reshape(_uniforms(seed, number, 3 * _AT_A_TIME), [3, _AT_A_TIME])
+            arrivals = passed - tf.cumsum(tf.math.log(u[0]))
+            in_time = arrivals < total
+            row = _drawn(table, u[1])
+            linear = tf.linalg.matvec(tf.gather(_held(known.gradients, dtype), row), there - here)
+            apart = log_post.terms(there, row) - log_post.terms(here, row) - linear
+            apart = tf.cast(apart, tf.float64)
+            bound = tf.gather(_held(squares, tf.float64), row) * size
+            up, down = tf.nn.relu(apart), tf.nn.relu(-apart)
+            least = self.gamma * bound
+            kept = in_time & (u[2] * (1.0 + self.gamma) * bound < down + least)
+            gains = tf.where(kept, tf.math.log(up + least) - tf.math.log(down + least), 0.0)
+            excess = tf.where(in_time, tf.abs(apart) / bound, 0.0)
+            return (
+                arrivals[-1],
+                number + 1,
+                found + tf.reduce_sum(gains),
+                rows + tf.reduce_sum(tf.cast(in_time, tf.float64)),
+                tf.maximum(most, tf.reduce_max(excess)),
+            )
+
+        zero = tf.zeros([], tf.float64)
+        _, _, found, rows, most = tf.while_loop(
+            lambda passed, *_: passed < total,
+            some,
+            (zero, tf.constant(0), zero, zero, zero),
+            parallel_iterations=1,
+        )
+        return found, rows, most
+
+    def pace(self, size: int) -> tuple[float, float]:
+        """Return the stepsize 1.5/√d, and a guess of how slow a random walk is with it."""
+        return 1.5 / math.sqrt(size), 5.0 + 5.0 * size
+
+    @staticmethod
+    def weights(factors: np.ndarray) -> np.ndarray:
+        """Return ‖r_j‖², by which differences of a row are bounded."""
+        return (factors**2).sum(1)
+
+    def advice(self, state: SubsampledState) -> str | None:
+        """Return what to do if a bound did not hold."""
+        return _broken(float(state.excess))
+
+    def facts(self, state: SubsampledState) -> dict[str, float]:
+        """Return what a move took, and how tight the bounds are."""
+        moves = max(1.0, float(state.moves))
+        return {
+            "rows per iteration": float(state.rows) / moves,
+            "acceptance rate": float(state.accepted) / moves,
+            "largest difference over its bound": float(state.excess),
+        }
+
+
+def _place(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Return a place drawn in proportion to the weights."""
+    below = tf.cumsum(tf.cast(weights, tf.float64))
+    found = tf.reduce_sum(tf.cast(below <= uniform * below[-1], tf.int32))
+    return tf.minimum(found, weights.shape[0] - 1)
+
+
+def _broken(excess: float) -> str | None:
+    """Return advice for bounds that did not hold."""
+    if not excess > 1.0 + _SLACK:
+        return None
+    return (
+        f"`curvature_bound` does not bound the second derivatives of the rows, or the prior's its "
+        f"own: a row, or the prior, exceeded its bound {excess:.3g} times. Return larger factors; "
+        "for a prior that is not normal give `prior_bound`."
+    )

@@ -1,0 +1,238 @@
+"""Exact dynamics that look at a few rows: center, bounds around it, chains, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.shards import pieces, shards
+from sgmcmc.dynamics.subsampled import RowBounds, Subsampled, Table
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.user_functions import call
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.report import Report
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.calls import brief, on_machines
+from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.exact.reporting import Told
+from sgmcmc.run.exact.start import find_start, read
+from sgmcmc.run.kept_choices import chosen_once
+from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.origin import origin_of
+from sgmcmc.run.reports.reporting import draws_facts, mode_facts
+from sgmcmc.run.request import Model, Request, is_open
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import Mode
+from sgmcmc.tuning.objective import Objective
+
+_MOST_NUMBERS = 2**28
+"""Largest number of numbers in a table of all rows, of which there are two."""
+
+
+@brief
+@on_machines
+def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: Any) -> Samples:
+    """Find the centre and the bounds, run the chains, and return draws with their report.
+
+    Args:
+        request: Request of the user, with :class:`Subsampled` dynamics and a stepsize in units of
+            posterior SDs, or ``None``.
+        wishes: User's wishes for the draws.
+        prior_bound: Diagonal bound on the second derivatives of the log prior, by parameter;
+            ``None`` for those at the mode, which are right for normal priors.
+        verbose: Whether to show progress.
+    """
+    told = Told()
+    verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
+    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    request = read(replace(request, keywords=keywords))
+    model = request.read
+    _need_plain(model, request.dynamics)
+    stepsize, slowness = request.dynamics.pace(model.target.size)
+    if request.stepsize is None:
+        request = replace(request, stepsize=stepsize)
+    wanted = request.keywords.get("preconditioner")
+    start = find_start(
+        model, None if is_open(wanted) else wanted, wishes.n_chains, verbose, request.known
+    )
+    if start.mode is None or start.preconditioner is None:
+        raise ValueError(
+            f"`{request.function}` needs a mode, around which gradients are known, and none was "
+            "found. Use sgmcmc.nuts()."
+        )
+    told.mode = start.mode
+    told.clock.done("mode and information")
+    preconditioner = start.preconditioner
+    bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
+    told.clock.done("bounds of all rows")
+    lengths = UntilEffective(
+        wishes, _Guess(slowness), model.target.size, model.options.thin, told.clock.began
+    )
+
+    def tune(request: Request) -> Request:
+        return request.tuned(
+            start.params, preconditioner=preconditioner, mode=start.mode, burn_in=lengths.burn_in
+        )
+
+    dynamics = replace(request.dynamics, bounds=bounds)
+    if model.options.store is None:
+        samples = run_lengths(replace(tune(request), dynamics=dynamics), lengths, verbose)
+    else:
+        if wishes.n_iters is None:
+            raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
+        request = replace(chosen_once(request, tune), dynamics=dynamics)
+        samples = run_tuned(request, wishes.n_iters, verbose)
+    told.clock.done("chain")
+    return samples.with_report(_report(samples, told, diagnose(samples), wishes.ess))
+
+
+class _Guess:
+    """A chain of which a guess of its autocorrelation time decides how long it runs at first."""
+
+    def __init__(self, autocorrelation: float) -> None:
+        self.autocorrelation = autocorrelation
+
+
+def _need_plain(model: Model, dynamics: Any) -> None:
+    """Raise an error if bounds do not hold in the coordinates moved, or tables do not fit."""
+    name, options, data = type(dynamics).__name__, model.options, model.data
+    if options.bijectors or options.manifolds:
+        argument = "bijectors" if options.bijectors else "manifolds"
+        raise ValueError(
+            f"`{argument}`: `curvature_bound` is about the parameters as they are, and {name} "
+            "moves them unconstrained. Write the model in unconstrained parameters."
+        )
+    if options.store_gradients:
+        raise ValueError(f"`store_gradients`: {name} computes no gradients over the dataset.")
+    if data.sparse:
+        raise ValueError(f"`dataset`: {name} picks single rows, and a matrix is sparse.")
+    if data.size * model.target.size > _MOST_NUMBERS:
+        raise ValueError(
+            f"`dataset`: {name} keeps two numbers for each row and coordinate, {data.size} × "
+            f"{model.target.size} of them. Use sgmcmc.sample()."
+        )
+
+
+def _bounds(
+    model: Model, dynamics: Subsampled, mode: Mode, preconditioner: Preconditioner, prior: Any
+) -> RowBounds:
+    """Return the bounds around the mode, in coordinates that a preconditioner whitens."""
+    target, data = model.target, model.data
+    root = preconditioner.root if preconditioner.dense else np.diag(preconditioner.root)
+    factors, gradients = _tables(target, data, dynamics, mode.position)
+    factors, gradients = factors @ root, gradients @ root
+    slope = Objective(target, data).value_and_gradient(mode.position)[1]
+    matrix = _prior_curvature(target, mode.position, prior)
+    matrix = root.T @ matrix @ root
+    most = float(np.linalg.eigvalsh(matrix)[-1])
+    of_prior = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(most, 0.0))
+    table = Table.of(dynamics.weights(factors))
+    return RowBounds(factors, gradients, table, root.T @ slope, of_prior)
+
+
+def _tables(
+    target: Target, data: Data, dynamics: Subsampled, position: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return r_j, and the gradient of each row's term at the mode, (N, d) both."""
+    point = tf.constant(position, target.dtype)
+    params, graphs = target.space.constrain(point), {}
+    found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    most = max(1, 2**22 // max(1, target.size))
+    for shard in shards(data, most):
+        for _, length, columns in pieces(data, shard):
+            found[0].append(_factors(dynamics, target, params, columns))
+            if length not in graphs:
+                graphs[length] = trace(target.term_gradients, point, columns)
+            found[1].append(graphs[length](point, columns).numpy())
+    return np.concatenate(found[0]), np.concatenate(found[1])
+
+
+def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Tensors) -> np.ndarray:
+    """Return what the user's function says of some rows, (n, d)."""
+    layout = target.space.layout
+    rows = next(iter(columns.values())).shape[0]
+    given = f"params and {rows} rows"
+    returned = call(
+        "curvature_bound", target.dtype, dynamics.curvature_bound, given,
+        params=params, dataset=columns,
+    )  # fmt: skip
+    shapes = {name: (rows, *shape) for name, shape in layout.shapes.items()}
+    if not isinstance(returned, Mapping):
+        raise TypeError(
+            "`curvature_bound` must return a dict with an array for each parameter; it returned "
+            f"{checks.describe(returned)}."
+        )
+    checks.known_keys("curvature_bound", returned, shapes, "the parameters are")
+    parts = []
+    for name, shape in shapes.items():
+        part = np.asarray(returned.get(name, np.zeros(shape)), np.float64)
+        if part.shape != shape:
+            raise ValueError(
+                f"`curvature_bound` must return an array of shape {shape} for {name!r}, a factor "
+                f"for each row; it returned one of shape {part.shape}."
+            )
+        if not np.isfinite(part).all():
+            raise ValueError(
+                f"`curvature_bound` returned numbers for {name!r} that are not finite."
+            )
+        parts.append(part.reshape(rows, -1))
+    return np.concatenate(parts, 1)
+
+
+def _prior_curvature(target: Target, position: np.ndarray, given: Any) -> np.ndarray:
+    """Return a matrix that bounds the second derivatives of the log prior from both sides."""
+    layout = target.space.layout
+    if given is None:
+        point = tf.constant(position, target.dtype)
+        with tf.GradientTape() as tape:
+            tape.watch(point)
+            slope = target.prior_gradient(point)
+        found = tape.jacobian(slope, point)
+        matrix = np.zeros((layout.size, layout.size)) if found is None else found.numpy()
+        values, vectors = np.linalg.eigh(np.asarray(matrix, float))
+        return vectors @ np.diag(np.abs(values)) @ vectors.T
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            "`prior_bound` must be a dict with a number or an array for each parameter; it is "
+            f"{checks.describe(given)}."
+        )
+    checks.known_keys("prior_bound", given, layout.names, "the parameters are")
+    parts = [
+        np.broadcast_to(np.asarray(given.get(name, 0.0), float), shape).reshape(-1)
+        for name, shape in layout.shapes.items()
+    ]
+    each = np.concatenate(parts)
+    if not (np.isfinite(each).all() and (each >= 0).all()):
+        raise ValueError("`prior_bound` must be finite and not negative.")
+    return np.diag(each)
+
+
+def _report(samples: Samples, told: Told, diagnostics: Diagnostics, ess: float) -> Report:
+    """Return the report on the draws."""
+    facts, settings = origin_of(samples).facts, samples.settings
+    means = {name: float(np.mean([chain[name] for chain in facts])) for name in facts[0]}
+    draws = by_chain(settings, samples)
+    assert draws and told.mode is not None
+    return Report(
+        {
+            "method": settings["method"],
+            "Mode": mode_facts(told.mode),
+            "Chain": {
+                "observations": settings["N"],
+                "stepsize, posterior SDs": settings["stepsize"],
+                **means,
+            },
+            "Draws": draws_facts(diagnostics, samples),
+            "Seconds": told.clock.facts(),
+            "warnings": diagnostics.warnings(ess),
+        }
+    )
