@@ -1,6 +1,6 @@
 """Exact dynamics that look at a few rows in each move: zig-zag, and Metropolis–Hastings.
 
-Both know the gradient of the log posterior over the whole dataset at one point, the centre, and
+Both know the gradient of the log posterior over the whole dataset at one point, the center, and
 bounds on how far the gradient of each row can be from what it is there.
 """
 
@@ -28,16 +28,16 @@ _AT_A_TIME = 64
 
 @dataclass(frozen=True, eq=False)
 class RowBounds:
-    """The log posterior around a centre, and bounds on its rows, in the coordinates of the chain.
+    """The log posterior around a center, and bounds on its rows, in the coordinates of the chain.
 
-    The centre is the origin. The second derivatives of the term of row j are c r_j r_jᵀ, with
+    The center is the origin. The second derivatives of the term of row j are c r_j r_jᵀ, with
     |c| ≤ 1, wherever they are taken.
 
     Attributes:
         factors: r_j, (N, d).
-        gradients: Gradient of the term of each row at the centre, (N, d).
+        gradients: Gradient of the term of each row at the center, (N, d).
         table: Table that draws rows in proportion to their bounds.
-        whole: Gradient of the log posterior at the centre, (d,).
+        whole: Gradient of the log posterior at the center, (d,).
         prior: Bounds on |∂_i log p(ζ) − ∂_i log p(0)| / ‖ζ‖ for the prior, (d,).
     """
 
@@ -107,7 +107,7 @@ class Subsampled(ExactDynamics):
     Args:
         curvature_bound: Function of the parameters and rows of the dataset that returns the r_j of
             each row: a dict with an array (n, *shape) for each parameter.
-        bounds: The bounds around the centre; known once the centre is.
+        bounds: The bounds around the center; known once the center is.
     """
 
     curvature_bound: Callable[..., Any]
@@ -142,7 +142,7 @@ class Subsampled(ExactDynamics):
 
     @property
     def known(self) -> RowBounds:
-        """Bounds around the centre."""
+        """Bounds around the center."""
         if self.bounds is None:
             raise ValueError(
                 f"`dynamics`: {type(self).__name__} needs the mode and bounds around it, which "
@@ -173,7 +173,7 @@ class ZigZagState(NamedTuple):
 class ZigZag(Subsampled):
     """ζ moves along v ∈ {−1, 1}^d; v_i changes its sign at rate Σ_j (−v_i Δ_ij(ζ))⁺ + ….
 
-    Δ_ij(ζ) = ∂_i log p(x_j|ζ) − ∂_i log p(x_j|0), with control variates at the centre 0; to the
+    Δ_ij(ζ) = ∂_i log p(x_j|ζ) − ∂_i log p(x_j|0), with control variates at the center 0; to the
     rate are added (−v_i ∂_i log p(0|x))⁺ and that of the prior, with Δ_i = ∂_i log p(ζ) − ∂_i log
     p(0). With these rates the posterior is the stationary distribution, without any error. That of
     row j is at most |r_ji| ‖r_j‖ ‖ζ‖, so that a switch is proposed by the sum of the bounds, at a
@@ -187,7 +187,7 @@ class ZigZag(Subsampled):
         curvature_bound: Function of the parameters and rows of the dataset that returns r_j, a dict
             with an array (n, *shape) for each parameter, such that the second derivatives of the
             term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
-        bounds: Bounds around the centre; set by :func:`sgmcmc.zigzag`.
+        bounds: Bounds around the center; set by :func:`sgmcmc.zigzag`.
 
     Example:
         >>> import sgmcmc
@@ -251,8 +251,8 @@ class ZigZag(Subsampled):
             row = _drawn(table, u[2])
             factor = tf.gather(_held(known.factors, dtype), row)
             i = _place(tf.abs(factor), u[3])
-            at_centre = tf.gather(_held(known.gradients, dtype), row)
-            gap = at(log_post.term_gradient(position, row) - at_centre, i)
+            at_center = tf.gather(_held(known.gradients, dtype), row)
+            gap = at(log_post.term_gradient(position, row) - at_center, i)
             return i, -at(velocity, i) * gap / (tf.abs(at(factor, i)) * tf.norm(factor) * reach)
 
         def by_rest() -> tuple[tf.Tensor, tf.Tensor]:
@@ -335,7 +335,7 @@ class MHSS(Subsampled):
             with an array (n, *shape) for each parameter, such that the second derivatives of the
             term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
         gamma: γ, positive.
-        bounds: Bounds around the centre; set by :func:`sgmcmc.mhss`.
+        bounds: Bounds around the center; set by :func:`sgmcmc.mhss`.
 
     Example:
         >>> import sgmcmc

@@ -10,24 +10,23 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.shards import pieces, shards
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled, Table
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import call
-from sgmcmc.results.arrays import by_chain
-from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.exact.reporting import Told
 from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.origin import origin_of
-from sgmcmc.run.reports.reporting import draws_facts, mode_facts
+from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
 from sgmcmc.run.request import Model, Request, is_open
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
@@ -41,7 +40,7 @@ _MOST_NUMBERS = 2**28
 @brief
 @on_machines
 def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: Any) -> Samples:
-    """Find the centre and the bounds, run the chains, and return draws with their report.
+    """Find the center and the bounds, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user, with :class:`Subsampled` dynamics and a stepsize in units of
@@ -51,7 +50,7 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
             ``None`` for those at the mode, which are right for normal priors.
         verbose: Whether to show progress.
     """
-    told = Told()
+    clock = Clock()
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
     keywords = {**request.keywords, "n_chains": wishes.n_chains}
     request = read(replace(request, keywords=keywords))
@@ -69,13 +68,12 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
             f"`{request.function}` needs a mode, around which gradients are known, and none was "
             "found. Use sgmcmc.nuts()."
         )
-    told.mode = start.mode
-    told.clock.done("mode and information")
+    clock.done("mode and information")
     preconditioner = start.preconditioner
     bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
-    told.clock.done("bounds of all rows")
+    clock.done("bounds of all rows")
     lengths = UntilEffective(
-        wishes, _Guess(slowness), model.target.size, model.options.thin, told.clock.began
+        wishes, _Guess(slowness), model.target.size, model.options.thin, clock.began
     )
 
     def tune(request: Request) -> Request:
@@ -91,8 +89,8 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
             raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
         request = replace(chosen_once(request, tune), dynamics=dynamics)
         samples = run_tuned(request, wishes.n_iters, verbose)
-    told.clock.done("chain")
-    return samples.with_report(_report(samples, told, diagnose(samples), wishes.ess))
+    clock.done("chain")
+    return samples.with_report(_report(samples, clock, start.mode, wishes.ess))
 
 
 class _Guess:
@@ -216,23 +214,18 @@ def _prior_curvature(target: Target, position: np.ndarray, given: Any) -> np.nda
     return np.diag(each)
 
 
-def _report(samples: Samples, told: Told, diagnostics: Diagnostics, ess: float) -> Report:
+def _report(samples: Samples, clock: Clock, mode: Mode, ess: float) -> Report:
     """Return the report on the draws."""
-    facts, settings = origin_of(samples).facts, samples.settings
-    means = {name: float(np.mean([chain[name] for chain in facts])) for name in facts[0]}
-    draws = by_chain(settings, samples)
-    assert draws and told.mode is not None
-    return Report(
-        {
-            "method": settings["method"],
-            "Mode": mode_facts(told.mode),
-            "Chain": {
-                "observations": settings["N"],
-                "stepsize, posterior SDs": settings["stepsize"],
-                **means,
-            },
-            "Draws": draws_facts(diagnostics, samples),
-            "Seconds": told.clock.facts(),
-            "warnings": diagnostics.warnings(ess),
-        }
-    )
+    origin, diagnostics = origin_of(samples), diagnose(samples)
+    facts, settings = origin.facts, samples.settings
+    sections: Sections = {
+        "Mode": mode_facts(mode),
+        "Chain": {
+            "observations": settings["N"],
+            "stepsize, posterior SDs": settings["stepsize"],
+            **{name: float(np.mean([chain[name] for chain in facts])) for name in facts[0]},
+        },
+        "Draws": {},
+    }
+    warnings = diagnostics.warnings(ess)
+    return make_report(origin.sampler, samples, diagnostics, sections, warnings, clock)
