@@ -72,10 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "alternating",
         [
             f"SGLD, logistic regression with {FEATURES} features from mapped files, n = {n}, one "
-            f"chain, {rounds} rounds in one process in which all take their turn: microseconds an "
-            "iteration of both threads on the cores, and on the clock, median and in brackets the "
-            "best, and the median over the rounds of how many times as long it takes as in the "
-            "first line.",
+            f"chain, {rounds} rounds in one process, all sizes in each round: microseconds per "
+            "iteration, in CPU time of both threads and in wall time, median and, in parentheses, "
+            "best, and the median over the rounds of the ratio to the first line.",
             render(found),
         ],
         options.smoke,

@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     publish(
         "cores",
         [
-            f"SGLD, logistic regression, N = {N}, n = 500; a long run less a short one, "
-            f"median of {options.rounds}. Microseconds of an iteration of one chain; the last "
-            "column is CPU time over wall time times cores.",
+            f"SGLD, logistic regression, N = {N}, n = 500; difference of a long and a "
+            f"short run, median of {options.rounds}. Microseconds per iteration of one chain; the "
+            "last column is CPU time divided by wall time times cores.",
             table(["chains", "µs, wall", "µs, CPU", "cores in use"], rows),
         ],
         options.smoke,

@@ -132,11 +132,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "executors",
         [
             f"Logistic regression, N = {options.rows} rows of {FEATURES} features in files that "
-            "workers map themselves; predictions and chains on the first 200 000. Workers compute "
-            f"on one core each. Seconds, the least of {options.rounds} turns: CPU time of the "
-            "busiest worker, which is the wall clock's on a machine with nothing else to do; wall; "
-            "and the caller's own CPU time. The last column compares with the same call without "
-            "an executor, bit by bit.",
+            "workers map themselves; predictions and chains on the first 200 000. Each worker uses "
+            f"one core. Seconds, the minimum of {options.rounds} runs: CPU time of the busiest "
+            "worker, which equals wall time on an idle machine; wall time; and the caller's own "
+            "CPU time. The last column compares with the same call without an executor, bit for "
+            "bit.",
             table(
                 [
                     "",
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     "wall, 1 worker",
                     "2 workers",
                     "caller's CPU",
-                    "same bits",
+                    "bit for bit",
                 ],
                 rows,
             ),

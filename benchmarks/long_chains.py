@@ -87,9 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "long-chains",
         [
             f"SGLD, logistic regression, N = {N}, d = {FEATURES}, n = 500, every draw kept: "
-            f"microseconds an iteration, median of {options.rounds} rounds in turn, in brackets "
-            "the best, and the ratio to one call, median of the rounds, in brackets that of the "
-            "bests.",
+            f"microseconds per iteration, median of {options.rounds} alternating rounds and, in "
+            "parentheses, the best, and the ratio to one call, median of the rounds and, in "
+            "parentheses, that of the best.",
             table(["", "µs", "ratio"], rows),
         ],
         options.smoke,

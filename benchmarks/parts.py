@@ -91,8 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     publish(
         "parts",
         [
-            "SGLD, logistic regression, n = 500: mean microseconds an iteration of each part, "
-            "while all run together. Preparing and running go on at the same time, on two threads.",
+            "SGLD, logistic regression, n = 500: mean microseconds per iteration of each part "
+            "during a run. Preparing and running overlap, on two threads.",
             table(["", *(f"N = {N}" for N in sizes)], rows),
         ],
         options.smoke,

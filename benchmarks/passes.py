@@ -162,10 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "passes",
         [
             f"Passes over all rows of {FEATURES} features in mapped files, logistic regression, in "
-            "nanoseconds a row, on all cores: CPU time, without the first pass, which is traced, "
-            "unless that takes so long that tracing is lost in it; reading is time on the clock. "
-            "The files were dropped from the system's cache before they are read cold. By hand "
-            "NumPy takes one exponential and no logarithm, and finds no value of the likelihood.",
+            "nanoseconds per row, on all cores: CPU time without the first pass, which is traced, "
+            "unless the pass is so long that tracing is negligible; reading is wall time. For a "
+            "cold read the files were dropped from the system's cache. NumPy by hand computes one "
+            "exponential and no logarithm, and not the value of the likelihood.",
             render(found),
         ],
         options.smoke,

@@ -15,6 +15,26 @@ from benchmarks.summary import Numbers, columns
 
 RESULTS = HERE / "results.json"
 DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
+TARGETS = {
+    "accuracy": "bench-accuracy",
+    "alternating": "bench-scaling",
+    "bad-cases": "bench-posteriors",
+    "cores": "bench-cores",
+    "executors": "bench-executors",
+    "factors": "bench-factors",
+    "from-r": "bench-r",
+    "long-chains": "bench-long",
+    "manifolds": "bench-manifolds",
+    "mixture": "bench-mixture",
+    "packages": "bench",
+    "parts": "bench-parts",
+    "passes": "bench-passes",
+    "posteriors": "bench-posteriors",
+    "scaling": "bench-scaling",
+    "spherical": "bench-manifolds",
+    "topics": "bench-topics",
+}
+"""Target of make that writes each section."""
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -46,15 +66,16 @@ def publish(section: str, parts: Iterable[str], smoke: bool, path: Path = DOCUME
         path: the document.
     """
     raw = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-    text = "\n\n".join([describe_machine(raw), *parts])
+    text = "\n\n".join([describe_machine(raw, section), *parts])
     print(text)
     if not smoke:
         replace_section(path, section, text)
 
 
-def describe_machine(raw: dict[str, Any]) -> str:
-    """The date and the machine in one line."""
-    return f"{raw['date']}; " + ", ".join(f"{k} {v}" for k, v in raw["machine"].items()) + "."
+def describe_machine(raw: dict[str, Any], section: str) -> str:
+    """The date, the command and the machine of a section in one line."""
+    machine = ", ".join(f"{k} {v}" for k, v in raw["machine"].items())
+    return f"{raw['date']}, `make {TARGETS[section]}`; {machine}."
 
 
 def number(x: float) -> str:
@@ -132,24 +153,24 @@ def _versions(raw: dict[str, Any]) -> str:
 def render(raw: dict[str, Any]) -> str:
     """All of the tables in Markdown."""
     parts = [
-        describe_machine(raw),
-        "### Microseconds an iteration",
-        f"Median of {raw['rounds']} rounds, in brackets the best. A round is a long run less a "
-        f"short one, about {raw['seconds']:g} s for each package in turn, all packages one after "
-        "another before the next round begins. Every draw is kept. With several chains: wall time "
-        "over as many times the iterations, so that of one iteration of one chain. What a run has "
-        "freed stays with its process, so that nobody waits for memory that a virtual machine has "
-        "given back to its host.",
+        describe_machine(raw, "packages"),
+        "### Microseconds per iteration",
+        f"Median of {raw['rounds']} rounds, with the best in parentheses. A round is the "
+        "difference of a long and a short run, about "
+        f"{raw['seconds']:g} s for each package; all packages run in turn before the next round "
+        "begins. Every draw is kept. With several chains the wall time is divided by the number "
+        "of chains too. Processes keep freed memory, so that no run waits for memory that a "
+        "virtual machine has returned to its host.",
         _cells(raw, _micros),
         "### Times as long as `sgmcmc`",
         _cells(raw, _ratio),
         "### Seconds to the first draw",
-        "From the call, in a process that has imported the package and loaded the data: a chain "
-        "of one iteration, with all tracing, compiling and copying of data.",
+        "Time of a chain of one iteration, with all tracing, compiling and copying of data, in a "
+        "process that has imported the package and loaded the data.",
         _cells(raw, lambda numbers, _: number(numbers.first)),
         "### Memory, MB",
-        "Peak beyond what was resident after the import and the loading of the data, in brackets "
-        "the peak itself, after the first draw and a run whose length is the same for all "
+        "Peak memory beyond that after the import and the loading of the data, with the peak "
+        "itself in parentheses, after the first draw and a run of the same length for all "
         "packages.",
         _cells(raw, lambda numbers, _: f"{number(numbers.added)} ({number(numbers.peak)})"),
         _footnotes(raw),

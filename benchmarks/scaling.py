@@ -100,13 +100,13 @@ def render(raw: dict[str, Any]) -> str:
         rows.append([N, features, where, size, micros, number(found["cpu"]), peak, end, file])
     return "\n\n".join(
         [
-            describe_machine(raw),
-            "SGLD, logistic regression, n = 500, each row of the table in a process of its own. "
-            "Microseconds an iteration, median and best on the clock, and those of all threads on "
-            "the cores, which others that use the machine change less. Resident memory beyond that "
-            "after the import, the dataset included: the peak of a run of 10 000 iterations, what "
-            "is left after it, and how much of that is pages of the dataset's files, which the "
-            "system takes back when it needs them.",
+            describe_machine(raw, "scaling"),
+            "SGLD, logistic regression, n = 500, each row of the table in a separate process. "
+            "Microseconds per iteration: median and best of wall time, and CPU time of all "
+            "threads, which depends less on other users of the machine. Resident memory beyond "
+            "that after the import, dataset included: the peak of a run of 10 000 iterations, the "
+            "memory after it, and the part of that which is pages of the dataset's files, which "
+            "the system reuses when it needs them.",
             table(head, rows),
             f"![Time and memory against N]({PICTURE.name})",
         ]

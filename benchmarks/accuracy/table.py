@@ -25,13 +25,13 @@ def read() -> dict[str, Any]:
 
 def write(results: Mapping[str, Any]) -> None:
     """Put table and figure into the page on benchmarks."""
-    parts = [describe_machine(dict(results))]
-    head = ["", "seconds", "sd error, median", "worst", "mean, worst", "ESS", "R-hat"]
+    parts = [describe_machine(dict(results), "accuracy")]
+    head = ["", "seconds", "SD error, median", "worst", "mean, worst", "ESS", "R-hat"]
     head += ["seconds for 400 effective draws"]
     for problem, runs in results["runs"].items():
         rows = [_row(found) for found in runs.values()]
         parts += [f"### {PROBLEMS[problem].about}", table(head, rows)]
-    parts.append(f"![Errors of posterior sds against seconds]({PICTURE.name})")
+    parts.append(f"![Errors of posterior SDs against seconds]({PICTURE.name})")
     plot(results["runs"])
     replace_section(DOCUMENT, "accuracy", "\n\n".join(parts))
 

@@ -114,9 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "from-r",
         [
             f"Logistic regression with a bias, N = {N}, {FEATURES} features, n = 500, every draw "
-            "kept: microseconds an iteration, a long run less a short one, R and Python in turn, "
-            f"median of {options.rounds} processes of each; and the median of the ratios of pairs. "
-            "On the clock, and in CPU time of all cores.",
+            "kept: microseconds per iteration, difference of a long and a short run, R and Python "
+            f"in turn, median of {options.rounds} processes of each, and the median of the ratios "
+            "of pairs; in wall time, and in CPU time of all cores.",
             table(
                 ["", "R", "Python", "ratio", "R, CPU", "Python, CPU", "ratio, CPU"],
                 rows,

@@ -64,12 +64,12 @@ def cases(method: str, stepsize: float, reference: Mapping[str, Any]) -> dict[st
     far = {"params": {"beta": np.array(reference["mean"]) + FAR * np.array(reference["sd"])}}
     if method.endswith("cv"):
         found["opt_stepsize = 1e-9"] = {"stepsize": stepsize, "opt_stepsize": 1e-9}
-        found["start 1000 sds away, opt_stepsize = 1e-9"] = {
+        found["start 1000 SDs away, opt_stepsize = 1e-9"] = {
             "stepsize": stepsize,
             "opt_stepsize": 1e-9,
             **far,
         }
-    found["start 1000 sds away"] = {"stepsize": stepsize, **far}
+    found["start 1000 SDs away"] = {"stepsize": stepsize, **far}
     return found
 
 
@@ -146,7 +146,7 @@ def write(results: Mapping[str, Any]) -> None:
                 more = len(result["warnings"]) - 1
                 text = f"{first} (and {more} more)" if more > 0 else first
                 rows.append([name, method, case, *numbers, "wrong" if bad else "right", text])
-    head = ["posterior", "sampler", "case", "worst sd ratio", "predicted for it", "worst mean, sds"]
+    head = ["posterior", "sampler", "case", "worst SD ratio", "predicted for it", "worst mean, SDs"]
     head += ["ESS", "draws"]
     text = f"Of {named + unnamed} chains with wrong draws {named} are named by a warning."
     publish("bad-cases", [text, table([*head, "first warning"], rows)], False, DOCUMENT)

@@ -85,11 +85,11 @@ def write(results: Mapping[str, Any]) -> None:
                 "; ".join(_short(result["warnings"])) or "none",
             ]
         )
-    head = ["posterior", "N", "d", "condition", "worst sd ratio", "worst mean, sds"]
+    head = ["posterior", "N", "d", "condition", "worst SD ratio", "worst mean, SDs"]
     head += ["predicted", "ESS", "seconds", "right", "warnings"]
     count = f"Of {len(rows)} posteriors {right} are right."
     count += f" Of the other {wrong}, {said} say so." if wrong else ""
-    text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
+    text = "\n\n".join([describe_machine(dict(results), "posteriors"), count, table(head, rows)])
     replace_section(DOCUMENT, "posteriors", text)
 
 
