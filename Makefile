@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-manifolds bench-factors bench-posteriors bench-accuracy bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -138,6 +138,9 @@ bench-factors: $(STAMP) ## steps a second of matrix factorization; needs ml-100k
 bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; writes docs/posteriors.md
 	$(RUN) benchmarks.posteriors.run
 	$(RUN) benchmarks.posteriors.bad_cases
+
+bench-laws: $(STAMP) ## exact and measured variances of every chain that has a law; writes docs/laws.md
+	$(RUN) benchmarks.laws.run
 
 bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run

@@ -21,7 +21,7 @@ class Workload:
         name: for the command line.
         description: for the table.
         model: key of `SIMULATIONS`.
-        method: "sgld", "sgldcv", "sghmc" or "sgnht".
+        method: "sgld", "sgldcv", "sghmc", "sgnht", "baoab", "badodab" or "psgld".
         N: observations.
         n: observations in a minibatch.
         stepsize: ε of θ' = θ + (ε/2) ĝ(θ) + √ε η.
@@ -74,6 +74,17 @@ WORKLOADS = (
     _logistic(_COVERTYPE, 500, "sgldcv", "cv-581k", "Logistic, N = 581 012, SGLD-CV"),
     _logistic(100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5),
     _logistic(100_000, 500, "sgnht", "sgnht", "Logistic, N = 100 000, SGNHT"),
+    *(
+        dataclasses.replace(
+            _logistic(100_000, 500, method, method, f"Logistic, N = 100 000, {label}"),
+            packages=("sgmcmc", "sgmcmcjax"),
+        )
+        for method, label in (
+            ("baoab", "underdamped Langevin (BAOAB)"),
+            ("badodab", "BADODAB"),
+            ("psgld", "pSGLD"),
+        )
+    ),
     _logistic(100_000, 50, "sgld", "n-50", "Logistic, N = 100 000, n = 50, SGLD"),
     Workload(
         "p-1000", "Logistic, N = 10 000, 1000 features, SGLD", "wide", "sgld", 10_000, 500, 1e-6

@@ -72,6 +72,14 @@ MODELS = {
 }
 
 
+OTHERS: dict[str, Callable[[float], Any]] = {
+    "badodab": sgmcmc.dynamics.BADODAB,
+    "baoab": sgmcmc.dynamics.Underdamped,
+    "psgld": lambda _: sgmcmc.dynamics.PSGLD(until=None),
+}
+"""Methods by parts, of the friction."""
+
+
 def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:
     log_lik, log_prior = MODELS[workload.model]
     others: dict[str, Any] = {"verbose": False, "seed": 1, "minibatch_size": workload.n}
@@ -100,6 +108,12 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
             draws = sgmcmc.sgnht(
                 *model, stepsize, log_prior, a=workload.alpha, n_iters=n_iters, **others
             )
+        elif workload.method in OTHERS:
+            draws = sgmcmc.sample(
+                *model, log_prior, dynamics=OTHERS[workload.method](workload.alpha),
+                gradient="minibatch", minibatches="uniform", preconditioner="none",
+                stepsize=stepsize, n_iters=n_iters, burn_in=0, **{"n_chains": None, **others},
+            )  # fmt: skip
         else:
             draws = sgmcmc.sgld(*model, stepsize, log_prior, n_iters=n_iters, **others)
         return dict(draws)

@@ -10,6 +10,7 @@ from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
+from sgmcmc.dynamics.isokinetic import SMILE
 from sgmcmc.dynamics.langevin import SGD, SGLD
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.scir import SCIR
@@ -33,6 +34,7 @@ __all__ = [
     "SGLRW",
     "SGNHT",
     "SGRLD",
+    "SMILE",
     "Barker",
     "Dynamics",
     "ExactDynamics",

@@ -31,8 +31,8 @@ PARTS = {
         Time limit in seconds, after which no more iterations are added, if the length is chosen;
         ``None`` for no limit.""",
     "dynamics": """
-        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``,
-        ``"psgld"``, ``"sgfs"``, ``"badodab"``, ``"barker"``, ``"sglrw"``; on manifolds ``"sggmc"``,
+        Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, ``"psgld"``, ``"sgfs"``,
+        ``"badodab"``, ``"barker"``, ``"sglrw"``, ``"smile"``; on manifolds ``"sggmc"``,
         ``"gsgnht"``; on the whole dataset ``"hmc"``, ``"mala"`` and ``"nuts"``; or an object of
         :mod:`sgmcmc.dynamics` or of your own subclass; ``None`` is ``"underdamped"``.""",
     "gradient": """

@@ -168,8 +168,9 @@ class LinearLaw:
         end1, end2t = (np.linalg.matrix_power(A, T) for A in (A1, A2t))
         own = (first == second)[:, np.newaxis, np.newaxis]
         injected = own * self._injected[first] @ self._injected[second].transpose(0, 2, 1)
-        each = self._estimated[first] @ self._estimated[second].transpose(0, 2, 1)
-        sum1, sum2 = self._estimated[first].sum(2), self._estimated[second].sum(2)
+        kick1, kick2 = self._kicks_of_epoch(first), self._kicks_of_epoch(second)
+        each = kick1 @ kick2.transpose(0, 2, 1)
+        sum1, sum2 = kick1.sum(2), kick2.sum(2)
         joint = sum1[:, :, np.newaxis] * sum2[:, np.newaxis, :]
         kicks = injected + R / (R - 1) * V * each
 
@@ -189,6 +190,18 @@ class LinearLaw:
         gone2 = joint @ (eye - end2t) @ right @ A2t
         both = T * joint - gone1 - gone2 + A1 @ series(joint) @ A2t
         return (carried + grown - V / (R - 1) * left @ both @ right) / T
+
+    def _kicks_of_epoch(self, directions: np.ndarray) -> np.ndarray:
+        """Return what the minibatches of an iteration do, all of them of one epoch.
+
+        With several steps, an epoch begins with the gradient that an iteration starts with, which
+        the iteration before has estimated last: that kick is counted one iteration later, by A
+        times what it was. It does not move the position before.
+        """
+        kicks = self._estimated[directions]
+        if self._dynamics.steps == 1:
+            return kicks
+        return np.concatenate([self._A[directions] @ kicks[:, :, -1:], kicks[:, :, :-1]], 2)
 
     def _solved(
         self, first: np.ndarray, second: np.ndarray, added: np.ndarray, power: int = 1

@@ -297,6 +297,10 @@ FIELD = (
     Case("sglrw", dynamics.SGLRW, transcription=transcriptions.SGLRW),
 )
 """Those that are not linear, and have laws of their own: ``test_field_laws.py``."""
+PLANE = (
+    Case("smile", dynamics.SMILE, transcription=transcriptions.SMILE, tuning={"friction": 0.3}),
+)
+"""Those that need two coordinates or more."""
 LEARNING = (
     Case("sgfs", dynamics.SGFS, tuning={"B": 3.0, "until": 4}),
     Case("sgfs-diagonal", dynamics.SGFS, tuning={"diagonal": True, "until": None}),
@@ -305,6 +309,7 @@ LEARNING = (
         name="sghmc-fisher",
         tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
     ),
+    Case("smile-preconditioned", dynamics.SMILE, tuning={"preconditioned": True, "until": 3}),
     Case(
         "replica-exchange",
         dynamics.ReplicaExchange,
@@ -312,7 +317,7 @@ LEARNING = (
     ),
 )
 """Those that see the rows of minibatches: ``test_scoring_laws.py``, ``test_exchange.py``."""
-BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *LEARNING)}
+BY_NAME = {case.name: case for case in (*TABLE, *EXACT, *GEODESIC, *FIELD, *PLANE, *LEARNING)}
 
 
 def firsts(cases: tuple[Case, ...], key: Callable[[Case], Hashable]) -> tuple[Case, ...]:

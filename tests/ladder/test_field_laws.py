@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.linalg import solve_sylvester
 
 import sgmcmc
-from sgmcmc.dynamics import BADODAB, GSGNHT, PSGLD, Barker, Dynamics
+from sgmcmc.dynamics import BADODAB, GSGNHT, PSGLD, SMILE, Barker, Dynamics
 from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.target.geometry import Space
 from tests.ladder import BY_NAME, Array, check, compare, flat, gaussian
@@ -330,3 +330,52 @@ def test_a_gradient_that_is_not_a_number_ends_the_lattice_walk() -> None:
     state = dynamics.init(tf.zeros(1, tf.float64), nan, nan, nan)
     moved = dynamics.step(state, nan, tf.constant(0.1, tf.float64), tf.zeros((1, 1), tf.float64))
     assert np.isnan(moved.position)
+
+
+# ------------------------------------------------------------------------------------- SMILE
+
+
+def smile(spread: Array, dynamics: Any, gradient: str = "minibatch") -> tuple[Array, float]:
+    """Return variances over those of N(0, I/N), of 10 coordinates, and the error of their mean.
+
+    The rows of each coordinate have this spread, so that the noise of its gradient does.
+    """
+    d, N = 10, 200
+    x = np.random.default_rng(1).normal(size=(N, d))
+    x = (x - x.mean(0)) / x.std(0, ddof=1) * spread
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2, 1)
+
+    samples = sgmcmc.sample(
+        log_lik, {"x": x}, {"theta": np.zeros(d)}, dynamics=dynamics, gradient=gradient,
+        minibatches="uniform", preconditioner="none", stepsize=0.02 / N, n_chains=16,
+        n_iters=10_000, burn_in=1000, seed=1, verbose=False,
+        **({} if gradient == "full" else {"minibatch_size": 40}),
+    )  # fmt: skip
+    squares = (np.asarray(samples["theta"], float) ** 2).mean(1) * N
+    return squares.mean(0), float(squares.mean(1).std(ddof=1) / 4)
+
+
+def test_noise_alike_in_all_coordinates_does_not_bias_smile() -> None:
+    """Within 2 %, of second order in the stepsize; underdamped dynamics are at 1.4."""
+    found, error = smile(np.ones(10), SMILE())
+    assert abs(found.mean() - 1) < LIMIT * error + 0.01
+    assert error < 0.005
+
+
+@pytest.mark.slow
+def test_noise_that_is_not_alike_does_unless_coordinates_are_scaled_by_it() -> None:
+    spread = np.repeat([0.3, 3.0], 5)
+    exact, error = smile(spread, SMILE(), "full")
+    assert abs(exact.mean() - 1) < LIMIT * error + 0.01
+    biased, _ = smile(spread, SMILE())
+    assert biased[:5].max() < 0.6
+    assert biased[5:].min() > 1.4
+    scaled, _ = smile(spread, SMILE(preconditioned=True))
+    assert np.abs(scaled - 1).max() < 0.06
+
+
+def test_a_single_coordinate_has_no_direction() -> None:
+    with pytest.raises(ValueError, match="with a single coordinate there is none"):
+        SMILE().bind(Space({"theta": ()}))

@@ -19,6 +19,7 @@ from tests.ladder import (
     IN_TURN,
     LADDER,
     LEARNING,
+    PLANE,
     QUICK,
     Array,
     Case,
@@ -32,7 +33,7 @@ ITERATIONS, ROWS, SMALL = 40, 30, 6
 STEPSIZE = 0.01
 PROBLEM = logistic(3, ROWS)
 WALK = every(
-    (*LADDER, *IN_TURN, *EXACT, *FIELD, *LEARNING),
+    (*LADDER, *IN_TURN, *EXACT, *FIELD, *PLANE, *LEARNING),
     slow=lambda case: case not in {*QUICK, IN_TURN[1], EXACT[0], FIELD[0]},
 )
 """Each dynamics and each estimator by default, every combination among the slow."""

@@ -21,6 +21,7 @@ from tests.ladder import (
     FIELD,
     LADDER,
     LINEAR,
+    PLANE,
     SHAPES,
     Array,
     Case,
@@ -44,7 +45,7 @@ STEPSIZES: dict[str, float | Array] = {
 }
 VECTOR = np.linspace(0.05, 0.9, SIZE)
 PER_PARAMETER = {"beta": 0.3, "bias": 0.02, "scale": 0.7}
-BY_HAND = (*firsts(LADDER, lambda case: case.transcription), *FIELD)
+BY_HAND = (*firsts(LADDER, lambda case: case.transcription), *FIELD, *PLANE)
 
 
 def arbitrary_gradient(seed: int) -> Callable[[Array], Array]:

@@ -171,7 +171,13 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dynamics", "stepsize"), [(SGLD(), 4e-3), (SGHMC(0.1, 3), 4e-4), (Underdamped(0.5), 1e-3)]
+    ("dynamics", "stepsize"),
+    [
+        (SGLD(), 4e-3),
+        (SGHMC(0.1, 3), 4e-4),
+        pytest.param(SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch"),
+        (Underdamped(0.5), 1e-3),
+    ],
 )
 def test_chains_have_the_moments_over_an_epoch(dynamics: Any, stepsize: float) -> None:
     """A normal mean: the noise of minibatches does not depend on the position."""

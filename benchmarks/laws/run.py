@@ -1,0 +1,103 @@
+"""The table of laws: `python -m benchmarks.laws.run --help`.
+
+Every dynamics × gradient × minibatches whose stationary variance is known in closed form, beside
+what the package's chains have; and the same of the other packages' samplers where they run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.client import CPU_ONLY
+from benchmarks.environments import HERE, InstallError, interpreter
+from benchmarks.laws.rows import CHAINS, Row, every
+from benchmarks.report import publish, table
+
+DOCUMENT = HERE.parent / "docs" / "laws.md"
+ELSEWHERE = {
+    "SGMCMCJax": ("sgmcmcjax", ("sgld", "sghmc", "sgnht", "badodab")),
+    "BlackJAX": ("blackjax", ("sgld", "sghmc", "sgnht")),
+    "posteriors": ("posteriors", ("sgld", "sghmc", "sgnht")),
+    "sgmcmc": (None, ("sgld", "sghmc", "sgnht", "badodab")),
+}
+"""The other packages and their samplers; ours with the same constants."""
+
+
+def own(rows: Sequence[Row], draws: int) -> list[str]:
+    """Return the paragraphs on the package's own chains."""
+    lines, worst = [], 0.0
+    for row in rows:
+        found, error = row.measured(draws)
+        off = (found - row.exact) / error
+        worst = max(worst, abs(off))
+        ratios = [f"{value / row.posterior:.4f}" for value in (row.exact, found)]
+        lines.append([row.dynamics, row.gradient, row.minibatches, *ratios, f"{off:+.1f}"])
+        print(" | ".join(lines[-1]), flush=True)
+    head = ["dynamics", "gradient", "rows", "exact", "measured", "off, in standard errors"]
+    largest = float(np.sqrt(2) * _quantile(len(rows)))
+    return [
+        table(head, lines),
+        f"The largest of the {len(rows)} deviations is {worst:.1f} standard errors; of as many "
+        f"standard normals it would be {largest:.1f} or more once in twenty times.",
+    ]
+
+
+def _quantile(count: int) -> float:
+    from scipy.special import erfinv
+
+    return float(erfinv(0.95 ** (1 / count)))
+
+
+def elsewhere(draws: int) -> list[str]:
+    """Return the table of the other packages."""
+    methods = ("sgld", "sghmc", "sgnht", "badodab")
+    lines = []
+    for label, (environment, known) in ELSEWHERE.items():
+        cells = [label]
+        for method in methods:
+            cells.append(_asked(environment, method, draws) if method in known else "—")
+        lines.append(cells)
+        print(" | ".join(cells), flush=True)
+    return [table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines)]
+
+
+def _asked(environment: str | None, method: str, draws: int) -> str:
+    """Return what the sampler of a package has for variance over posterior variance."""
+    try:
+        python = interpreter(environment)
+    except InstallError as error:
+        return f"not installed: {error}"
+    done = subprocess.run(
+        [str(python), "-m", "benchmarks.laws.elsewhere"],
+        input=json.dumps({"package": environment or "sgmcmc", "method": method, "draws": draws}),
+        capture_output=True, text=True, cwd=HERE.parent, env={**os.environ, **CPU_ONLY},
+    )  # fmt: skip
+    if done.returncode:
+        return "fails"
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return f"{found['ratio']:.3f} ± {found['error']:.3f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument("--draws", type=int, default=4000, help="of each chain")
+    options = parser.parse_args(arguments)
+    rows = every()
+    draws = 100 if options.smoke else options.draws
+    parts = own(rows[:4] if options.smoke else rows, draws)
+    publish("laws", parts, options.smoke, Path(DOCUMENT))
+    if not options.smoke:
+        publish("elsewhere", elsewhere(100_000), options.smoke, Path(DOCUMENT))
+    assert CHAINS > 1
+
+
+if __name__ == "__main__":
+    main()
