@@ -106,7 +106,7 @@ class Subsampled(ExactDynamics):
 
     Args:
         curvature_bound: Function of the parameters and rows of the dataset that returns the r_j of
-            each row: a dict with an array (n, *shape) for each parameter.
+            each row: a dict with an array ``(n, *shape)`` for each parameter.
         bounds: The bounds around the center; known once the center is.
     """
 
@@ -185,8 +185,8 @@ class ZigZag(Subsampled):
 
     Args:
         curvature_bound: Function of the parameters and rows of the dataset that returns r_j, a dict
-            with an array (n, *shape) for each parameter, such that the second derivatives of the
-            term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
+            with an array ``(n, *shape)`` for each parameter, such that the second derivatives of
+            the term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
         bounds: Bounds around the center; set by :func:`sgmcmc.zigzag`.
 
     Example:
@@ -332,8 +332,8 @@ class MHSS(Subsampled):
 
     Args:
         curvature_bound: Function of the parameters and rows of the dataset that returns r_j, a dict
-            with an array (n, *shape) for each parameter, such that the second derivatives of the
-            term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
+            with an array ``(n, *shape)`` for each parameter, such that the second derivatives of
+            the term of row j are c r_j r_jᵀ with |c| ≤ 1 everywhere.
         gamma: γ, positive.
         bounds: Bounds around the center; set by :func:`sgmcmc.mhss`.
 

@@ -378,6 +378,21 @@ def test_spherical_topics_as_shown(shown: Callable[[str], str]) -> None:
     assert frozenset(f"word{i}" for i in range(8)) in topics
 
 
+@pytest.mark.slow
+def test_divide_and_conquer_as_shown(
+    shown: Callable[[str], str], vignette: Callable[[str], ModuleType]
+) -> None:
+    """The divergence of normals is the closed form; consensus is right for normal shards."""
+    rng = np.random.default_rng(1)
+    module = vignette("divide_and_conquer")
+    truth, other = rng.normal(size=(4000, 2)), 1.5 * rng.normal(size=(4000, 2))
+    exact = 2 * (np.log(1.5) + 1 / (2 * 1.5**2) - 0.5)
+    assert module.divergence(truth, other) == pytest.approx(exact, abs=0.05)
+    found = re.findall(r"^  Consensus +(-?\d\.\d+) ", shown("divide_and_conquer"), re.M)
+    assert len(found) == 3
+    assert all(abs(float(value)) < 0.1 for value in found)
+
+
 def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("[a-z]*.py")}
     assert names == {
@@ -386,6 +401,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "demo",
         "gamma_parameters",
         "dirichlet_process",
+        "divide_and_conquer",
         "gaussian_mixture",
         "hand_chosen_stepsizes",
         "keras_network",
