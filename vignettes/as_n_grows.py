@@ -5,11 +5,11 @@
 # Lancaster 2018 (figure 1 of the R package's paper): the mean of N standard normal numbers, with
 # prior N(0, 10), for N from a thousand to a million. The posterior is known, so each chain can be
 # scored by the Kullback–Leibler divergence KL(true ‖ normal with the mean and variance of the
-# draws). The paper set `sgldcv` against Stan. Here NUTS of this package is in Stan's place, and
-# `sample` without constants beside both.
+# draws). The paper compared `sgldcv` with Stan. This vignette compares it with NUTS of this
+# package, and with `sample` without constants.
 #
-# Run it as `python vignettes/as_n_grows.py`, about six minutes; `--short` is the form that the
-# tests run.
+# Run it with `python vignettes/as_n_grows.py`, which takes about six minutes. The tests run
+# `--short`.
 
 # %%
 from __future__ import annotations
@@ -126,14 +126,14 @@ LOOK_LIKE = dict(zip(WAYS, ("sgldcv", "sample", "nuts"), strict=True))
 # %% [markdown]
 # ## The runs
 #
-# Seconds are those of the call, the search for a mode and compiling included; as in the paper
-# every call has a model of its own to compile.
+# Seconds are those of the call, with the search for a mode and compiling; as in the paper, every
+# call compiles its model.
 #
-# The divergence of independent draws is about 1 over their number. The published stepsizes are
-# far below what the data allow, so a thousand draws of `sgldcv` are worth 30 at N = 1000 and 200 at
-# 10⁶, and the paper's figure shows the same. Without constants the divergence stays below that of
-# NUTS, which has a quarter as many draws. Of its seconds most are for compiling,
-# as for NUTS up to N = 50 000; the seconds of the full run were measured on a busy machine.
+# The divergence of independent draws is about 1 over their number. The published stepsizes are far
+# below what the data allow, so a thousand draws of `sgldcv` are worth 30 independent ones at N =
+# 1000 and 200 at 10⁶; the paper's figure shows the same. Without constants the divergence stays
+# below that of NUTS, which has a quarter as many draws. Most of its seconds are for compiling, as
+# for NUTS up to N = 50 000. The seconds of the full run were measured on a busy machine.
 
 
 # %%

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Choosing among models by leave-one-out cross-validation
 #
-# The loans of the tutorial, but with a risk that is not linear in age: the young and the old fail
-# more often. Three logistic regressions, one without age, one linear in it, one with its square,
-# are compared by how well each predicts a loan that it has not seen. None has to be fitted
-# N times: the draws give the log-likelihood of every row, and from that Pareto-smoothed
-# importance sampling (Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017), as ArviZ has it,
-# finds what the posterior without a row would have said of it.
+# The data are like the loans of the tutorial, but with a risk that is not linear in age: the young
+# and the old fail more often. Three logistic regressions, one without age, one linear in age and
+# one with its square, are compared by their predictions for a loan that was left out. No model is
+# fitted N times: the draws give the log-likelihood of every row, and from that ArviZ's
+# Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017)
+# estimates the prediction of the posterior without that row.
 #
-# Run it as `python vignettes/comparing_models.py`, a minute or two; `--short` is the form that the
-# tests run, on fewer loans.
+# Run it with `python vignettes/comparing_models.py`, which takes a minute or two. The tests run
+# `--short`, on fewer loans.
 
 # %%
 from __future__ import annotations
@@ -36,7 +36,7 @@ from _figures import figure, look
 # %% [markdown]
 # ## The data and the models
 #
-# Ages count in decades from 45. The true log odds of a failure are −2.2 − 0.1 a + 0.15 a².
+# Ages are in decades from 45. The true log odds of a failure are −2.2 − 0.1 a + 0.15 a².
 
 # %%
 TERMS = {"no age": 1, "linear": 2, "square": 3}
@@ -63,9 +63,10 @@ def log_prior(params):  # beta ~ N(0, 10²)
 # ## The comparison
 #
 # `to_arviz(log_likelihood=True)` adds the terms of the log-likelihood. ArviZ holds all of them in
-# memory, so with many rows they are taken at some of the draws, evenly. `az.compare` gives the
-# expected log predictive density of each model (`elpd`), the effective number of its parameters
-# (`p`), by how much it is worse than the best (`diff`), and the standard error of that (`dse`).
+# memory, so with many rows they are computed at some of the draws, evenly spaced. `az.compare`
+# gives the expected log predictive density of each model (`elpd`), the effective number of its
+# parameters (`p`), by how much it is worse than the best (`diff`), and the standard error of that
+# (`dse`).
 
 
 # %%
@@ -93,12 +94,11 @@ def format_table(table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-# %% [markdown]
-# A difference of many standard errors decides. One of less than two says that the data do not tell
-# the models apart; then take the simpler one, or average.
+# %% [markdown] A difference of many standard errors is decisive. If it is less than two, the data
+# do not distinguish the models; then use the simpler one, or average.
 #
-# The plot shows why: the linear model cannot bend. Its interval is narrow all the same: a
-# posterior knows nothing of models that were not tried.
+# The plot shows why: the linear model cannot fit the curve. Its interval is narrow nevertheless,
+# because a posterior does not account for models that were not tried.
 
 
 # %%

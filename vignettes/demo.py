@@ -1,12 +1,11 @@
 # %% [markdown]
 # # Logistic regression on half a million rows, without tuning constants
 #
-# The covertype data hold 581 012 patches of forest, each described by 54 features in [0, 1]; the
-# label says whether the patch is covered by lodgepole pine. A sampler that needs the gradient of
-# the full log posterior visits all of them at every step. `sgmcmc.sample` visits them a few times,
-# to find the mode and how wide the posterior is around it, and from then on takes a few hundred
-# rows at each step. No constant is given; the report says what was chosen, and whether the draws
-# are to be trusted.
+# The covertype data describe 581 012 patches of forest by 54 features in [0, 1]; the label says
+# whether a patch is covered by lodgepole pine. A sampler that needs the gradient of the full log
+# posterior reads all rows at every step. `sgmcmc.sample` reads them a few times, to find the mode
+# and the width of the posterior around it, and after that only a few hundred rows at each step. No
+# constant is given; the report says what was chosen, and whether the draws can be trusted.
 #
 # `make demo` runs this file; so does `python vignettes/demo.py --help`, and any notebook
 # that reads cell markers.
@@ -34,8 +33,8 @@ import sgmcmc
 # %% [markdown]
 # ## The model
 #
-# Two functions of dictionaries of tensors: the log-likelihood of the rows that it is handed, one
-# term for each, and the log-prior, here Laplace(0, 1) on every coefficient. `sgmcmc`
+# The model is two functions of dictionaries of tensors: the log-likelihood of the rows in a
+# minibatch, one term for each, and the log-prior, here Laplace(0, 1) on every coefficient. `sgmcmc`
 # differentiates both.
 
 # %%
@@ -54,11 +53,11 @@ def log_prior(params):
 # %% [markdown]
 # ## The data
 #
-# `sgmcmc.get_dataset` takes the file from the folder `$SGMCMC_DATA` or from the cache, or
-# downloads it. Where none of the three works, the demo simulates data of the same shape and of
-# the same kind: ten continuous features, a factor of four levels and one of forty. (As in
-# covertype, the indicators of a factor add up to the bias column, so that only the prior separates
-# the bias from the level of a factor's coefficients.)
+# `sgmcmc.get_dataset` reads the file from the folder `$SGMCMC_DATA` or from the cache, or downloads
+# it. If none of the three works, the demo simulates data of the same shape and kind: ten continuous
+# features, a factor of four levels and one of forty. (As in covertype, the indicators of a factor
+# add up to the bias column, so that only the prior separates the bias from the level of a factor's
+# coefficients.)
 
 # %%
 N_ROWS, N_TEST = 581_012, 10_000
@@ -164,11 +163,10 @@ def log_loss(samples: sgmcmc.Samples, test: dict[str, Any]) -> float:
     return float(-np.log(samples.predict(lambda p, d: tf.exp(log_lik(p, d)), test)).mean())
 
 
-# %% [markdown]
-# ## The picture
+# %% [markdown] ## The plot
 #
-# Traces and densities of the bias and four of the coefficients, a color for each chain. Where
-# chains have mixed, no color keeps to itself.
+# Traces and densities of the bias and four of the coefficients, a color for each chain. If the
+# chains have mixed, the colors overlap.
 
 
 # %%
@@ -189,8 +187,7 @@ def plot(samples: sgmcmc.Samples, names: Sequence[str], shown: Sequence[int]) ->
     return figure
 
 
-# %% [markdown]
-# ## All of it
+# %% [markdown] ## Everything together
 
 
 # %%

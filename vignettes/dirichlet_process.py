@@ -1,23 +1,21 @@
-# %% [markdown]
-# # A mixture with as many components as the data ask for
+# %% [markdown] A mixture with an unknown number of components
 #
-# The second experiment on the simplex of Baker, *Large-Scale Bayesian Computation Using Stochastic
-# Gradient MCMC* (Lancaster 2018), section 5.5.2, figure 5.5.1b: the areas of a web site that 32 711
-# users visited (UCI's anonymous Microsoft web data, 294 areas, three visits for a user on average),
-# as a Dirichlet-process mixture of categoricals. A user belongs to a component, a component is a
-# probability for each area, and the components' weights are broken off a stick:
-# w_j = v_j Π_{l<j} (1 − v_l), v_j ~ Beta(1, α). The slice sampler needs finitely many of them at
-# a time; `dp_mixture` has it, and draws α too.
+# This is the second experiment on the simplex of Baker, *Large-Scale Bayesian Computation Using
+# Stochastic Gradient MCMC* (Lancaster 2018), section 5.5.2, figure 5.5.1b: the areas of a web site
+# that 32 711 users visited (UCI's anonymous Microsoft web data, 294 areas, three visits for a user
+# on average), as a Dirichlet-process mixture of categoricals. A user belongs to a component, a
+# component has a probability for each area, and the components' weights are broken off a stick: w_j
+# = v_j Π_{l<j} (1 − v_l), v_j ~ Beta(1, α). The slice sampler needs finitely many of them at a
+# time; `dp_mixture` has it, and draws α too.
 #
-# Compared is how well users are predicted that the chains have not seen: the mean over users of
-# log p(visits), p on average over all draws so far. The stepsize of SGRLD is the
-# best of four with one seed on one half of the 5000 users of the test file; the scores are those of
-# the other half. Full Gibbs sampling needs no
-# code of its own: SCIR on all users with a large stepsize and a fresh scale draws sticks and
-# components from their conditional laws.
+# The comparison is how well held-out users are predicted: the mean over users of log p(visits),
+# where p is the mean over all draws so far. The stepsize of SGRLD is the best of four with one seed
+# on one half of the 5000 users of the test file; the scores are those of the other half. Full Gibbs
+# sampling needs no additional code: SCIR on all users with a large stepsize and a fresh scale draws
+# sticks and components from their conditional distributions.
 #
-# Run it as `python vignettes/dirichlet_process.py`. `--tune` tries the stepsizes first. `--short`
-# is the form that the tests run, on simulated users.
+# Run it with `python vignettes/dirichlet_process.py`. `--tune` tries the stepsizes first. The tests
+# run `--short`, on simulated users.
 
 # %%
 from __future__ import annotations
@@ -38,21 +36,20 @@ from matplotlib.figure import Figure
 import sgmcmc
 from sgmcmc.models import dp_mixture
 
-# %% [markdown]
-# ## A stick, right and lopsided
+# %% [markdown] ## The drift of a stick
 #
 # A stick (v, 1 − v) is a point of the simplex with two components, and moves like any other.
-# SGRLD's drift of component k is alpha_k + ĉ_k − θ_k − ω_k Σĉ: from the first v Σĉ is taken, and
-# from the second (1 − v) Σĉ. The published code treats both coordinates alike. Read as v Σĉ taken
-# from both, the stick comes to rest elsewhere: with many counts, M, of which a share p falls on v,
-# the drifts M (p − v) and M (1 − p − v) keep θ_1 : θ_2 = v : 1 − v only where
-# (p − v)(1 − v) = (1 − p − v) v, that is 2v² − 2v + p = 0: at 0.184 for p = 0.3.
+# SGRLD's drift of component k is alpha_k + ĉ_k − θ_k − ω_k Σĉ: v Σĉ is subtracted from the first
+# component, and (1 − v) Σĉ from the second. The published code treats both coordinates alike. If
+# that means that v Σĉ is subtracted from both, the stick has another equilibrium: with many counts,
+# M, of which a fraction p belongs to v, the drifts M (p − v) and M (1 − p − v) keep θ_1 : θ_2 = v :
+# 1 − v only if (p − v)(1 − v) = (1 − p − v) v, that is 2v² − 2v + p = 0: at 0.184 for p = 0.3.
 
 
 # %%
 @dataclass(frozen=True)
 class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
-    """SGRLD that takes v Σĉ from both coordinates of a stick."""
+    """SGRLD that subtracts v Σĉ from both coordinates of a stick."""
 
     def drift(self, u: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
         right = super().drift(u, counts)
@@ -137,9 +134,9 @@ def simulate(n_users: int = 300) -> Users:
 # %% [markdown]
 # ## The runs
 #
-# The settings of SCIR are the published ones, of SGRLD those and others: its published ones are for
-# another model, a = 0.001. `--tune` compares stepsizes with a = 0.5 for both. The chains of a run
-# differ in their seeds; those of SCIR start at points of their own.
+# The settings of SCIR are the published ones; SGRLD is run with its published settings, which are
+# for another model, a = 0.001, and with others. `--tune` compares stepsizes with a = 0.5 for both.
+# The chains of a run differ in their seeds; those of SCIR also in their starts.
 
 
 # %%
@@ -228,12 +225,11 @@ def tune(grid: Sequence[Run], users: Users) -> None:
         print(f"{run.label:9}{run.components:8g}{score:16.3f}", flush=True)
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # After 600 iterations, mean over five seeds: −11.559 by SCIR, −11.582 by SGRLD with a = 0.5,
-# −11.591 by SGRLD at its published settings, which has 39 components where the others have 21 to
-# 24, and −11.530 after 60 sweeps of Gibbs sampling.
+# −11.591 by SGRLD at its published settings, which has 39 components; the others have 21 to 24, and
+# −11.530 after 60 sweeps of Gibbs sampling.
 
 
 # %%

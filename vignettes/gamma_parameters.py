@@ -1,18 +1,18 @@
 # %% [markdown]
 # # Gamma parameters: rates, and the weights of a sparse network
 #
-# SCIR moves points of the simplex through unnormalized θ > 0 with gamma laws. Parameters that have
-# gamma laws themselves, such as Poisson rates and precisions, need no more than the rate of that
-# law: `gamma={"rate": (shape, rate)}` names them and their priors. The transition is drawn exactly,
-# so what error there is comes from minibatches alone (Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018,
+# SCIR moves points of the simplex through unnormalized θ > 0 with gamma distributions. Parameters
+# that have gamma distributions themselves, such as Poisson rates and precisions, need only a rate
+# in addition: `gamma={"rate": (shape, rate)}` names them and their priors. The transition is drawn
+# exactly, so the only error comes from minibatches (Baker, Fearnhead, Fox & Nemeth, NeurIPS 2018,
 # section 2.3).
 #
-# First a rate whose law is known, at every stepsize, with and without control variates for the
-# counts. Then a network in the manner of Caron & Fox (JRSS B 79, 2017), in small: the weights of
-# its nodes are a generalized gamma process, most of them near zero.
+# The first example is a rate whose distribution is known at every stepsize, with and without
+# control variates for the counts. The second is a small network in the manner of Caron & Fox (JRSS
+# B 79, 2017): the weights of its nodes are a generalized gamma process, most of them near zero.
 #
-# Run it as `python vignettes/gamma_parameters.py`, a few minutes; `--short` is the form that the
-# tests run.
+# Run it with `python vignettes/gamma_parameters.py`, which takes a few minutes. The tests run
+# `--short`.
 
 # %%
 from __future__ import annotations
@@ -44,8 +44,8 @@ from _figures import figure, look
 # > Var λ = (a + tanh(h/2) Var ĉ) / b².
 #
 # With `gradient="svrg"` the minibatch adds only the *difference* of its counts to those at a
-# center, where the whole dataset was counted. Complete data have no difference, Var ĉ is zero, and
-# so the law is exact at any stepsize.
+# center, where the whole dataset was counted. With complete data the difference is zero, so Var ĉ
+# is zero and the distribution is exact at any stepsize.
 
 # %%
 ROWS, MINIBATCH, SHAPE, RATE = 1000, 50, 2.0, 1.0
@@ -113,18 +113,18 @@ def format_variances(found: Mapping[str, np.ndarray], stepsizes: Sequence[float]
 #
 # Node k has a weight w_k, and there are Poisson(w_i w_j) edges from i to j. The weights are the
 # atoms of a generalized gamma process, with Lévy density α w^(−1−σ) e^(−τw) / Γ(1 − σ). Such a
-# process is *not* made of powers of gamma variables, as one might read in the thesis's outlook:
-# powers of gamma variables have generalized gamma *laws* (and `gamma={"v": (shape, rate, power)}`
-# samples these), but they are not what the atoms of the process are. Powers come in where the
-# process is made finite, with K atoms (Lee, James & Choi, NeurIPS 2016):
+# process is *not* made of powers of gamma variables, as the thesis's outlook suggests: powers of
+# gamma variables have generalized gamma *distributions* (and `gamma={"v": (shape, rate, power)}`
+# samples these), but the atoms of the process do not. Powers occur in the finite form of the
+# process, with K atoms (Lee, James & Choi, NeurIPS 2016):
 #
 # > p(w) ∝ w^(−1−σ) e^(−τw) (1 − e^(−tw)),  t = (Kσ/α)^(1/σ).
 #
-# A weight of this law is G / V^(1/σ), with G ~ Gamma(1 − σ, 1) and V uniform between τ^σ and
-# (τ + t)^σ. Near zero the density goes as w^(−σ), as that of Gamma(1 − σ, τ) does, and the rest of
-# it, log((1 − e^(−tw))/w), is what `log_prior` adds. All in all the model is six lines: SCIR takes
-# from it, by automatic differentiation, that node k has as many counts as edges touch it, and the
-# exposure 2Σw, although w_i w_j is not linear in the weights.
+# A weight with this distribution is G / V^(1/σ), with G ~ Gamma(1 − σ, 1) and V uniform between τ^σ
+# and (τ + t)^σ. Near zero the density behaves like w^(−σ), as that of Gamma(1 − σ, τ) does, and
+# `log_prior` adds the rest, log((1 − e^(−tw))/w). The model has six lines: by automatic
+# differentiation SCIR finds that node k has as many counts as it has edges, and the exposure 2Σw,
+# although w_i w_j is not linear in the weights.
 
 # %%
 SIGMA, TAU, ALPHA = 0.3, 1.0, 40.0
@@ -156,7 +156,7 @@ class Network:
         return tf.reduce_sum(tf.math.log(-tf.math.expm1(-self.tilt * w) / w))
 
     def whole_prior(self, params):
-        """Return the log-prior for samplers that know of no gamma laws."""
+        """Return the log-prior for samplers without gamma distributions."""
         w = params["w"]
         return self.log_prior(params) - tf.reduce_sum(SIGMA * tf.math.log(w) + TAU * w)
 
@@ -175,10 +175,10 @@ def simulate(nodes: int) -> Network:
 # %% [markdown]
 # ## The runs
 #
-# SCIR with minibatches of a tenth of the edges, with and without SVRG, and SGLD in log w, beside
-# NUTS on the whole dataset, in log w too. All weights move at once, each with the exposure that
-# the others had before, so SCIR is right as h → 0 only: `updates="in_turn"` is for parameters that
-# have names.
+# The runs are SCIR with minibatches of a tenth of the edges, with and without SVRG, SGLD in log w,
+# and NUTS on the whole dataset, also in log w. All weights move at once, each with the exposure
+# from the previous values of the others, so SCIR is right only as h → 0: `updates="in_turn"` is for
+# named parameters.
 
 
 # %%
@@ -303,15 +303,14 @@ def format_network(found: Mapping[str, Found | None], network: Network) -> str:
     return "\n".join(lines)
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
-# The variance of the rate lies on its formula at every stepsize: at h = 0.1 it is twice the
+# The variance of the rate agrees with its formula at every stepsize: at h = 0.1 it is twice the
 # posterior's, and with SVRG it is the posterior's at any h.
 #
-# On the network SCIR with SVRG agrees with NUTS to 0.02 sd in all means of log w, with ratios of
-# the sds of 1.00, at h = 0.1 and at 0.5. Without control variates nodes with few edges are 12 % too
-# wide at h = 0.02, and more than half at 0.1. SGLD needs stepsizes that are far apart for the nodes
+# On the network SCIR with SVRG agrees with NUTS to 0.02 SD in all means of log w, with ratios of
+# the SDs of 1.00, at h = 0.1 and at 0.5. Without control variates nodes with few edges are 12 % too
+# wide at h = 0.02, and more than half at 0.1. SGLD needs very different stepsizes for the nodes
 # without edges and for those with hundreds. The table is in `docs/simplex.md`.
 
 

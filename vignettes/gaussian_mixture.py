@@ -1,20 +1,20 @@
 # %% [markdown]
 # # A mixture of two normals
 #
-# The first simulation of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
-# Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.1): a posterior small enough for full-data
-# MCMC, so that every sampler can be compared with it. The data are 1000 points of
-# the plane from ½ N(θ₁, I) + ½ N(θ₂, I), with θ₁ = (0, 0), θ₂ = (0.1, 0.1) and priors
-# N(0, 10 I) on both.
+# This is the first simulation of the R package's paper (Baker, *Large-Scale Bayesian Computation
+# Using Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.1). Its posterior is small enough for
+# full-data MCMC, so that every sampler can be compared with it. The data are 1000 points of the
+# plane from ½ N(θ₁, I) + ½ N(θ₂, I), with θ₁ = (0, 0), θ₂ = (0.1, 0.1) and priors N(0, 10 I) on
+# both.
 #
-# Two features make it a good test. With means that close the two components can hardly be told
-# apart, so the data determine the midpoint m = (θ₁ + θ₂)/2 to within 1/√1000, and the difference
-# δ = θ₂ − θ₁ only poorly: the posterior is narrow in two directions and some ten times wider in the
-# other two. And exchanging θ₁ and θ₂ changes nothing, so the posterior is symmetric under
-# δ → −δ: a chain must cross from one labelling to the other, or its means of θ₁ and θ₂ are
-# those of one labelling alone.
+# Two features make it a good test. With means this close the two components overlap almost
+# completely, so the data determine the midpoint m = (θ₁ + θ₂)/2 to within 1/√1000, and the
+# difference δ = θ₂ − θ₁ only poorly: the posterior is narrow in two directions and some ten times
+# wider in the other two. And exchanging θ₁ and θ₂ changes nothing, so the posterior is symmetric
+# under δ → −δ: a chain must cross from one labeling to the other, or its means of θ₁ and θ₂ are
+# those of one labeling only.
 #
-# Run it as `python vignettes/gaussian_mixture.py`; `--short` is the form that the tests run.
+# Run it with `python vignettes/gaussian_mixture.py`. The tests run `--short`.
 
 # %%
 from __future__ import annotations
@@ -71,7 +71,7 @@ def simulate(size: int = N, seed: int = 2) -> dict[str, np.ndarray]:
 # ## The reference
 #
 # TensorFlow Probability's No-U-Turn sampler on all the data, with its stepsize adapted during
-# warm-up, four chains. Nothing below depends on `sgmcmc` but the two functions of the model.
+# warm-up, four chains. Only the two functions of the model are shared with `sgmcmc`.
 
 
 # %%
@@ -109,14 +109,14 @@ def nuts(dataset: Mapping[str, np.ndarray], draws: int, warm_up: int) -> np.ndar
 # ## The runs
 #
 # First the published stepsizes: minibatches of 100, 10 000 iterations after 10 000 of burn-in
-# (SGHMC, whose iterations take five minibatches: 2000 after 2000), control variates after
-# 10 000 iterations of optimization instead of the burn-in. Where the paper's stepsize and that of
-# its code differ, both are run.
+# (SGHMC, whose iterations need five minibatches: 2000 after 2000), control variates after 10 000
+# iterations of optimization instead of the burn-in. If the paper's stepsize and that of its code
+# differ, both are run.
 #
 # Then stepsizes chosen for this posterior. The curvature of the log posterior along m is N/2 = 500
-# in the coordinates (θ₁, θ₂), so SGLD contracts by 1 − 500 ε/2 per iteration in that direction:
-# it is stable only if ε < 0.008, and accurate only if ε is far below. And the thermostats get a
-# larger `a`, for the reason given below the table.
+# in the coordinates (θ₁, θ₂), so SGLD contracts by 1 − 500 ε/2 per iteration in that direction: it
+# is stable only if ε < 0.008, and accurate only if ε is far below. The thermostats get a larger
+# `a`, for the reason below the table.
 
 
 # %%
@@ -188,16 +188,15 @@ def sample(run: Run, dataset: Mapping[str, np.ndarray], shorter: int = 1) -> np.
 # %% [markdown]
 # ## Means and covariances
 #
-# The first table has the moments of (θ₁, θ₂) as they are. By symmetry the true means of θ₁ and θ₂
-# are equal; a chain whose means differ has spent more time in one labelling than in the other.
-# That is the last two columns: how often the chain went from one labelling to the other (the
-# side of the line δ·(1, 1) = 0 it is on), and which share of the draws lies on the side of the
-# true δ; a half, if it mixes.
+# The first table has the moments of (θ₁, θ₂). By symmetry the true means of θ₁ and θ₂ are equal; a
+# chain whose means differ has spent more time in one labeling than in the other. The last two
+# columns show that: the number of crossings from one labeling to the other (the side of the line
+# δ·(1, 1) = 0), and the fraction of the draws on the side of the true δ, which is a half if the
+# chain mixes.
 #
-# The second table is in the coordinates in which the posterior is simple, each as a ratio to
-# NUTS: the variances of the two coordinates of m, and the second moments of those of δ (about 0,
-# where the mean is by symmetry, so that a chain that sees a single labelling is judged by
-# its shape alone).
+# The second table is in the coordinates in which the posterior is simple, each as a ratio to NUTS:
+# the variances of the two coordinates of m, and the second moments of those of δ (about 0, where
+# the mean is by symmetry, so that a chain in a single labeling is judged by its shape only).
 
 
 # %%
@@ -268,32 +267,31 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
     return "\n".join(lines)
 
 
-# %% [markdown]
-# ## What one sees
+# %% [markdown] ## Results
 #
 # At the published stepsizes one chain diverges and the others are far from the posterior, though
 # each looks plausible by itself.
 #
-# - `sgldcv` at 1e-2 is beyond its limit of stability, 8e-3. The R package moved θ₁ and θ₂ one
-#   after the other; alone each sees half the curvature, and such a chain stays finite.
-# - `sgld` and `sghmc` have about sixteen times the posterior variance along m. For `sgld` that is
-#   what theory says: with gradient noise of variance (N²/n)(1 − n/N) = 9000 along θ₁ + θ₂ and
-#   ε = 5e-3 the stationary variance is 17.7 times that of the posterior if the components overlap
-#   wholly. The noise belongs to the stepsize, not to the sampler: at 5e-5 the excess is some 5 %.
-# - `sgnht` is narrow along δ and wide along m, `sgnhtcv` narrow along m. One thermostat serves both
+# - `sgldcv` at 1e-2 is beyond its limit of stability, 8e-3. The R package moved θ₁ and θ₂ one after
+#   the other; each has half the curvature, and such a chain stays finite. - `sgld` and `sghmc` have
+#   about sixteen times the posterior variance along m. For `sgld` that agrees with theory: with
+#   gradient noise of variance (N²/n)(1 − n/N) = 9000 along θ₁ + θ₂ and ε = 5e-3 the stationary
+#   variance is 17.7 times that of the posterior if the components overlap completely. The noise
+#   depends on the stepsize, not on the sampler: at 5e-5 the excess is about 5 %. - `sgnht` is
+#   narrow along δ and wide along m, `sgnhtcv` narrow along m. One thermostat serves both
 #   coordinates of θ₁, so it keeps the *mean* of their kinetic energies right. Without control
 #   variates the minibatch noise is nearly all along m, with them nearly all along δ; the noisy
-#   direction is then too hot and the other too cold. The remedy is an `a` that is large against
-#   ε/2 times the noise variance. But its own price is a factor of about 1 − a/2 on the variance
-#   (see docs/samplers.md), so `a` stays near 0.1 and the stepsize becomes small. For `sgnhtcv` at
-#   1e-3 noise is not all: with the whole dataset at every step the ratio along m is still 0.57.
-# - At the chosen stepsizes nothing diverges, and all six agree with NUTS to within 15 % in every
-#   second moment, Monte Carlo error included.
+#   direction is then too hot and the other too cold. The remedy is an `a` that is large against ε/2
+#   times the noise variance. But that reduces the variance by a factor of about 1 − a/2 (see
+#   docs/named-samplers.md), so `a` stays near 0.1 and the stepsize becomes small. For `sgnhtcv` at
+#   1e-3 noise is not the only error: with the whole dataset at every step the ratio along m is
+#   still 0.57. - At the chosen stepsizes nothing diverges, and all six agree with NUTS to within 15
+#   % in every second moment, Monte Carlo error included.
 #
-# ## The picture
+# ## The plot
 #
-# Contours of the density of θ₁, in its plane: NUTS in grey, each chain in blue, as in the
-# published figure. Both labellings lie in this plane.
+# Contours of the density of θ₁, in its plane: NUTS in gray, each chain in blue, as in the published
+# figure. Both labelings are in this plane.
 
 
 # %%
@@ -336,8 +334,7 @@ def _levels(density: np.ndarray) -> list[float]:
     return [float(ordered[np.searchsorted(mass, share)]) for share in (0.95, 0.8, 0.5)]
 
 
-# %% [markdown]
-# ## All of it
+# %% [markdown] ## Everything together
 
 
 # %%

@@ -2,14 +2,14 @@
 # # What goes wrong with stepsizes chosen by hand
 #
 # Published stepsizes are chosen for a good prediction, by a grid search on held-out data. A chain
-# that predicts well need not follow the posterior. Here are chains on covertype with the stepsizes
-# of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018
-# (sections 4.5.1 and 4.6.2), beside draws of `sgmcmc.sample`, which chooses by the error of the
-# sds: the log loss hardly tells them apart, and the sds of the coefficients are wrong by factors.
-# Each chain's own report says so, without any reference.
+# that predicts well need not follow the posterior. This vignette runs chains on covertype with the
+# stepsizes of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
+# 2018 (sections 4.5.1 and 4.6.2), and compares them with draws of `sgmcmc.sample`, which chooses by
+# the error of the SDs. The log losses hardly differ, but the SDs of the coefficients are wrong by
+# factors. Each chain's own report says so, without any reference.
 #
-# Run it as `python vignettes/hand_chosen_stepsizes.py`, a few minutes; `--short` is the form that
-# the tests run, on a few thousand simulated rows.
+# Run it with `python vignettes/hand_chosen_stepsizes.py`, which takes a few minutes. The tests run
+# `--short`, on a few thousand simulated rows.
 
 # %%
 from __future__ import annotations
@@ -31,8 +31,9 @@ from demo import N_ROWS, N_TEST, load, log_lik, log_prior, simulate
 # %% [markdown]
 # ## The chains
 #
-# Minibatches of 500, 10 000 iterations after 10 000 that are dropped. 5e-6 is the stepsize of the
-# published code where the text has 2e-5. The search for the mode of `sgldcv` takes 1e-6.
+# All chains have minibatches of 500, and 10 000 iterations after 10 000 that are dropped. 5e-6 is
+# the stepsize of the published code; the text has 2e-5. The search for the mode of `sgldcv` uses
+# 1e-6.
 
 
 # %%
@@ -78,10 +79,10 @@ def follow(run: Run, train: Dataset, n_iters: int) -> sgmcmc.Samples:
 # %% [markdown]
 # ## What is compared
 #
-# For each coefficient the sd of the draws over that of the reference; the largest error that the
-# report predicts from curvature and gradient noise, or that there is none because the stepsize is
+# The table has, for each coefficient, the SD of the draws divided by that of the reference; the
+# largest error that the report predicts from curvature and gradient noise, unless the stepsize is
 # beyond the limit of stability; the smallest effective sample size; and the log loss of the
-# predictions, averaged over the draws, on rows that were held out.
+# predictions, averaged over the draws, on held-out rows.
 
 
 # %%
@@ -146,9 +147,10 @@ def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
 # %% [markdown]
 # ## What to do
 #
-# Read the warnings. *Gradient noise* wants a smaller stepsize, larger minibatches or control
-# variates; *curvature* wants a smaller stepsize or a preconditioner; too few effective draws want a
-# longer chain or a preconditioner. Or leave the constants out.
+# Read the warnings. If *gradient noise* is too large, use a smaller stepsize, larger minibatches or
+# control variates. If the *curvature* is too large, use a smaller stepsize or a preconditioner. If
+# there are too few effective draws, use a longer chain or a preconditioner. Or let the package
+# choose the constants.
 
 
 # %%

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # A convolutional network of Keras: posterior, ensemble, calibration
 #
-# A classifier that is right in 98 of 100 cases should say so: of the digits that it is 70 % sure
-# of, 70 % should be right. Networks that were fitted once tend to be too sure. Two remedies average
-# the predicted probabilities over several sets of weights: a *deep ensemble*, the same network
-# fitted from several random starts, and the *posterior*, sampled here by SGHMC.
+# A classifier should be calibrated: of the digits to which it gives a probability of 70 %, 70 %
+# should be right. Networks that were fitted once tend to be overconfident. Two remedies average the
+# predicted probabilities over several sets of weights: a *deep ensemble*, the same network fitted
+# from several random starts, and the *posterior*, sampled here by SGHMC.
 #
 # The network is a small convolutional one in Keras, and `sgmcmc.keras_model` makes a model of it:
 # its weights are the parameters, its loss is the negative log-likelihood. Its layers, its training
-# and its predictions stay what they are in Keras.
+# and its predictions remain those of Keras.
 #
-# Run it as `python vignettes/keras_network.py`: five minutes of one core. `--short` is the form
-# that the tests run, on a few hundred simulated images.
+# Run it with `python vignettes/keras_network.py`, which takes five minutes of one core. The tests
+# run `--short`, on a few hundred simulated images.
 
 # %%
 from __future__ import annotations
@@ -41,8 +41,9 @@ BINS = 15
 # ## The network
 #
 # Two convolutions that halve the image each, and a layer of ten logits: 7 984 weights, on pixels in
-# a row of 784, as `get_dataset` gives them. Batch normalization and dropout are left out, since a
-# likelihood must be that of each image alone, and the same each time; `keras_model` refuses them.
+# a row of 784, as `get_dataset` gives them. Batch normalization and dropout are left out, because
+# the likelihood of an image must not depend on other images or on random numbers; `keras_model`
+# refuses them.
 
 
 # %%
@@ -67,8 +68,9 @@ LOSS = keras.losses.CategoricalCrossentropy(from_logits=True)
 # %% [markdown]
 # ## The data
 #
-# MNIST, and the same test images turned by 40°. The networks have never seen digits at such an
-# angle. They will be wrong more often, and the question is whether they know.
+# The data are MNIST, and the same test images rotated by 40°, an angle that does not occur in
+# training. The networks will be wrong more often, and the question is whether their probabilities
+# show it.
 
 
 # %%
@@ -103,7 +105,7 @@ def turned(dataset: Dataset, degrees: float = 40.0) -> Dataset:
 # %% [markdown]
 # ## The ensemble
 #
-# Four networks from four random starts, fitted by Adam as anyone would.
+# Four networks from four random starts, fitted by Adam.
 
 
 # %%
@@ -121,16 +123,16 @@ def fit(train: Dataset, members: int, epochs: int) -> list[Any]:
 # %% [markdown]
 # ## The posterior
 #
-# A chain begins where each member of the ensemble ended, so that all that sampling adds is seen in
-# the comparison. Weights have the prior N(0, 0.3²).
+# A chain begins where each member of the ensemble ended, so that the comparison shows what sampling
+# adds. Weights have the prior N(0, 0.3²).
 #
 # The stepsize ε of SGHMC is a learning rate for the *sum* of the losses, so 0.001 for the mean loss
-# is ε = 0.001/N. An iteration draws a momentum, and takes `L` gradients. With so few of the images
-# in a minibatch its noise heats the directions that the data know most of, and no chain leaves the
-# surroundings of its start: these are draws to average predictions over, which are judged on test
-# images, and not to read off what single weights are.
+# is ε = 0.001/N. An iteration draws a momentum, and takes `L` gradients. With so few images in a
+# minibatch, its noise inflates the variance in the directions that the data determine best, and no
+# chain leaves the neighborhood of its start. So these draws serve to average predictions, which are
+# judged on test images, and not for inference on single weights.
 #
-# `jit_compile=False`: the convolutions of XLA on a CPU take five times as long as TensorFlow's own.
+# `jit_compile=False`: XLA's convolutions on a CPU take five times as long as TensorFlow's own.
 
 
 # %%
@@ -175,8 +177,8 @@ def of_network(network: Any, images: np.ndarray) -> np.ndarray:
 # %% [markdown]
 # ## Scores
 #
-# *Calibration error*: the mean gap between the probability of the likeliest digit and how often it
-# is the right one, over bins of that probability.
+# *Calibration error* is the mean difference between the probability of the most probable digit and
+# the frequency with which it is right, over bins of that probability.
 
 
 # %%
@@ -226,10 +228,9 @@ class Settings:
 
 SHORT = Settings(members=2, epochs=2, n_iters=10, steps=2, draws=5, minibatch_size=32)
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
-# Scores of a single network are the means over four, and so are those of one chain.
+# Scores of a single network, and of one chain, are means over four.
 #
 # | test images | accuracy | log loss | calibration error |
 # | --- | --- | --- | --- |
@@ -245,12 +246,13 @@ SHORT = Settings(members=2, epochs=2, n_iters=10, steps=2, draws=5, minibatch_si
 # | one chain | 60.00 % | 1.8205 | 0.2267 |
 # | posterior | 61.79 % | 1.4486 | 0.1522 |
 #
-# On images like those of the training, four chains predict best, by accuracy and by log loss; a
-# part of it is that chains train on. Averages over networks that each claim what is true claim too
-# little: their curves lie above the diagonal, the ensemble's farther than the posterior's. On
-# turned images every network claims far too much. Averaging over four takes almost half of that
-# away, over one chain next to nothing: what helps is that networks differ, and along a chain of
-# this length they differ little. For images unlike those of the training run several chains.
+# On images like those of the training set, four chains predict best, by accuracy and by log loss;
+# part of the reason is that the chains continue the training. Averages over calibrated networks are
+# underconfident: their curves are above the diagonal, the ensemble's farther than the posterior's.
+# On rotated images every network is far too confident. Averaging over four networks removes almost
+# half of that, averaging over one chain almost nothing: networks must differ, and along a chain of
+# this length they differ little. So for images unlike those of the training set, run several
+# chains.
 
 
 # %%

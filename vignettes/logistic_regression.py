@@ -6,10 +6,10 @@
 # 581 012 rows of 54 features in [0, 1], Laplace(0, 1) priors, minibatches of 500. Ten thousand
 # rows are held out, and the log loss on them is followed along each chain.
 #
-# Run it as `python vignettes/logistic_regression.py`. The data come from `get_dataset`: from
-# `$SGMCMC_DATA`, the cache, or a download. Where none of these works `get_dataset` raises a
-# `DownloadError`, which is an `OSError`, and the script goes on with simulated data of the same
-# shape and says so. `--short` is the form that the tests run, on a few thousand simulated rows.
+# Run it with `python vignettes/logistic_regression.py`. The data come from `get_dataset`: from
+# `$SGMCMC_DATA`, the cache, or a download. If none of these works, `get_dataset` raises a
+# `DownloadError`, which is an `OSError`, and the script continues with simulated data of the same
+# shape and says so. The tests run `--short`, on a few thousand simulated rows.
 
 # %%
 from __future__ import annotations
@@ -34,8 +34,8 @@ from demo import N_ROWS, N_TEST, load, log_lik, log_prior, simulate
 #
 # ## The runs
 #
-# The stepsizes of the paper, and those of its code where they differ. All chains of section 4.6.2
-# start at standard normal draws; those with control variates find the mode first, by 10 000
+# The stepsizes are those of the paper, and those of its code if they differ. All chains of section
+# 4.6.2 start at standard normal draws; those with control variates find the mode first, by 10 000
 # iterations with stepsize 1e-6. The two runs of section 4.5.1 start at zero.
 
 
@@ -71,8 +71,8 @@ RUNS = (
 # %% [markdown]
 # ## The log loss along the chain
 #
-# The log loss is the mean over the held-out rows of −log p(label | θ). Nothing else is wanted of
-# these chains, so nothing else is kept: a test function computes it inside the compiled chain, at
+# The log loss is the mean over the held-out rows of −log p(label | θ). Nothing else is needed from
+# these chains, so nothing else is stored: a test function computes it inside the compiled chain, at
 # every tenth iteration.
 
 
@@ -153,13 +153,12 @@ def follow(
     return Path(iterations, losses, samples.mode, at_mode, diverged)
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # Mean and standard deviation of the log loss over the second half of each chain, and the log loss
 # at the point that the control variates are centered at. The standard deviation is over the draws
-# of one chain; it says how much the prediction of a single draw varies, not how well the mean is
-# estimated.
+# of one chain; it measures how much the prediction of a single draw varies, not how well the mean
+# is estimated.
 #
 # On covertype nothing diverges, and the chains whose stepsize is stable (see below) end between
 # 0.5167 and 0.5185: the control variates at 0.5167 to 0.5170, the plain minibatch gradients
@@ -214,8 +213,8 @@ def plot(paths: Mapping[str, Path]) -> Figure:
 # Near the mode the log posterior is a parabola, with largest curvature λ, say. There a step of
 # gradient ascent multiplies the distance to the mode in the steepest direction by 1 − ε λ, a step
 # of SGLD by 1 − ε λ/2: they are stable for ε < 2/λ and ε < 4/λ. Beyond that a chain on this model
-# does not go off to infinity, because the gradient of a logistic regression is bounded; it is
-# thrown back and forth across the mode instead.
+# does not diverge to infinity, because the gradient of a logistic regression is bounded; it
+# oscillates across the mode instead.
 
 
 # %%
@@ -227,8 +226,7 @@ def largest_curvature(train: Dataset, mode: Mapping[str, np.ndarray]) -> float:
     return float(np.linalg.eigvalsh((X * (p * (1 - p))[:, np.newaxis]).T @ X)[-1])
 
 
-# %% [markdown]
-# ## All of it
+# %% [markdown] ## Everything together
 
 
 # %%

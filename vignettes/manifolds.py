@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Unit vectors: the two synthetic experiments of SGGMC
 #
-# Figures 3 and 4 of Liu, Zhu & Song, *Stochastic Gradient Geodesic MCMC Methods*, NeurIPS 2016. A
-# law on the circle with two modes is sampled from gradients with noise of variance 1000; and the
-# directions of a mixture of two von Mises–Fisher laws, whose posterior has two modes
-# too, from minibatches of 10 of 100 observations. True densities are known in both.
+# Figures 3 and 4 of Liu, Zhu & Song, *Stochastic Gradient Geodesic MCMC Methods*, NeurIPS 2016. The
+# first samples a distribution on the circle with two modes from gradients with noise of variance
+# 1000. The second samples the directions of a mixture of two von Mises–Fisher distributions, whose
+# posterior has two modes too, from minibatches of 10 of 100 observations. The true densities are
+# known in both.
 #
-# Run it as `python vignettes/manifolds.py`, about five minutes; `--short` is the form that the
-# tests run.
+# Run it with `python vignettes/manifolds.py`, which takes about five minutes. The tests run
+# `--short`.
 
 # %%
 from __future__ import annotations
@@ -45,8 +46,8 @@ def angle_of(v):
 # The potential energy is U(v) = −log(exp(5 μ₁·v) + 2 exp(5 μ₂·v)), with μ₁ and μ₂ at ±π/3. The
 # paper adds N(0, 1000 I) to its gradient. Here that noise comes from the data, as it does in
 # practice: row i adds a linear term z_i·v, these sum to zero, and a minibatch is a single row.
-# SGGMC is told the variance; gSGNHT finds the friction by itself; and SGGMC that takes no notice of
-# the noise shows what it does.
+# SGGMC is given the variance, gSGNHT adapts its friction, and SGGMC without the correction shows
+# the effect of the noise.
 
 # %%
 MODES, HEIGHTS = unit(np.array([np.pi / 3, -np.pi / 3])), np.array([1.0, 2.0])
@@ -104,10 +105,10 @@ CIRCLES = {
 # ## Figure 4: two directions of a mixture
 #
 # x_i ~ vMF(v₁, κ)/2 + vMF(μ, κ)/2 with μ = (v₁ + v₂)/‖v₁ + v₂‖, priors vMF(e₁, κ) on v₁ and v₂, and
-# κ = 20. The 100 observations are drawn at v₁ = −π/24, v₂ = π/8 (the paper's values are partly
-# lost in print). v₁ and μ may change places, so that the posterior has a second mode near
-# v₁ = π/24, v₂ = −π/8. Minibatches have 10 rows, and SGGMC estimates the variance of its gradients
-# from the empirical Fisher information.
+# κ = 20. The 100 observations are drawn at v₁ = −π/24, v₂ = π/8 (the paper's values are partly lost
+# in print). v₁ and μ may be exchanged, so that the posterior has a second mode near v₁ = π/24, v₂ =
+# −π/8. Minibatches have 10 rows, and SGGMC estimates the variance of its gradients from the
+# empirical Fisher information.
 
 # %%
 KAPPA, N, BATCH = 20.0, 100, 10
@@ -171,13 +172,12 @@ MIXTURES = {
     "gSGNHT": ("gsgnht", {"a": 0.05}),
 }
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # The distance in the table is the largest between the distribution functions of draws and truth,
 # that of Kolmogorov and Smirnov; of 10 000 independent draws it would be about 0.01. Both samplers
-# see both modes in both experiments, in their right proportions. Without the correction SGGMC is
-# too hot, so that its density is too flat.
+# explore both modes in both experiments, in the right proportions. Without the correction the
+# variance of SGGMC is too large, so that its density is too flat.
 
 
 # %%

@@ -6,16 +6,16 @@
 # rating of film j by user i is N(c + U_i·V_j + a_i + b_j, 1/3), with 20 factors of each: 55 125
 # numbers for the 80 000 ratings of the split u1, which holds out 20 000 others.
 #
-# Three things are looked at: the log predictive density of the held-out ratings along chains of
-# SGLD, SGLD with control variates and SAGA, with 100, 500 and all 943 users (figure 3.5.3 there);
-# what control variates made of gradients (zero variance) do for it after the chain (figure 3.5.4);
-# and how near all of them come to the posterior itself, as Gibbs sampling over all ratings, which
-# has no stepsize and no gradient, draws it from the same model.
+# The vignette shows three things: the log predictive density of the held-out ratings along chains
+# of SGLD, SGLD with control variates and SAGA, with 100, 500 and all 943 users (figure 3.5.3
+# there); its gain from control variates made of gradients (zero variance) after the chain (figure
+# 3.5.4); and the distance of all of them from the posterior of the same model by Gibbs sampling
+# over all ratings, which has no stepsize and no gradient.
 #
-# Run it as `python vignettes/matrix_factorization.py`: the published length, 20 000 iterations and
-# five seeds. `--short` is the form that the tests run, on simulated ratings. `--keep FOLDER` writes
-# down what the chains came to, and does not run again what is there. `--decreasing` makes
-# figure A.3.2: SGLD alone, with h fixed and with h that decreases.
+# Run it with `python vignettes/matrix_factorization.py`, which has the published length, 20 000
+# iterations and five seeds. The tests run `--short`, on simulated ratings. `--keep FOLDER` saves
+# the results of the chains, and reuses saved ones. `--decreasing` makes figure A.3.2: SGLD alone,
+# with fixed and with decreasing h.
 
 # %%
 from __future__ import annotations
@@ -42,8 +42,8 @@ from _figures import figure, look
 # %% [markdown]
 # ## The data and the model
 #
-# With a number of users the data are those that only these users gave. The precisions of factors
-# and biases have the priors Gamma(1, 300), of shape and rate, and are integrated out.
+# With fewer users the data are the ratings of these users. The precisions of factors and biases
+# have the priors Gamma(1, 300), of shape and rate, and are integrated out.
 
 
 # %%
@@ -85,11 +85,11 @@ def simulate(n_users: int = 40, n_items: int = 30, size: int = 1200) -> Task:
 # ## The chains
 #
 # Parameters of such different sizes cannot share a stepsize. As published, that of each parameter
-# is h over the root mean square of its gradients so far (`gradient_scaled(h, until=None)`), with
-# the h of table A.3.3. For SGLD-CV that h is 5000 times smaller than for SGLD. So there is a second
-# run of it with the h of SGLD.
+# is h divided by the root mean square of its gradients so far (`gradient_scaled(h, until=None)`),
+# with the h of table A.3.3. For SGLD-CV that h is 5000 times smaller than for SGLD. So there is a
+# second run of it with the h of SGLD.
 #
-# Factors that are zero have no gradient: chains start at small ones.
+# Factors that are zero have no gradient, so chains start at small ones.
 
 
 # %%
@@ -266,10 +266,10 @@ def gibbs(task: Task, sweeps: int, seed: int) -> dict[str, np.ndarray]:
 # ## Zero variance
 #
 # The log predictive density of one rating depends on 42 numbers: factors and bias of its user and
-# of its film. The gradients at these have mean zero under the posterior, so that they are control
-# variates for it, and 42 coefficients can be fitted for each rating where 55 125 could not. Here
-# they are fitted on every other tenth of the chain, and correct the rest, and the other way round;
-# then the corrected values are averaged over the ratings.
+# of its film. The gradients at these have mean zero under the posterior, so they are control
+# variates for it, and 42 coefficients can be fitted for each rating, unlike 55 125. They are fitted
+# on every other tenth of the chain and correct the rest, and vice versa; then the corrected values
+# are averaged over the ratings.
 
 
 # %%
@@ -341,8 +341,7 @@ def _ratio(pair: dict[str, np.ndarray], parts: int | None) -> float:
     return float(before.var() / after.var())
 
 
-# %% [markdown]
-# ## What is shown
+# %% [markdown] ## Results
 
 
 # %%

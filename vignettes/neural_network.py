@@ -1,19 +1,18 @@
-# %% [markdown]
-# # A neural network on MNIST, with nothing kept but what is wanted
+# %% [markdown] A neural network on MNIST, without storing draws
 #
-# The third example of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
+# This is the third example of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
 # Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.3): a network of 784, 100 and 10 units on
-# the handwritten digits, softmax after softmax, with normal priors on weights `A`, `B`
-# and offsets `a`, `b` whose four precisions have Gamma(1, 1) priors. 79 514 numbers make a draw:
-# 10 000 draws would take 3 GB. Nobody wants them; what is wanted is the log loss on the test set
-# along the chain and the posterior mean of the predicted probabilities.
+# the handwritten digits, softmax after softmax, with normal priors on weights `A`, `B` and offsets
+# `a`, `b` whose four precisions have Gamma(1, 1) priors. A draw has 79 514 numbers, and 10 000
+# draws would need 3 GB. They are not needed: the results are the log loss on the test set along the
+# chain and the posterior mean of the predicted probabilities.
 #
-# So the chain keeps nothing (`store_params=False`). A *test function* is evaluated inside the
+# So the chain stores no draws (`store_params=False`). A *test function* is evaluated inside the
 # compiled chain at every hundredth iteration, and a *reduction* folds the predicted probabilities
 # into a running mean.
 #
-# Run it as `python vignettes/neural_network.py`: ten minutes for all of it on two
-# cores. `--short` is the form that the tests run, on a few hundred simulated images.
+# Run it with `python vignettes/neural_network.py`, which takes ten minutes on two cores. The tests
+# run `--short`, on a few hundred simulated images.
 
 # %%
 from __future__ import annotations
@@ -78,7 +77,7 @@ BIJECTORS = {f"lambda_{name}": tfp.bijectors.Exp() for name in ("A", "B", "a", "
 # %% [markdown]
 # ## The runs
 #
-# The published stepsizes; all chains run 10 000 iterations of burn-in (those with control
+# All chains have the published stepsizes, and run 10 000 iterations of burn-in (those with control
 # variates 10 000 of mode-finding instead, at stepsize 3e-5) and 10 000 more.
 
 
@@ -187,15 +186,15 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
 # ## Without constants
 #
 # The published stepsizes were found by hand. `sgmcmc.sample` without a stepsize chooses everything:
-# four chains climb the likelihood from starts of their own, a diagonal preconditioner is made of
-# the gradients there, the stepsize from the largest curvature and the noise, and underdamped
-# dynamics run from there. Every eighth iteration or so is kept, as many as half a gigabyte holds,
-# and the predictions are averaged over these draws of all chains.
+# four chains climb the likelihood from different starts, the gradients there give a diagonal
+# preconditioner, the largest curvature and the noise give the stepsize, and underdamped dynamics
+# run from there. About every eighth iteration is kept, as many as fit in half a gigabyte, and the
+# predictions are averaged over these draws of all chains.
 #
-# The report does not flatter it. After a few thousand iterations the chains still differ in single
-# weights and in their fit, and minibatch noise overheats the stiffest directions. But averaged
-# over four chains the predictions have a log loss of 0.17 on the test set, 5 % of errors, and an
-# expected calibration error of 0.02: as good as the published chains, with nothing tuned.
+# The report warns. After a few thousand iterations the chains still differ in single weights and in
+# their fit, and minibatch noise inflates the variance in the stiffest directions. But averaged over
+# four chains the predictions have a log loss of 0.17 on the test set, 5 % of errors, and an
+# expected calibration error of 0.02: as good as the published chains, without tuning.
 
 
 # %%
@@ -243,14 +242,13 @@ def without_constants(train: Dataset, test: Dataset) -> None:
     )
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
-# For each sampler the log loss of the last draw, the log loss of the posterior predictive (the
-# mean of the predicted probabilities over the chain) and its error rate.
+# The table has, for each sampler, the log loss of the last draw, the log loss of the posterior
+# predictive (the mean of the predicted probabilities over the chain) and its error rate.
 #
 # On MNIST the draws of the last tenth are at 0.23 (`sghmccv`) to 0.28 (`sghmc`, `sgld`). Averaging
-# over the chain is worth far more than the choice of the sampler: the log loss of the posterior
+# over the chain gains far more than the choice of the sampler: the log loss of the posterior
 # predictive is between 0.15 (`sgnht`) and 0.22 (`sgld`), and its error rate between 4 and 6 %.
 
 

@@ -1,18 +1,17 @@
 # %% [markdown]
 # # Your own dynamics and your own gradient estimator
 #
-# A sampler in this package is put together from parts: the *dynamics* say how the state moves,
-# the *gradient* how the gradient of the log posterior is estimated, the *minibatches* which rows
-# are seen. `sgmcmc.sample` takes any of them, and a part that you write yourself goes wherever the
-# built-in ones go. Several chains, compiled loops, stores that survive a kill, step-by-step runs,
-# preconditioners, stored gradients and zero-variance control variates all work without another
-# line of code, because none of them belongs to the parts.
+# A sampler in this package consists of parts: the *dynamics* move the state, the *gradient*
+# estimates the gradient of the log posterior, and the *minibatches* choose the rows.
+# `sgmcmc.sample` accepts any of them, and your own parts work like the built-in ones. Several
+# chains, compiled loops, stores that survive a kill, step-by-step runs, preconditioners, stored
+# gradients and zero-variance control variates all work without another line of code, because they
+# do not depend on the parts.
 #
 # This file writes two parts that the package does not have, runs them together on a simulated
 # logistic regression, and checks the answer against plain SGLD.
 #
-# Run it as `python vignettes/own_parts.py`. `--short` is the form that the tests run, with
-# shorter chains.
+# Run it with `python vignettes/own_parts.py`. The tests run `--short`, with shorter chains.
 
 # %%
 from __future__ import annotations
@@ -33,20 +32,20 @@ import sgmcmc
 # %% [markdown]
 # ## The dynamics
 #
-# Leimkuhler and Matthews (2013) found that SGLD becomes more accurate when the noise of each step
-# is averaged with that of the step before:
+# Leimkuhler and Matthews (2013) found that SGLD becomes more accurate if the noise of each step is
+# averaged with that of the step before:
 #
 # θ' = θ + (ε/2) ĝ(θ) + √ε (η_k + η_{k+1}) / 2,   η_k ~ N(0, I).
 #
 # With exact gradients the variance of a Gaussian is then right for every stable stepsize, whereas
-# that of SGLD is too large by a term of order ε. The price is that θ alone is no longer a Markov
-# chain: the state has to remember the last noise.
+# that of SGLD is too large by a term of order ε. But θ alone is no longer a Markov chain: the state
+# must include the last noise.
 #
 # Dynamics are a class with two methods. `init` makes the state at the start of a chain, and `step`
-# moves it. The state is a named tuple of tensors with a `position`; whatever else it holds is
-# carried along, and saved in stores and sessions. The attributes say how many vectors of standard
-# normals each method takes. The position is one flat vector, so the code does not depend on the
-# names and shapes of the parameters.
+# moves it. The state is a named tuple of tensors with a `position`; its other fields are carried
+# from step to step, and saved in stores and sessions. Attributes give the number of vectors of
+# standard normals for each method. The position is one flat vector, so the code does not depend on
+# the names and shapes of the parameters.
 
 
 # %%
@@ -76,28 +75,28 @@ class LeimkuhlerMatthews(sgmcmc.dynamics.Dynamics):
 # %% [markdown]
 # ## The gradient estimator
 #
-# SGLD-CV centers its control variate at the mode, which has to be found first. SVRG moves the
-# center to wherever the chain is, and needs no mode, but the chain is never closer to its center
-# than the posterior is wide. Here is something between the two: every `every` iterations the
-# center becomes the average of the positions at which it was moved so far. It starts where the
-# chain starts, approaches the posterior mean, and comes to rest there.
+# SGLD-CV centers its control variate at the mode, which must be found first. SVRG moves the center
+# to the position of the chain and needs no mode, but then the distance of the chain from its center
+# is about the width of the posterior. This estimator is in between: every `every` iterations the
+# center becomes the average of the positions at which it was moved so far. It starts at the start
+# of the chain and converges to the posterior mean.
 #
 # The estimate is
 #
 # ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̃)] + Σ_{i∈S} w_i [∇log p(x_i | θ) − ∇log p(x_i | θ̃)],
 #
 # with G the gradient of the log posterior over the whole dataset at the center θ̃. It is unbiased
-# wherever the center is, as long as G belongs to it.
+# for any center, as long as G is the gradient there.
 #
 # An estimator also has a state that is carried along. `estimate` is compiled into the chain;
 # `target.gradient` gives the gradient of the log posterior estimated from a minibatch, weights and
 # prior included. `refresh` is called between blocks of iterations, outside the compiled loop, every
-# `refresh_every` iterations, and can go through the whole dataset. It returns a new gradient at the
-# present position, or `None` to keep the one that there is.
+# `refresh_every` iterations, and can read the whole dataset. It returns a new gradient at the
+# current position, or `None` to keep the last one.
 #
-# `centered` says that a second gradient is taken, at `center(state)`. That matters only for models
-# with latent variables, which then have to be drawn there as well: `at_center` is the same
-# minibatch with those. The fields of the dataclass are the estimator's constants. They appear in
+# `centered` says that a second gradient is computed, at `center(state)`. That matters only for
+# models with latent variables, which must then be drawn there as well: `at_center` is the same
+# minibatch with these. The fields of the dataclass are the estimator's constants. They appear in
 # the settings of a run, and a store refuses to continue a chain with other constants.
 
 
@@ -146,8 +145,8 @@ class AveragedCenter(sgmcmc.gradients.Gradient):
 # %% [markdown]
 # ## The model
 #
-# A logistic regression, as any user of the package would write it. The predictors have very
-# different scales, which a preconditioner makes up for.
+# The model is a logistic regression, written as for any other sampler. The predictors have very
+# different scales, which a preconditioner corrects.
 
 
 # %%
@@ -179,9 +178,9 @@ def preconditioner(dataset: dict[str, np.ndarray]) -> dict[str, Any]:
 # %% [markdown]
 # ## Both parts together
 #
-# Both are handed to `sgmcmc.sample` as objects. The draws go to a store as they are made. If the
-# process is killed, the same call carries on from where it was and ends with the same bits. Here
-# nobody kills it, and the second call finds the chain finished and returns it at once.
+# Pass both to `sgmcmc.sample` as objects. The draws are written to a store as they are made. If the
+# process is killed, the same call resumes and gives the same draws, bit for bit. Here the second
+# call finds the chain finished and returns it at once.
 
 
 # %%
@@ -218,8 +217,8 @@ def with_store(dataset: dict[str, np.ndarray], n_iters: int) -> sgmcmc.Samples:
 # %% [markdown]
 # ## Step by step
 #
-# `sgmcmc.setup` takes the same parts for a loop of your own. The chain is the same, whatever the
-# portions that it is run in.
+# `sgmcmc.setup` accepts the same parts for your own loop. The chain does not depend on how many
+# iterations are run at a time.
 
 
 # %%
@@ -247,9 +246,9 @@ def step_by_step(dataset: dict[str, np.ndarray], n_steps: int) -> dict[str, np.n
 # %% [markdown]
 # ## Against SGLD
 #
-# The reference is plain SGLD with the exact gradient and a small stepsize: slow, with nothing of
-# the above in it. The table shows the means and standard deviations of each coefficient by both,
-# and the means once more after `sgmcmc.zero_variance`, which uses the stored gradients. All means
+# The reference is plain SGLD with the exact gradient and a small stepsize: slow, and without the
+# parts above. The table shows the means and standard deviations of each coefficient by both, and
+# the means once more after `sgmcmc.zero_variance`, which uses the stored gradients. All means
 # should agree within a few hundredths of a posterior standard deviation.
 
 
@@ -263,8 +262,8 @@ def compare(own: sgmcmc.Samples, reference: sgmcmc.Samples) -> float:
     """Print a table; return how far the means differ at most, in standard deviations."""
     mean, sd = columns(reference).mean(0), columns(reference).std(0)
     own_mean, own_sd = columns(own).mean(0), columns(own).std(0)
-    # Each step has a minibatch of its own: coefficients fitted to means of batches of draws let
-    # that noise average out.
+    # Each step has a new minibatch: in coefficients fitted to means of batches of draws that noise
+    # averages out.
     corrected = sgmcmc.zero_variance(own, batches=20, keep_draws=False)
     zero = np.concatenate([np.ravel(corrected.mean[name]) for name in ("bias", "beta")])
     print("         SGLD mean    own mean   zero variance   SGLD sd    own sd")

@@ -3,8 +3,7 @@
 #
 # Patterson & Teh (NeurIPS 2013, section 3 and figure 1) came to SGRLD by comparing ways to let a
 # point of the simplex move freely. Their example has ten categories with the counts 90, 5, 5 and
-# seven zeros, and a Dirichlet prior of concentration 0.1. Three ways are left after the unstable
-# ones:
+# seven zeros, and a Dirichlet prior of concentration 0.1. Three stable ways remain:
 #
 # | | what moves | update before acceptance |
 # | --- | --- | --- |
@@ -13,15 +12,15 @@
 # | reduced natural | u, its last component zero | u + (ε/2)[a − ω Σa] + √ε η |
 #
 # with a the concentration plus the counts and N = 100. In their experiment each move was accepted
-# or rejected by a Metropolis–Hastings step, which stochastic gradients have to do without. So two
-# things are shown here, against the stepsize: the effective sample size with such a step, as in
-# their figure, and how far the law is off without it, from `sgrld` and its option
-# `parameterization`, and with the whole dataset at each step, so that nothing but the stepsize is
-# to blame. Below are draws at the stepsize of 0.1, theirs too, of a category that was counted five
-# times.
+# or rejected by a Metropolis–Hastings step, which is not available with stochastic gradients. So
+# this vignette shows two things against the stepsize: the effective sample size with such a step,
+# as in their figure, and the error of the distribution without it, from `sgrld` and its option
+# `parameterization`, with the whole dataset at each step, so that the stepsize is the only cause.
+# The lower panels have draws of a category that was counted five times, at the stepsize of 0.1, as
+# in theirs.
 #
-# Run it as `python vignettes/parameterizations.py`, a few minutes; `--short` is the form that the
-# tests run.
+# Run it with `python vignettes/parameterizations.py`, which takes a few minutes. The tests run
+# `--short`.
 
 # %%
 from __future__ import annotations
@@ -69,7 +68,7 @@ SHORT = Length(100, 60, 2, 2, (1e-3, 0.1))
 # %% [markdown]
 # ## With acceptance
 #
-# All stepsizes and chains run side by side. A state is u = log θ; the density of the expanded-mean
+# All stepsizes and chains run in parallel. A state is u = log θ; the density of the expanded-mean
 # chain is that of θ, and its proposal, being reflected at zero, has a density of two terms.
 
 
@@ -160,7 +159,7 @@ def sizes(omega: np.ndarray) -> np.ndarray:
     """Return the effective sample size of each component, mean over chains, (stepsizes, 10)."""
 
     def one(draws: np.ndarray) -> float:
-        # Of draws that never moved nothing is known.
+        # Draws that never moved have no effective sample size.
         good = np.isfinite(draws).all() and np.ptp(draws) > 0
         return float(arviz.ess(draws, method="mean")) if good else 0.0
 
@@ -252,16 +251,15 @@ def plot(
     return picture
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # The natural parameterizations are as published: their effective sample size peaks at stepsizes of
-# 0.1 to 0.3, below half of the draws. The expanded mean, published as the best of the three, is so
-# without acceptance only. With it nine moves in ten are refused even at a stepsize of 1e-5: a
-# component next to zero is always proposed to jump out to the scale of the stepsize, from where the
-# way back is next to impossible. What mixes so well without acceptance is another law, which
-# keeps away from zero: its distance from the posterior is 0.4 to 0.5 where the chain is fast, and
-# that of the natural parameterizations 0.1 and below at a stepsize of 0.1.
+# 0.1 to 0.3, below half of the draws. The expanded mean, published as the best of the three, is the
+# best only without acceptance. With it nine moves in ten are rejected even at a stepsize of 1e-5: a
+# component close to zero is always proposed to jump to the scale of the stepsize, and the reverse
+# move is next to impossible. Without acceptance the chain mixes well, but has another distribution,
+# which stays away from zero: its distance from the posterior is 0.4 to 0.5 if the chain is fast,
+# and that of the natural parameterizations is 0.1 and below at a stepsize of 0.1.
 
 
 # %%

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Quickstart
 #
-# How often does a shop sell umbrellas? Counts of 200 000 days in many towns, with the rain and the
-# day of the week, and a Poisson regression. No constants are given; `sgmcmc.sample` chooses
-# them and reports what it chose.
+# How many umbrellas does a shop sell? The data are counts on 200 000 days in many towns, with the
+# rain and the day of the week, and the model is a Poisson regression. No constants are given;
+# `sgmcmc.sample` chooses them and reports its choices.
 #
-# Run it as `python vignettes/quickstart.py`, some seconds; `--short` is the form that the tests
-# run, on fewer days.
+# Run it with `python vignettes/quickstart.py`, which takes some seconds. The tests run `--short`,
+# on fewer days.
 
 # %%
 from __future__ import annotations
@@ -27,8 +27,8 @@ from _figures import figure, look
 # %% [markdown]
 # ## The data
 #
-# They are simulated, so that the truth is known: sales at dry weather, the effect of a centimetre
-# of rain, and that of the weekend, all on the log scale.
+# The data are simulated, so that the truth is known: sales in dry weather, the effect of a
+# centimeter of rain, and that of the weekend, all on the log scale.
 
 # %%
 NAMES = ["dry weekday", "rain, by the cm", "weekend"]
@@ -44,8 +44,8 @@ def simulate(days: int) -> dict[str, Any]:
 # %% [markdown]
 # ## The model
 #
-# Two functions: the log-likelihood of the rows that it is handed, one term for each, and the
-# log-prior. log sales! is left out, because it does not depend on the parameters.
+# The model is two functions: the log-likelihood of the rows in a minibatch, one term for each, and
+# the log-prior. log sales! is left out, because it does not depend on the parameters.
 
 
 # %%
@@ -61,8 +61,8 @@ def log_prior(params):  # beta ~ N(0, 10²)
 # %% [markdown]
 # ## The draws
 #
-# The report ends with warnings. *none* is what one wants to read there. Draws are a mapping from
-# names to arrays: chains, draws, coefficients.
+# The report ends with warnings; there should be *none*. Draws are a mapping from names to arrays:
+# chains, draws, coefficients.
 
 
 # %%
@@ -75,10 +75,9 @@ def intervals(samples: sgmcmc.Samples) -> np.ndarray:
     return np.quantile(samples["beta"].reshape(-1, 3), [0.05, 0.5, 0.95], axis=0).T
 
 
-# %% [markdown]
-# ## What they say
+# %% [markdown] ## The results
 #
-# Nine in ten of such intervals hold the truth. `predict` applies a function to all draws: here the
+# Nine in ten such intervals contain the truth. `predict` applies a function to all draws: here the
 # expected sales of a weekend, dry and with 2 cm of rain.
 
 

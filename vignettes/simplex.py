@@ -1,19 +1,19 @@
 # %% [markdown]
 # # Points of the simplex: SCIR and SGRLD on a sparse and on a dense posterior
 #
-# The synthetic experiment of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient
-# MCMC*, Lancaster 2018 (section 5.3.2, figures 5.2.1 and 5.3.1). There are 1000
+# This is the synthetic experiment of Baker, *Large-Scale Bayesian Computation Using Stochastic
+# Gradient MCMC*, Lancaster 2018 (section 5.3.2, figures 5.2.1 and 5.3.1). There are 1000
 # observations of ten categories, and a Dirichlet prior with concentration 0.1 on their
-# probabilities ω. The posterior is a Dirichlet law too, so the draws can be compared with the
-# truth. In the *sparse* case seven categories were never seen: their probabilities have most of
-# their posterior mass near zero, a tenth of it below 1e-13. In the *dense* case all categories
-# are about equally frequent.
+# probabilities ω. The posterior is a Dirichlet distribution too, so the draws can be compared with
+# the truth. In the *sparse* case seven categories were never observed: their probabilities have
+# most of their posterior mass near zero, a tenth of it below 1e-13. In the *dense* case all
+# categories are about equally frequent.
 #
-# A step of the Langevin diffusion that `sgrld` discretises is a normal number, and that is wrong
-# near zero, at any stepsize that gets anywhere. `scir` draws from the exact transition
-# law of another diffusion with the same stationary law: no discretization, only minibatch noise.
+# A step of the Langevin diffusion that `sgrld` discretizes is a normal number, which is wrong near
+# zero at any practical stepsize. `scir` draws from the exact transition distribution of another
+# diffusion with the same stationary distribution: there is no discretization, only minibatch noise.
 #
-# Run it as `python vignettes/simplex.py`, a few minutes; `--short` is the form that the tests run.
+# Run it with `python vignettes/simplex.py`, which takes a few minutes. The tests run `--short`.
 
 # %%
 from __future__ import annotations
@@ -35,8 +35,8 @@ from _figures import LOOKS, figure, look
 # %% [markdown]
 # ## The model
 #
-# The log-likelihood is written in terms of ω, of one-hot observations; `alpha` says that ω is a
-# point of the simplex, and what its prior is.
+# The log-likelihood is written in terms of ω and one-hot observations; `alpha` says that ω is a
+# point of the simplex, and gives its prior.
 
 # %%
 import tensorflow as tf
@@ -56,15 +56,16 @@ def log_lik(params, dataset):
 # %% [markdown]
 # ## The score
 #
-# Break a stick: the fractions v_j = ω_j / (ω_j + … + ω_10) of what is left are independent under
-# the posterior, with v_j ~ Beta(a_j, a_(j+1) + … + a_10), where a_j is ALPHA plus the count. Their
-# distribution functions make nine uniform numbers of each draw (the Rosenblatt transform). The
-# score is the Kolmogorov–Smirnov distance between the draws of such a number and the uniform law,
-# averaged over the nine. Exact draws score 0.028, because there are only 1000 of them.
+# In the stick-breaking representation the fractions v_j = ω_j / (ω_j + … + ω_10) of the rest are
+# independent under the posterior, with v_j ~ Beta(a_j, a_(j+1) + … + a_10), where a_j is ALPHA plus
+# the count. Their distribution functions convert each draw to nine uniform numbers (the Rosenblatt
+# transform). The score is the Kolmogorov–Smirnov distance between the draws of such a number and
+# the uniform distribution, averaged over the nine. Exact draws score 0.028, because there are only
+# 1000 of them.
 #
-# The fractions are taken of the unnormalized θ, for `store_unnormalized=True` keeps it and it has
-# none of the rounding of ω. A fraction next to one is measured by what it lacks, 1 − v_j, which
-# is added up from the small components themselves.
+# The fractions are computed from the unnormalized θ, which `store_unnormalized=True` stores,
+# because it does not have the rounding of ω. A fraction close to one is measured by 1 − v_j, which
+# is the sum of the small components.
 
 
 # %%
@@ -99,11 +100,11 @@ def score(theta: np.ndarray, concentrations: np.ndarray) -> np.ndarray:
 # ## The runs
 #
 # Minibatches are drawn with replacement, 1000 iterations are dropped and 1000 kept, and there are
-# five chains in place of five seeds.
+# five chains instead of five seeds.
 #
-# SGRLD starts at θ = ALPHA, at the scale of its stationary law, which is Gamma(Σ ALPHA) for Σθ.
-# Left to itself it would start at the scale of SCIR, Σθ = 1001, and with a small stepsize a chain
-# of this length would never come down from there.
+# SGRLD starts at θ = ALPHA, at the scale of its stationary distribution, which is Gamma(Σ ALPHA)
+# for Σθ. By default it would start at the scale of SCIR, Σθ = 1001, and with a small stepsize a
+# chain of this length would not reach its own scale.
 
 
 # %%
@@ -143,14 +144,14 @@ def sample(method: str, counts: np.ndarray, n: int, stepsize: float, length: Len
 # %% [markdown]
 # ## SGRLD as it was published
 #
-# The right drift, of which SGRLD takes h/2, is a − θ + ĉ − ω Σĉ with a the concentration ALPHA.
-# The baseline of the published comparison has another one: it multiplies by θ once more and has
-# a + 1 where a belongs, so that its stationary law is not the posterior at any stepsize. Its code
-# is not at hand here. Two readings of that description give the scores of a rerun of it, which were
-# 0.585, 0.627 and 0.638 for n = 10, 100 and 500 in the sparse case, to within the spread of the
-# chains. (The reading in which all of the drift, a + 1 − θ + ĉ − ω Σĉ, is multiplied by θ does
-# not: it scores about 0.43.) In the second, θ multiplies the gradient with respect to log θ in
-# place of that with respect to θ, and the 1 is the derivative of the preconditioner. Both chains
+# The right drift, which SGRLD multiplies by h/2, is a − θ + ĉ − ω Σĉ with a the concentration
+# ALPHA. The baseline of the published comparison has another one: it multiplies by θ once more and
+# has a + 1 instead of a, so that its stationary distribution is not the posterior at any stepsize.
+# Its code is not available here. Two readings of that description give the scores of a rerun of it,
+# which were 0.585, 0.627 and 0.638 for n = 10, 100 and 500 in the sparse case, to within the spread
+# of the chains. (The reading in which all of the drift, a + 1 − θ + ĉ − ω Σĉ, is multiplied by θ
+# does not: it scores about 0.43.) In the second, θ multiplies the gradient with respect to log θ
+# instead of that with respect to θ, and the 1 is the derivative of the preconditioner. Both chains
 # start at θ = a + the counts; with chains that start near zero the fit is worse, by up to 0.06.
 
 # %%
@@ -168,7 +169,7 @@ def published_sgrld(
     h = np.reshape(stepsizes, (-1, 1, 1))
     theta = np.broadcast_to(ALPHA + counts, (len(h), length.chains, CATEGORIES))
     draws = np.empty((length.kept, *theta.shape))
-    # Chains whose stepsize is too large may overflow; they are told by not being finite.
+    # Chains whose stepsize is too large may overflow; they are recognized by not being finite.
     with np.errstate(all="ignore"):
         for iteration in range(-length.dropped, length.kept):
             expected = rng.multinomial(n, counts / N, size=theta.shape[:-1]) * (N / n)
@@ -186,10 +187,11 @@ def published_sgrld(
 # As published, each method is given the best of a grid of stepsizes: the one with the lowest score,
 # averaged over the chains. A chain that overflows scores one.
 #
-# In the sparse case SCIR comes near the floor and neither form of SGRLD does. In the dense case
-# SCIR and SGRLD come near each other. For n = 1 and 10 the wrong drift even does best, by way of
-# the grid: the smallest stepsize is still too large for SGRLD there, but a step moves ω the less
-# the larger Σθ is, and the published drift has it at 10 or above, and the right one near 1.
+# In the sparse case SCIR is close to the score of exact draws, and neither form of SGRLD is. In the
+# dense case SCIR and SGRLD are close to each other. For n = 1 and 10 the wrong drift even does
+# best, because of the grid: the smallest stepsize is still too large for SGRLD there, but a step
+# moves ω less if Σθ is larger, and Σθ is 10 or more with the published drift, and near 1 with the
+# right one.
 
 
 # %%
@@ -253,16 +255,15 @@ def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) ->
     return "\n".join(lines)
 
 
-# %% [markdown]
-# ## Away from zero
+# %% [markdown] ## Near zero
 #
-# Why SGRLD is so far from the floor: its draws of the seven categories that were never seen, with
-# *all* the data in each step, so that there is no minibatch noise. The posterior puts a tenth of
-# each of these probabilities below 1e-13, and SCIR follows it there. A step of SGRLD from near zero
-# is a normal number, reflected at zero, and the density of such a number is flat there, where that
-# of the posterior goes as ω^(−0.9). So from the 10 % quantile to the 1 % quantile the draws of
-# SGRLD shrink by a factor of ten, those of the posterior by 10¹⁰. A smaller stepsize comes a
-# little closer, and takes as many more iterations to get anywhere.
+# The table shows why SGRLD has such a high score. It has the draws of the seven categories that
+# were never observed, with *all* the data in each step, so that there is no minibatch noise. The
+# posterior puts a tenth of each of these probabilities below 1e-13, and SCIR follows it there. A
+# step of SGRLD from near zero is a normal number, reflected at zero, and its density is flat there,
+# but that of the posterior behaves like ω^(−0.9). So from the 10 % quantile to the 1 % quantile the
+# draws of SGRLD shrink by a factor of ten, those of the posterior by 10¹⁰. A smaller stepsize is a
+# little closer, and needs correspondingly more iterations.
 
 
 # %%

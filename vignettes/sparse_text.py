@@ -2,16 +2,16 @@
 # # A million documents, a hundred thousand words
 #
 # Text as counts of words is a matrix of mostly zeros. Here it has 10⁶ rows and 10⁵ columns: 400 GB
-# if it were dense, 0.3 GB as the entries that are not zero. A SciPy matrix in `dataset` stays what
-# it is, and `log_lik` sees the rows of a minibatch as a `tf.SparseTensor`.
+# if it were dense, 0.3 GB as the entries that are not zero. A SciPy matrix in `dataset` stays
+# sparse, and `log_lik` receives the rows of a minibatch as a `tf.SparseTensor`.
 #
 # Words are simulated by Zipf's law: a few are in most documents, most are in a few dozen. Each has
-# a coefficient drawn from a normal law, and a document's label is 1 with the probability of a
-# logistic regression. The law of the coefficients is the prior, so it is known what a posterior
-# should do: nine in ten of its 90 % intervals hold the true coefficient, for common words and for
-# rare ones, and no other prediction has a smaller expected loss.
+# a coefficient drawn from a normal distribution, and a document's label is 1 with the probability
+# of a logistic regression. The distribution of the coefficients is the prior, so the right
+# posterior is known: nine in ten of its 90 % intervals contain the true coefficient, for common
+# words and for rare ones, and no other prediction has a smaller expected loss.
 #
-# Run it as `python vignettes/sparse_text.py`. `--short` is the form that the tests run.
+# Run it with `python vignettes/sparse_text.py`. The tests run `--short`.
 
 # %%
 from __future__ import annotations
@@ -35,8 +35,8 @@ from _figures import figure
 # %% [markdown]
 # ## The data
 #
-# Lengths of documents are heavy-tailed, too. An entry is log(1 + count) times the inverse document
-# frequency, and rows are scaled to length one, as is usual for text.
+# The lengths of documents are heavy-tailed, too. An entry is log(1 + count) times the inverse
+# document frequency, and rows are scaled to length one, as is usual for text.
 
 # %%
 PRIOR_SD = 3.0
@@ -78,8 +78,8 @@ def simulate(documents: int, words: int, length: float = 40.0, seed: int = 1) ->
 # %% [markdown]
 # ## The model
 #
-# TensorFlow's own product of a sparse and a dense matrix. `log_lik` could as well return the terms
-# of single documents.
+# The model uses TensorFlow's product of a sparse and a dense matrix. `log_lik` could also return
+# the terms of single documents.
 
 
 # %%
@@ -102,9 +102,9 @@ def log_prior(params):
 # ## Mode and scales
 #
 # SciPy's L-BFGS finds the mode, by products with the sparse matrix. There the diagonal of the
-# information, Σᵢ pᵢ(1 − pᵢ) xᵢⱼ² + 1/sd², tells how wide the posterior is in each coordinate: a
-# common word's sd is a small part of the prior's, that of a rare one nearly all of it. So the
-# coordinates of the chain are scaled by it.
+# information, Σᵢ pᵢ(1 − pᵢ) xᵢⱼ² + 1/sd², shows how wide the posterior is in each coordinate: the
+# SD of a common word is a small fraction of the prior's, that of a rare one nearly all of it. So
+# the coordinates of the chain are scaled by it.
 
 
 # %%
@@ -134,9 +134,9 @@ def mode_and_variances(train: Text) -> tuple[np.ndarray, np.ndarray]:
 # %% [markdown]
 # ## The chain
 #
-# SGLD with control variates, centered at the mode. In these coordinates every posterior sd is about
-# one, so that an iteration with stepsize h forgets a part h/2 of where it was. Gradient noise makes
-# variances larger by a part that is proportional to h and to N/n.
+# SGLD with control variates, centered at the mode. In these coordinates every posterior SD is about
+# one, so that autocorrelation decays by a fraction h/2 in an iteration with stepsize h. Gradient
+# noise makes variances larger by a fraction that is proportional to h and to N/n.
 
 
 # %%
@@ -161,11 +161,11 @@ def sample(
     )
 
 
-# %% [markdown]
-# ## Beside others
+# %% [markdown] ## Comparison
 #
-# The loss of held-out documents by the true probabilities; by the posterior, averaged over draws;
-# by its mode; and by scikit-learn's classifiers with the same penalty, if it is installed.
+# The table has the loss on held-out documents of the true probabilities, of the posterior averaged
+# over draws, of its mode, and of scikit-learn's classifiers with the same penalty, if it is
+# installed.
 
 
 # %%

@@ -1,19 +1,20 @@
 # %% [markdown]
 # # Topics on the sphere
 #
-# The spherical admixture model (Reisinger et al., ICML 2010), by the samplers for manifolds of
-# Liu, Zhu & Song (NeurIPS 2016, section 5.3 and figure 5), against variational inference. A
-# document is a unit vector, its words weighted by tf-idf; a topic is another, so that it can also
-# say which words are absent; a document lies around the direction of its mixture of topics.
+# The spherical admixture model (Reisinger et al., ICML 2010), by the samplers for manifolds of Liu,
+# Zhu & Song (NeurIPS 2016, section 5.3 and figure 5), against variational inference. A document is
+# a unit vector of words weighted by tf-idf. A topic is also a unit vector, so that it can describe
+# the absence of words. A document is distributed around the direction of its mixture of topics.
 #
 # The data are the 3430 blog posts of UCI's KOS in a vocabulary of 6906 words, and 226 articles of
 # Wikipedia in one of 7702 (`--wikipedia FILE.npz`): the paper's own two, 20 newsgroups and 150 000
-# articles, are not among ours. As there, 20 topics and 50 documents a step. What is compared is the
-# log-perplexity of documents that nobody has seen, against time: minus the mean of log p(v | data)
-# over them. Here it is less that of the uniform distribution, so below 0 something was learnt.
+# articles, are not available. As there, 20 topics and 50 documents per step. The vignette compares
+# the log-perplexity of held-out documents, minus the mean of log p(v | data), against time. The
+# log-perplexity of the uniform distribution is subtracted, so values below 0 mean that something
+# was learned.
 #
-# Run it as `python vignettes/spherical_topics.py`. `--short` is the form that the tests run, on
-# simulated documents.
+# Run it with `python vignettes/spherical_topics.py`. The tests run `--short`, on simulated
+# documents.
 
 # %%
 from __future__ import annotations
@@ -40,11 +41,11 @@ from sgmcmc.models.spherical_likelihood import log_normalizer
 # %% [markdown]
 # ## The scores
 #
-# The paper averages p(v | β, θ) over θ drawn from its prior. Documents lie so near to their
-# mixture that next to none of such draws say anything, and the logarithm of the mean comes out too
-# low. So the same mean is taken by annealed importance sampling (`n_particles`, `n_temperatures` of
-# `model.held_out`), and the paper's estimate, from 10 000 draws, is printed beside it at the end.
-# Time is the CPU time of the method alone, without compiling and scoring.
+# The paper averages p(v | β, θ) over θ drawn from its prior. Documents are so close to their
+# mixture that almost none of these draws contribute, and the logarithm of the mean is too low. So
+# the same mean is estimated by annealed importance sampling (`n_particles`, `n_temperatures` of
+# `model.held_out`), and the paper's estimate, from 10 000 draws, is printed next to it at the end.
+# Time is the CPU time of the method, without compiling and scoring.
 
 
 # %%
@@ -88,9 +89,9 @@ class Score:
 # %% [markdown]
 # ## The samplers
 #
-# `sam` has what a sampler needs: unit vectors, `log_lik`, `log_prior`, and `gibbs`, which draws
-# the proportions of the topics in the documents of a minibatch. The likelihood of a document is
-# averaged over the draws of the second half of the scores so far.
+# `sam` makes the model for a sampler: unit vectors, `log_lik`, `log_prior`, and `gibbs`, which
+# draws the proportions of the topics in the documents of a minibatch. The likelihood of a document
+# is averaged over the draws of the second half of the scores so far.
 
 
 # %%
@@ -185,9 +186,10 @@ def size(model: SphericalTopicModel) -> int:
 #
 # Σ_d [κ v'ρb ā_d / √E‖βθ_d‖² − KL(Dir(a_d) ‖ Dir(α))] − log c(‖κ₀m + σΣρb_k‖) + K H(vMF(ξ)),
 #
-# in which E(v'βθ/‖βθ‖) is approximated by moments, as they do. For each minibatch the a_d climb
-# first; then b moves along its gradient and is scaled to length 1 again, log ξ along its own, with
-# stepsizes that decrease (Hoffman et al., JMLR 14, 2013). The batch form has all documents at once.
+# in which E(v'βθ/‖βθ‖) is approximated by moments, as they do. For each minibatch the a_d are
+# optimized first; then b moves along its gradient and is scaled to length 1, and log ξ along its
+# gradient, with decreasing stepsizes (Hoffman et al., JMLR 14, 2013). The batch form uses all
+# documents at once.
 
 
 # %%
@@ -297,8 +299,7 @@ def _mean_and_entropy(log_xi: tf.Tensor, n_words: int) -> tuple[tf.Tensor, tf.Te
     return tf.cast(mean, tf.float32), tf.cast(entropy, tf.float32)
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 
 
 # %%

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Step by step: chains that need no memory
 #
-# Ten thousand draws of a large model may not fit in memory, and often nobody needs them: a
-# running mean of the posterior and the log loss on held-out rows are all that is wanted. The R
-# package's paper (Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*,
-# Lancaster 2018, section 4.5.2) writes that loop itself, one `sgmcmcStep` at a time, on covertype:
-# 10 000 iterations of burn-in, then 10 000 over which the posterior mean is accumulated, with the
-# log loss printed every 100. This is the same code in Python.
+# Ten thousand draws of a large model may not fit in memory, and often they are not needed: a
+# running mean of the posterior and the log loss on held-out rows are enough. The R package's paper
+# (Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section
+# 4.5.2) writes that loop itself, one `sgmcmcStep` at a time, on covertype: 10 000 iterations of
+# burn-in, then 10 000 over which the posterior mean is accumulated, with the log loss printed every
+# 100. This is the same code in Python.
 #
-# Run it as `python vignettes/step_by_step.py`. `--short` is the form that the tests run, on a few
-# thousand simulated rows.
+# Run it with `python vignettes/step_by_step.py`. The tests run `--short`, on a few thousand
+# simulated rows.
 
 # %%
 from __future__ import annotations
@@ -30,8 +30,8 @@ from demo import N_TEST, load, log_lik, log_prior, simulate
 # %% [markdown]
 # ## The sampler and its session
 #
-# `sgld_setup` takes the arguments of `sgld` less the number of iterations. What it returns holds
-# the model, the data and the tuning constants; `init_sess` starts a run of it.
+# `sgld_setup` has the arguments of `sgld` except the number of iterations. It returns an object
+# with the model, the data and the tuning constants; `init_sess` starts a run of it.
 
 
 # %%
@@ -45,10 +45,10 @@ def set_up(train: dict[str, Any], stepsize: float) -> sgmcmc.StepwiseSampler:
 # %% [markdown]
 # ## The loop
 #
-# `sampler.params` is the present state, a dict of `tf.Variable`, so your own `log_lik` can be
-# called with it and any data, here the held-out rows. `get_params` returns the same as
-# NumPy arrays. A call with `n_steps=100` runs a hundred iterations in one compiled piece, several
-# times faster than a hundred calls; the chain is the same.
+# `sampler.params` is the current state, a dict of `tf.Variable`, so your own `log_lik` can be
+# called with it and any data, here the held-out rows. `get_params` returns the same as NumPy
+# arrays. A call with `n_steps=100` runs a hundred iterations in one compiled piece, several times
+# faster than a hundred calls; the chain is the same.
 
 
 # %%
@@ -84,9 +84,9 @@ def run(
 # %% [markdown]
 # ## The same without a loop
 #
-# What the loop does can also be done inside the compiled chain, which is faster still: a running
-# mean is a *reduction*, and the log loss a test function. Neither keeps a draw. The two posterior
-# means agree to rounding, because the chain is the same.
+# The work of the loop can also be done inside the compiled chain, which is faster still: a running
+# mean is a *reduction*, and the log loss a test function. Neither stores a draw. The two posterior
+# means agree up to rounding, because the chain is the same.
 
 
 # %%

@@ -1,24 +1,22 @@
 # %% [markdown]
 # # Topics of documents
 #
-# The experiment that samplers on the simplex are known for: latent Dirichlet allocation, as set up
-# by Patterson & Teh (NeurIPS 2013) and run again for SCIR (Baker, *Large-Scale Bayesian Computation
-# Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.5.2). The data are
-# the 3430 blog posts of UCI's KOS, 467 714 words in a vocabulary of 6906. Each of 50 topics is a
-# point ω_k of the simplex of all words: 345 300 numbers, most of them near zero. That is where
-# SGRLD has its difficulty, since its steps are too wide for what is small, and where SCIR, whose
-# steps are draws from an exact law, has none.
+# This is the standard experiment for samplers on the simplex: latent Dirichlet allocation, as set
+# up by Patterson & Teh (NeurIPS 2013) and run again for SCIR (Baker, *Large-Scale Bayesian
+# Computation Using Stochastic Gradient MCMC*, Lancaster 2018, section 5.5.2). The data are the 3430
+# blog posts of UCI's KOS, 467 714 words in a vocabulary of 6906. Each of 50 topics is a point ω_k
+# of the simplex of all words: 345 300 numbers, most of them near zero. The steps of SGRLD are too
+# large for small components; those of SCIR are draws from an exact distribution.
 #
-# What is compared is how well the topics complete posts that the chains have not seen: stepsizes
-# are tuned on 215 of these, and the scores are those of 214 others. Every tenth word of a post is
-# hidden; the proportions of the topics are estimated from the rest; the perplexity is exp of minus
-# the mean log probability of the hidden words, the probability being that of all draws so far on
-# average. A uniform guess has the perplexity 6906.
+# The comparison is how well the topics complete held-out posts: stepsizes are tuned on 215 of
+# these, and the scores are those of 214 others. Every tenth word of a post is hidden; the
+# proportions of the topics are estimated from the rest; the perplexity is exp of minus the mean log
+# probability of the hidden words, where the probability is the mean over all draws so far. A
+# uniform guess has the perplexity 6906.
 #
-# Run it as `python vignettes/topic_model.py`. `--tune` tries the stepsizes first, and goes on with
-# those that are best. `--documents FILE.npz` takes other counts, in compressed sparse rows: arrays
-# `data`, `indices`, `indptr`, `shape` and `vocab`. `--short` is the form that the tests run, on
-# simulated documents.
+# Run it with `python vignettes/topic_model.py`. `--tune` tries the stepsizes first, and continues
+# with the best. `--documents FILE.npz` uses other counts, in compressed sparse rows: arrays `data`,
+# `indices`, `indptr`, `shape` and `vocab`. The tests run `--short`, on simulated documents.
 
 # %%
 from __future__ import annotations
@@ -87,8 +85,8 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # %% [markdown]
 # ## The runs
 #
-# `lda` has what a sampler needs: the documents, `log_lik`, and `gibbs`, which draws the topics of
-# the words of a minibatch before the gradient is taken. Both samplers have the same posterior
+# `lda` makes the model for a sampler: the documents, `log_lik`, and `gibbs`, which draws the topics
+# of the words of a minibatch before the gradient is computed. Both samplers have the same posterior
 # (both concentrations 0.1), the same minibatches of 50 documents, the same start.
 #
 # The stepsizes were tuned by `--tune`, with one seed and 600 iterations, on documents that are not
@@ -105,9 +103,9 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # | | | 0.1 (1 + m/1000)^(−0.6) | 1605 |
 # | | | 0.5 (1 + m/1000)^(−0.6) | 1822 |
 #
-# The gradient sees the probabilities of the topics that each word may have, not the one drawn. With
-# them SCIR came to 1508, 1476 and 1475 with two, four and ten Gibbs sweeps, on all 429 held-out
-# documents; hence the four.
+# The gradient uses the probabilities of the topics of each word, not the drawn topic. With them the
+# perplexity of SCIR was 1508, 1476 and 1475 with two, four and ten Gibbs sweeps, on all 429
+# held-out documents; hence the four.
 
 
 # %%
@@ -190,11 +188,11 @@ def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
 # %% [markdown]
 # ## A baseline: hybrid stochastic variational inference and Gibbs sampling
 #
-# Mimno, Hoffman & Blei (ICML 2012) take q(ω_k) = Dir(λ_k) for the topics, with natural gradient
-# steps from minibatches, but draw the topics of the words by Gibbs sweeps: in place of ω_kw they
-# have exp(E log ω_kw). So all that is needed is here: the model's sweeps, and its expected counts
-# ĉ, the derivative of `log_lik` times ω, as SCIR takes them. A step is
-# λ ← (1 − ρ) λ + ρ (α + ĉ), with ρ = (m + τ)^(−κ). The topics that are scored are the means of q.
+# Mimno, Hoffman & Blei (ICML 2012) use q(ω_k) = Dir(λ_k) for the topics, with natural gradient
+# steps from minibatches, but draw the topics of the words by Gibbs sweeps, with exp(E log ω_kw)
+# instead of ω_kw. So the model has everything that is needed: the sweeps, and the expected counts
+# ĉ, the derivative of `log_lik` times ω, as in SCIR. A step is λ ← (1 − ρ) λ + ρ (α + ĉ), with ρ =
+# (m + τ)^(−κ). The topics that are scored are the means of q.
 
 
 # %%
@@ -215,7 +213,7 @@ def hybrid(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
             value = model.log_lik(params, completed)
         return len(train) / n * weights * tape.gradient(value, weights)
 
-    # Topics that have the words of the corpus in all, as unlike each other as those of `start`.
+    # Topics with all words of the corpus, as different from each other as those of `start`.
     shares = model.start(seed)["topics"].astype(np.float32)
     words = float(train.data.sum())
     variational = tf.constant(shares) * (words / run.n_topics) + run.h
@@ -232,7 +230,7 @@ def hybrid(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
         variational = (1 - rho) * variational + rho * (run.h + found)
         if m % every == 0:
             topics = variational / tf.reduce_sum(variational, axis=1, keepdims=True)
-            # Of the last q alone: it is no chain, whose draws one would average.
+            # Only the last q: it is not a chain, whose draws one would average.
             perplexity.append(float(update(fresh, {"topics": topics})["perplexity"][0]))
     return Result(np.array(perplexity), topics.numpy(), time.perf_counter() - started)
 
@@ -254,21 +252,20 @@ def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[
     return [min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods]
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # On KOS, mean over five seeds after 600 iterations, ten passes over the documents: the perplexity
-# of SCIR is 1472 (sd 15), that of SGRLD 1618 (sd 3), which SCIR passes within 140 iterations.
+# of SCIR is 1472 (SD 15), that of SGRLD 1618 (SD 3), which SCIR passes within 140 iterations.
 #
-# Online variational Bayes as scikit-learn has it, with the same minibatches, passes and hidden
-# words, has 1649 (sd 30), and 1632 (sd 27) after forty passes, the most that were tried. Its priors
-# and learning rate were tuned on the same documents as the stepsizes (`python -m
+# Scikit-learn's online variational Bayes, with the same minibatches, passes and hidden words, has
+# 1649 (SD 30), and 1632 (SD 27) after forty passes, the most that were tried. Its priors and
+# learning rate were tuned on the same documents as the stepsizes (`python -m
 # benchmarks.online_vb`); the concentrations of the samplers' model were not.
 #
-# Variational inference with Gibbs sweeps, of the last q, has 1622 (sd 38) after as many steps.
+# Variational inference with Gibbs sweeps, of the last q, has 1622 (SD 38) after as many steps.
 #
 # On articles of Wikipedia in a vocabulary of 7702 words, with stepsizes tuned there (for SCIR the
-# same, for SGRLD 0.07), it is 1959 (sd 14) for SCIR and 2202 (sd 28) for SGRLD, over five seeds
+# same, for SGRLD 0.07), it is 1959 (SD 14) for SCIR and 2202 (SD 28) for SGRLD, over five seeds
 # after 200 iterations.
 
 

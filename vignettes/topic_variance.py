@@ -3,14 +3,13 @@
 #
 # Figure 3.5.5 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*,
 # Lancaster 2018: latent Dirichlet allocation, by Langevin dynamics without the geometry of the
-# simplex. The perplexity of hidden words is followed along chains with plain minibatch gradients
-# and with control variates, as the number of documents grows.
+# simplex. The figure shows the perplexity of hidden words along chains with plain minibatch
+# gradients and with control variates, as the number of documents grows.
 #
 # There the data were 81 538 articles of Wikipedia. Here they are the posts of UCI's KOS: a tenth,
-# six tenths and all of the 3001 that are not held out, in their 1000 commonest words.
+# six tenths and all of the 3001 training documents, in their 1000 most frequent words.
 #
-# Run it as `python vignettes/topic_variance.py`; `--short` is the form that the tests run, on
-# simulated documents.
+# Run it with `python vignettes/topic_variance.py`. The tests run `--short`, on simulated documents.
 
 # %%
 from __future__ import annotations
@@ -58,10 +57,10 @@ def log_prior(params):
 # %% [markdown]
 # ## The runs
 #
-# Minibatches of 50. The stepsizes are a third of the published ones times the published number of
-# documents over the number here: without the third, SGLD diverges on a tenth of the documents
-# after a thousand iterations. The search for the center is stochastic gradient ascent with its own
-# stepsize, a chain of the dynamics `SGD`, so that its perplexity is seen, too.
+# Minibatches of 50. The stepsizes are a third of the published ones, times the ratio of the
+# published number of documents to the number here: without the third, SGLD diverges on a tenth of
+# the documents after a thousand iterations. The search for the center is stochastic gradient ascent
+# with its own stepsize, a chain of the dynamics `SGD`, so that its perplexity is shown too.
 
 
 # %%
@@ -161,11 +160,10 @@ def follow(train: Counts, unseen: Counts, setting: Setting, length: Length, seed
     return {"sgld": plain.test_functions["perplexity"], "sgldcv": np.concatenate(both)}
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
-# The perplexity of each single draw, not of the mean over draws. The line marks the end of the
-# search.
+# The perplexity is that of each single draw, not of the mean over draws. The line marks the end of
+# the search.
 
 
 # %%

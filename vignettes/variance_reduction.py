@@ -2,13 +2,13 @@
 # # SGLD, SGLD-CV and SAGA as the data grow
 #
 # Figures 3.5.1 and A.3.1 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient
-# MCMC*, Lancaster 2018: a logistic regression on covertype, three quarters of the rows to learn
-# from, of which a hundredth, a tenth and all are used. The log predictive density of the rows held
-# out is followed along chains with plain minibatch gradients, with control variates, and
-# with SAGA. In the first figure stepsizes are fixed, in the second those of SGLD decrease.
+# MCMC*, Lancaster 2018: a logistic regression on covertype, with three quarters of the rows for
+# training, of which a hundredth, a tenth and all are used. The figures show the log predictive
+# density of the held-out rows along chains with plain minibatch gradients, with control variates,
+# and with SAGA. In the first figure stepsizes are fixed; in the second those of SGLD decrease.
 #
-# Run it as `python vignettes/variance_reduction.py`, about three minutes; `--short` is the form
-# that the tests run, on a few thousand simulated rows.
+# Run it with `python vignettes/variance_reduction.py`, which takes about three minutes. The tests
+# run `--short`, on a few thousand simulated rows.
 
 # %%
 from __future__ import annotations
@@ -34,8 +34,8 @@ from demo import load, log_lik, log_prior, simulate
 # a search for the mode of 1000 steps before the chain with control variates. Those that
 # decrease are h (1 + k/1000)^(−0.33).
 #
-# Chains start at standard normal draws. The published code does not say where SAGA's table of
-# gradients begins; here it is filled by one pass over the data at the start.
+# Chains start at standard normal draws. The published code does not say how SAGA's table of
+# gradients is initialized; here one pass over the data fills it.
 
 
 # %%
@@ -124,12 +124,11 @@ def follow(
     return Path(gone, samples.test_functions["density"])
 
 
-# %% [markdown]
-# ## What comes out
+# %% [markdown] ## Results
 #
 # The table has mean and standard deviation of the log predictive density over the second half of
 # each chain. On the whole data the chain with control variates has the least spread. The published
-# search for the mode, 1000 steps, ends before the mode, and what is missing comes in the chain.
+# search for the mode, 1000 steps, ends before the mode, and the chain moves the rest of the way.
 
 
 # %%

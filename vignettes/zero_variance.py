@@ -1,18 +1,18 @@
 # %% [markdown]
 # # After the chain: less noise at no cost
 #
-# SGLD with control variates leaves behind draws and, if asked, the gradient estimate at each of
-# them. The gradients have a second use (Baker, *Large-Scale Bayesian Computation Using Stochastic
-# Gradient MCMC*, Lancaster 2018, section 3.4): functions of a draw and its
-# gradient whose posterior mean is known to be zero are control variates for everything that is
-# estimated from the draws. `sgmcmc.zero_variance` fits and subtracts them.
+# SGLD with control variates returns draws and, on request, the gradient estimate at each of them.
+# The gradients have a second use (Baker, *Large-Scale Bayesian Computation Using Stochastic
+# Gradient MCMC*, Lancaster 2018, section 3.4): functions of a draw and its gradient whose posterior
+# mean is known to be zero are control variates for everything that is estimated from the draws.
+# `sgmcmc.zero_variance` fits and subtracts them.
 #
 # It works because the gradients of `sgldcv` have little noise. Those of plain SGLD have more, and
 # there the same correction does less: this file shows both on covertype, for the posterior means
 # of the 55 coefficients and for the log predictive density of held-out rows.
 #
-# Run it as `python vignettes/zero_variance.py`. `--short` is the form that the tests run, on a few
-# thousand simulated rows.
+# Run it with `python vignettes/zero_variance.py`. The tests run `--short`, on a few thousand
+# simulated rows.
 
 # %%
 from __future__ import annotations
@@ -36,11 +36,11 @@ from demo import COVERTYPE_NAMES, N_TEST, load, log_lik, log_prior, simulate
 # ## The chains
 #
 # The settings of the R package's paper (section 4.5.1): stepsize 5e-6, minibatches of 500, 1000
-# iterations dropped and 10 000 kept. The search for the mode takes 2e-6, because 5e-6 is just
-# beyond its limit of stability on these data. Plain SGLD runs with the same stepsize, and starts
-# where the control variates are centered: in a chain that has not converged the gradients
-# point towards the mode, and the correction would remove that trend, not noise. The log predictive
-# density is a test function, evaluated at each draw inside the compiled chain.
+# iterations dropped and 10 000 kept. The search for the mode uses 2e-6, because 5e-6 is just beyond
+# its limit of stability on these data. Plain SGLD runs with the same stepsize, and starts where the
+# control variates are centered: in a chain that has not converged the gradients point toward the
+# mode, and the correction would remove that trend instead of noise. The log predictive density is a
+# test function, evaluated at each draw inside the compiled chain.
 
 
 # %%
@@ -91,26 +91,26 @@ def sample(
 # %% [markdown]
 # ## How much less the means vary
 #
-# Each chain is cut into batches, and the mean of each batch is taken, of the draws and of the
-# corrected draws. The variance of the batch means is what the error of the posterior mean comes
-# from: the ratio of the two variances says how many times longer the chain would have to be without
+# Each chain is divided into batches, and the mean of each batch is computed, of the draws and of
+# the corrected draws. The variance of the batch means determines the error of the posterior mean:
+# the ratio of the two variances is the factor by which the chain would have to be longer without
 # the correction.
 #
 # Four ratios are shown. *In sample* is the algorithm as published: the coefficients are fitted to
-# the draws that they correct. 55 coefficients can also fit the accidents of a chain that moves
-# slowly, and most directions of this posterior are slow (effective sample sizes of 5 from 10 000
-# draws), so that ratio promises too much. *Out of sample*, each of eight chains is corrected with
-# the coefficients of the others (`fit="others"`): that is what the correction is worth. With
-# *batches* those coefficients are fitted to the means of batches (`batches=100`), in which the
-# noise of the minibatches has averaged out; fitted to draws it makes them too small. The last
-# column is what `zero_variance` *chooses* by itself, the form whose means vary least out of sample.
+# the draws that they correct. 55 coefficients can also fit the noise of a chain that moves slowly,
+# and most directions of this posterior are slow (effective sample sizes of 5 from 10 000 draws), so
+# that ratio is too optimistic. *Out of sample*, each of eight chains is corrected with the
+# coefficients of the others (`fit="others"`), which shows the real gain. With *batches* those
+# coefficients are fitted to the means of batches (`batches=100`), in which the noise of the
+# minibatches has averaged out; fitted to draws it makes them too small. The last column is what
+# `zero_variance` *chooses* by itself, the form whose means vary least out of sample.
 #
-# On covertype with control variates the medians over the coefficients are 9.2 in sample, 1.7 out
-# of sample, 3.5 with batches and 4.1 as chosen, and 57 and 71 for the log density with batches and
-# as chosen; with plain gradients 1.1, 1.0, 1.1 and 1.2. A single corrected draw may scatter more
-# than it did before: it has taken on the noise of its gradient, which is fresh at each iteration
-# and averages out, in exchange for the slow wandering that does not. So the box plots are of means
-# of batches.
+# On covertype with control variates the medians over the coefficients are 9.2 in sample, 1.7 out of
+# sample, 3.5 with batches and 4.1 as chosen, and 57 and 71 for the log density with batches and as
+# chosen; with plain gradients 1.1, 1.0, 1.1 and 1.2. A single corrected draw may vary more than
+# before: the correction adds the noise of its gradient, which is independent at each iteration and
+# averages out, and removes the slow movement, which does not. So the box plots are of means of
+# batches.
 
 
 # %%
@@ -180,10 +180,10 @@ def format_table(names: Sequence[str], found: dict[str, dict[str, np.ndarray]]) 
 # %% [markdown]
 # ## Degree 2, for the variance
 #
-# Degree 1 makes linear functions of the parameters nearly exact where the posterior is nearly
-# normal; second moments need degree 2. With 55 coordinates that is 1595 control variates, so the
-# draws should number several times that. Here it is fitted for the posterior variance of the first
-# few coefficients, each by itself: a polynomial in some of the parameters is one in all of them.
+# Degree 1 makes linear functions of the parameters nearly exact if the posterior is nearly normal;
+# second moments need degree 2. With 55 coordinates that is 1595 control variates, so the draws
+# should number several times that. Here it is fitted for the posterior variance of the first few
+# coefficients, each by itself: a polynomial in some of the parameters is one in all of them.
 
 
 # %%
@@ -206,11 +206,10 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
 #
 # The noise of a minibatch gradient has a variance of about N²/n times that of one observation's,
 # while the gradient of the log posterior itself varies, over the posterior, by about N times it. So
-# with plain gradients the correction fades as the data grow (Baker, section 3.4.2). A control
-# variate takes out all but the part that changes with θ, which is as small as the posterior is
-# narrow: the noise then grows like the signal, and the correction keeps its worth. The model here
-# is a location with log density −log cosh(x − θ), minibatches of 10, and the control variate
-# centered at the exact mode.
+# with plain gradients the gain vanishes as the data grow (Baker, section 3.4.2). A control variate
+# removes all but the part that changes with θ, which is small if the posterior is narrow: the noise
+# then grows like the signal, and the gain remains. The model here is a location with log density
+# −log cosh(x − θ), minibatches of 10, and the control variate centered at the exact mode.
 
 # %%
 SIZES = (100, 1000, 10_000)

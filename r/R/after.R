@@ -1,20 +1,21 @@
 #' Functions of parameters and data at all draws
 #'
-#' `predict` evaluates a function of parameters and data at all draws, compiled and in pieces over rows
-#' and draws, so that memory is bounded. What it gives for a row must depend on that row alone; it may
-#' draw random numbers by `tf$random`, and then these are draws of the posterior predictive.
+#' `predict` evaluates a function of parameters and data at all draws, compiled and in pieces
+#' over rows and draws, so that memory is bounded. Its value for a row must depend only on that
+#' row. It may draw random numbers by `tf$random`; the values are then draws from the posterior
+#' predictive distribution.
 #'
-#' `pointwiseLogLik` has the terms of the log-likelihood, one for each observation, as the package
-#' loo takes them.
+#' `pointwiseLogLik` returns the terms of the log-likelihood, one for each observation, as the
+#' package loo expects them.
 #'
-#' @param object,chain draws, see [sgmcmcChains].
-#' @param f function of `params`, a list of tensors, and `dataset`, some rows of it, that
+#' @param object,chain Draws, see [sgmcmcChains].
+#' @param f Function of `params`, a list of tensors, and `dataset`, some rows of it, that
 #'   returns a tensor with an entry, a number or an array, for each row.
-#' @param dataset named list of arrays, of which `f` may use any; `NULL` takes the chain's own.
-#' @param reduce `"mean"` over all draws of all chains; `"quantiles"`; or `"none"`.
-#' @param quantiles which, between 0 and 1.
-#' @param logLik the log-likelihood; `NULL` takes the chain's own. Draws from a file have none.
-#' @param ... ignored.
+#' @param dataset Named list of arrays, which `f` may use; `NULL` for the chain's own.
+#' @param reduce Reduction: `"mean"` over all draws of all chains, `"quantiles"`, or `"none"`.
+#' @param quantiles Probabilities of the quantiles.
+#' @param logLik Log-likelihood; `NULL` for the chain's own. Draws from a file have none.
+#' @param ... Ignored.
 #' @return For `predict` an array with an entry for each row, `c(N, ...)`; for quantiles
 #'   `c(length(quantiles), N, ...)`; without reduction `c(chains, draws, N, ...)`. For
 #'   `pointwiseLogLik` an array of draws, chains and observations.
@@ -48,16 +49,16 @@ pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
     callPython("terms", forPython(chain), if (!is.null(dataset)) columns(dataset), guarded(logLik))
 }
 
-#' Run chains on
+#' Continue chains
 #'
-#' The same chains go on from where they ended. The draws are those of one call with as many
-#' iterations in all, bit for bit; a search for a mode is not made again.
+#' Continues the same chains from where they ended. The draws are those of one call with as many
+#' iterations in all, bit for bit. A search for a mode is not repeated.
 #'
-#' @param chain draws, see [sgmcmcChains], all of them, made in this session. Draws in a store go on by
-#'   the same call with a larger `nIters` in any session.
-#' @param nIters how many more iterations.
-#' @param verbose whether to show progress.
-#' @return All draws, old and new; `chain` stays what it is.
+#' @param chain Draws, see [sgmcmcChains]: all of them, made in this session. Draws in a store
+#'   are continued by the same call with a larger `nIters`, in any session.
+#' @param nIters Number of further iterations.
+#' @param verbose Whether to show progress.
+#' @return All draws, old and new; `chain` is unchanged.
 #' @export
 #' @examples
 #' \dontrun{
@@ -70,19 +71,20 @@ extend <- function(chain, nIters, verbose = TRUE) {
 
 #' Kernel Stein discrepancy
 #'
-#' How far draws are from their posterior, judged by the gradients at them, with the inverse
-#' multiquadric kernel in whitened coordinates. It shows bias, which effective sample sizes do not.
+#' Measures the distance of draws from their posterior by the gradients at the draws, with the
+#' inverse multiquadric kernel in whitened coordinates. It shows bias, which effective sample
+#' sizes do not.
 #'
-#' @param chain draws with their gradients, from a sampler with `storeGradients = TRUE`.
-#' @param gradients named list of gradients of the log posterior at the draws, in the unconstrained
-#'   space; `NULL` takes those that are kept with the draws.
-#' @param maxDraws of how many draws of each chain it is taken at most, evenly along the chain.
-#' @param ... further arguments by name: `c`, the length scale of the kernel, `beta`, its exponent,
-#'   `covariance`, by which draws are whitened, and `bijectors`, for draws from a file.
-#' @return A list: `ksd`, the discrepancy, one for each chain; `expected`, what as many independent
-#'   draws from the posterior would have; `ratio`, of the two, about 1 for good draws, the root of
-#'   their autocorrelation time for right ones that are correlated, and more where there is bias;
-#'   `draws`, how many it was taken of.
+#' @param chain Draws with their gradients, from a sampler with `storeGradients = TRUE`.
+#' @param gradients Named list of gradients of the log posterior at the draws, in the
+#'   unconstrained space; `NULL` for those stored with the draws.
+#' @param maxDraws Maximum number of draws of each chain, evenly along the chain.
+#' @param ... Further arguments by name: `c`, the length scale of the kernel, `beta`, its
+#'   exponent, `covariance`, which whitens the draws, and `bijectors`, for draws from a file.
+#' @return A list: `ksd`, the discrepancy, one for each chain; `expected`, that of as many
+#'   independent draws from the posterior; `ratio`, their ratio, about 1 for independent draws,
+#'   the square root of the autocorrelation time for correlated draws, and larger if there is
+#'   bias; `draws`, the number of draws used.
 #' @references Gorham and Mackey (2017), Measuring sample quality with kernels, ICML.
 #' @export
 #' @examples
@@ -95,15 +97,15 @@ ksd <- function(chain, gradients = NULL, maxDraws = 2000, ...) {
     callPython("ksd", forPython(chain), options)
 }
 
-#' Reductions that run along with the chain
+#' Running reductions
 #'
-#' For the argument `reductions` of a sampler: mean, mean and variance, or mean and standard error, by
-#' the means of batches, of a function of the parameters over the draws of a chain, taken inside
-#' the compiled chain, so that no draw need be kept.
+#' For the argument `reductions` of a sampler: mean, mean and variance, or mean and standard
+#' error by batch means, of a function of the parameters over the draws of a chain. They are
+#' computed inside the compiled chain, so that no draw need be stored.
 #'
-#' @param f function of the list of parameters that returns a tensor.
-#' @param batchSize number of draws of a batch.
-#' @return An entry of the list `reductions`. What it comes to is in `attr(chain, "reductions")`.
+#' @param f Function of the list of parameters that returns a tensor.
+#' @param batchSize Number of draws of a batch.
+#' @return An entry of the list `reductions`. The results are in `attr(chain, "reductions")`.
 #' @export
 #' @examples
 #' \dontrun{
@@ -124,14 +126,15 @@ runningBatchMeans <- function(f, batchSize = 100) {
     callPython("reduction", "running_batch_means", guarded(f), whole(batchSize))
 }
 
-#' Draws in files that Python reads too
+#' Files of draws for R and Python
 #'
-#' `writeSamples` writes draws, and everything that came with them, to a file in NumPy's npz format;
-#' `readSamples` reads it, and what `samples.save(path)` wrote in Python. For R alone [saveRDS()] does.
+#' `writeSamples` writes draws, and everything that came with them, to a file in NumPy's npz
+#' format; `readSamples` reads it, and files that `samples.save(path)` wrote in Python. For R
+#' alone [saveRDS()] is enough.
 #'
-#' @param chain draws, see [sgmcmcChains].
-#' @param path the file.
-#' @return `writeSamples` nothing, `readSamples` the draws.
+#' @param chain Draws, see [sgmcmcChains].
+#' @param path The file.
+#' @return `writeSamples` returns nothing, `readSamples` the draws.
 #' @export
 #' @examples
 #' \dontrun{

@@ -41,19 +41,19 @@ allLabels <- function(x) {
 
 #' Draws in other forms
 #'
-#' `as.array` gives iterations, chains and components in three dimensions, in the order and with
-#' the names that the packages posterior and bayesplot use: `theta`, `beta[1,2]`. `as.matrix` and
-#' `as.data.frame` have a row for each draw, the chains one below the other; the data frame ends in
-#' the columns `.chain`, `.iteration` and `.draw`.
+#' `as.array` returns an array of iterations, chains and components, in the order and with the
+#' names of the packages posterior and bayesplot: `theta`, `beta[1,2]`. `as.matrix` and
+#' `as.data.frame` have a row for each draw, the chains one below the other; the last columns of
+#' the data frame are `.chain`, `.iteration` and `.draw`.
 #'
-#' Where the packages are installed, there are methods for `coda::as.mcmc()`, of a single chain,
+#' If the packages are installed, there are methods for `coda::as.mcmc()`, of a single chain,
 #' `coda::as.mcmc.list()`, and `posterior::as_draws()` with all of its forms, such as
-#' `posterior::as_draws_df()`. The functions of bayesplot take `as.array(chain)`, those of loo
+#' `posterior::as_draws_df()`. The functions of bayesplot accept `as.array(chain)`, those of loo
 #' `pointwiseLogLik(chain)`.
 #'
-#' @param x draws, see [sgmcmcChains].
-#' @param row.names,optional as for every [as.data.frame()].
-#' @param ... ignored.
+#' @param x Draws, see [sgmcmcChains].
+#' @param row.names,optional As for every [as.data.frame()].
+#' @param ... Ignored.
 #' @return An array, a matrix, a data frame, or an object of the other package.
 #' @name conversions
 #' @examples
@@ -156,14 +156,15 @@ forPosterior <- function(x) {
 
 #' Parts of draws
 #'
-#' `chain[i, ]` are the draws i, counted from 1, of all chains and of everything that is kept
-#' with each draw: gradients and test functions too. `chain[, "theta"]`, or `chain["theta"]` as of any
-#' list, are all draws of some parameters, `chain[i, "theta"]` both. The result is what the samplers
-#' return; only report and reductions, which are about all draws, are left out with draws.
+#' `chain[i, ]` has the draws i, counted from 1, of all chains, with everything that is stored
+#' with each draw, such as gradients and test functions. `chain[, "theta"]`, or `chain["theta"]`
+#' as for any list, has all draws of some parameters, and `chain[i, "theta"]` some draws of some
+#' parameters. The result is like that of a sampler, but without report and reductions, which
+#' are about all draws.
 #'
-#' @param x draws, see [sgmcmcChains].
-#' @param i numbers of draws, or `TRUE` and `FALSE` for each; with a single index parameters.
-#' @param j names or numbers of parameters.
+#' @param x Draws, see [sgmcmcChains].
+#' @param i Indices of draws, or `TRUE` and `FALSE` for each; a single index selects parameters.
+#' @param j Names or indices of parameters.
 #' @return Draws.
 #' @name parts
 #' @examples

@@ -1,25 +1,28 @@
-#' What a regression says
+#' Methods for regressions
 #'
-#' Methods for what [sgmcmcGlm()] returns, in the words of lme4. Estimates are posterior means, errors
-#' posterior standard deviations, intervals central ones of the posterior.
+#' Methods for the results of [sgmcmcGlm()], with the names of lme4. Estimates are posterior
+#' means, errors are posterior standard deviations, and intervals are central posterior
+#' intervals.
 #'
-#' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of effects for
-#' each factor, with their standard deviations in the attribute `sd`. `VarCorr` has the standard
-#' deviations and correlations of effects of groups, one row each. `residuals` are response less
-#' `fitted`. `vcov` and `confint` are about the fixed terms. `loo` is the leave-one-out
-#' cross-validation by Pareto-smoothed importance sampling; of more than 1000 rows, 1000 are used.
+#' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of
+#' effects for each factor, with their standard deviations in the attribute `sd`. `VarCorr` has
+#' the standard deviations and correlations of effects of groups, one row each. `residuals` are
+#' the response minus `fitted`. `vcov` and `confint` are about the fixed terms. `loo` is the
+#' leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
+#' rows, 1000 are used.
 #'
 #' @param object,x a regression, see [sgmcmcGlm()].
-#' @param newdata a data frame; `NULL` takes the rows of the regression. Groups that the regression
-#'   has not seen get effects drawn from their distribution.
-#' @param type `"link"`, the linear predictor; `"response"`, the expected response, a proportion of
-#'   binomial ones; `"predictive"`, draws of the response, a row for each.
-#' @param quantiles probabilities, for quantiles over draws in place of means, a row for each.
-#' @param seed of the draws of responses, or of the choice of rows.
-#' @param parm names or numbers of terms.
-#' @param level,prob probability of the intervals.
-#' @param digits number of significant digits.
-#' @param sigma,rdig,... ignored.
+#' @param newdata Data frame; `NULL` for the rows of the regression. Effects of new groups are
+#'   drawn from their distribution.
+#' @param type Type of prediction: `"link"`, the linear predictor; `"response"`, the expected
+#'   response, a proportion for binomial responses; `"predictive"`, draws of the response, a row
+#'   for each.
+#' @param quantiles Probabilities, for quantiles over draws instead of means, a row for each.
+#' @param seed Seed of the draws of responses, or of the choice of rows.
+#' @param parm Names or indices of terms.
+#' @param level,prob Probability of the intervals.
+#' @param digits Number of significant digits.
+#' @param sigma,rdig,... Ignored.
 #' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
 #'   `as_draws` draws as of the package posterior; for `loo` a list of `elpd` and `se`.
 #' @name sgmcmcGlm-methods

@@ -1,19 +1,18 @@
 #' Install the Python package
 #'
-#' Installs the Python package sgmcmc, and with it TensorFlow, into the Python
-#' environment that the reticulate package uses, by pip. Start R anew afterwards.
+#' Installs the Python package sgmcmc, and with it TensorFlow, into the Python environment that
+#' the reticulate package uses, by pip. Restart R afterward.
 #'
 #' Versions of reticulate before 1.38 cannot work with NumPy 2; with them an older
 #' NumPy is installed.
 #'
-#' @param package what pip installs: a name, a path to a clone of the repository, or
-#'   an address that pip understands. `NULL` is the Python package that came with this one:
-#'   in its tarball, or in the clone of the repository that it was installed from; and if none
-#'   did the released one.
-#' @param envname name or path of the environment; `NULL` is the one in use, or else
+#' @param package Package for pip: a name, a path to a clone of the repository, or an address
+#'   that pip understands. `NULL` is the Python package that came with this one: in its tarball,
+#'   or in the clone of the repository that it was installed from; or else the released one.
+#' @param envname Name or path of the environment; `NULL` is the one in use, or else
 #'   `"r-reticulate"`.
 #' @param method `"auto"`, `"virtualenv"` or `"conda"`, as in [reticulate::py_install()].
-#' @param ... further arguments of [reticulate::py_install()].
+#' @param ... Further arguments of [reticulate::py_install()].
 #'
 #' @return Nothing.
 #' @export

@@ -53,14 +53,14 @@ storeOf <- function(samples) attr(samples, "origin")$store
 #' Ctrl-C, or the stop button, ends a sampler within a block of iterations, and with it whatever
 #' called it: a loop over chains, or a script, which `Rscript` ends with a status other than 0.
 #' The draws so far are not lost. `interruptedDraws()` returns those of the last chain that was
-#' interrupted in this session, or else in a script: a script leaves them in the folder
-#' `tools::R_user_dir("sgmcmc", "data")`, one file, which the next replaces. With `store` they are
-#' in the store, where the same call goes on.
+#' interrupted in this session, or else in a script. A script writes them to a file in the
+#' folder `tools::R_user_dir("sgmcmc", "data")`, which the next interrupted script replaces.
+#' With `store` they are in the store, and the same call continues the chain.
 #'
-#' A program that waits for the interrupt gets the draws along with it: it is a condition of class
-#' `interrupt`, as R's own, and `sgmcmcInterrupt`, and its `samples` are the draws.
+#' A program that handles the interrupt gets the draws with it: the condition has the classes
+#' `interrupt`, like R's own, and `sgmcmcInterrupt`, and its `samples` are the draws.
 #'
-#' @param forget whether to delete them, file included.
+#' @param forget Whether to delete them, file included.
 #' @return The draws, see [sgmcmcChains]; `NULL` if there are none.
 #' @export
 #' @examples

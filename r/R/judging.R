@@ -31,18 +31,19 @@ needRegular <- function(chain, what) {
     }
 }
 
-#' How good a set of draws is
+#' Report on draws
 #'
-#' How the constants were chosen, what error of the standard deviations the law of the dynamics
-#' predicts from curvature and gradient noise, which are measured at the draws, where center and
-#' mean lie, effective sample sizes and R-hat; and what speaks against trusting the draws. It is
-#' made when first asked for, which may take a while.
+#' The report has the chosen constants; the error of the standard deviations, predicted from
+#' curvature and gradient noise, which are measured at the draws; the distances of center and
+#' mean from the mode; effective sample sizes and R-hat; and reasons not to trust the draws. It
+#' is made at the first call, which may take a while.
 #'
-#' @param chain draws, see [sgmcmcChains].
+#' @param chain Draws, see [sgmcmcChains].
 #' @param x a report.
-#' @param ... ignored.
-#' @return A list of facts by topic, which prints as a page, with `warnings`, sentences of which none
-#'   is a good sign. `NULL` where the draws cannot be judged: those of a file, or less than four.
+#' @param ... Ignored.
+#' @return A list of facts by topic, which prints as a page, with `warnings`, sentences that
+#'   each give a reason not to trust the draws. `NULL` if the draws cannot be judged: draws from
+#'   a file, or fewer than four.
 #' @seealso [summary.sgmcmcChains()]
 #' @export
 #' @examples
@@ -98,18 +99,18 @@ quickWarnings <- function(chain) {
     inWordsOfR(as.character(unlist(found)))
 }
 
-#' Summarise draws
+#' Summarize draws
 #'
 #' Means, standard deviations, quantiles, Monte Carlo standard errors, bulk and tail effective
-#' sample sizes and R-hat, as the packages posterior and ArviZ define them. They say how well the
-#' *chain's* stationary distribution is known, and nothing about how far that is from the posterior:
-#' for that see [report()], whose warnings are printed below the table.
+#' sample sizes and R-hat, as the packages posterior and ArviZ define them. They measure how
+#' well the *chain's* stationary distribution is known, not how far that is from the posterior.
+#' For the latter see [report()], whose warnings are printed below the table.
 #'
-#' @param object,x draws, see [sgmcmcChains]; a summary.
-#' @param parameters names of the parameters to show; `NULL` shows all.
-#' @param quantiles the quantiles to show.
-#' @param digits number of significant digits.
-#' @param ... for `print`, further arguments of [print.data.frame()].
+#' @param object,x Draws, see [sgmcmcChains]; a summary.
+#' @param parameters Names of the parameters to show; `NULL` shows all.
+#' @param quantiles The quantiles to show.
+#' @param digits Number of significant digits.
+#' @param ... For `print`, further arguments of [print.data.frame()].
 #' @return A data frame, a row for each component, with the attribute `warnings`.
 #' @references Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-normalization, folding,
 #'   and localization, *Bayesian Analysis* 16.
@@ -155,14 +156,15 @@ printWarnings <- function(warnings) {
 
 #' Plot draws
 #'
-#' For each component the draws along the chain, and their density, chains in different colors.
+#' For each component, plots the draws along the chain and their density, with chains in
+#' different colors.
 #'
-#' @param x draws, see [sgmcmcChains].
-#' @param parameters names of parameters, or of components such as `"beta[1,2]"`; `NULL` takes the
+#' @param x Draws, see [sgmcmcChains].
+#' @param parameters Names of parameters, or of components such as `"beta[1,2]"`; `NULL` for the
 #'   first 20 components.
-#' @param perPage how many components a page has.
-#' @param ask whether to wait before a new page.
-#' @param ... further arguments of [graphics::matplot()] for the draws.
+#' @param perPage Number of components per page.
+#' @param ask Whether to wait before a new page.
+#' @param ... Further arguments of [graphics::matplot()] for the draws.
 #' @return `x`, invisibly.
 #' @export
 #' @examples

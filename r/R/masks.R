@@ -68,7 +68,7 @@ entrywise <- function(name, ...) {
 }
 
 #' @rdname tensors
-#' @param test,yes,no where `test` holds the entries of `yes`, elsewhere those of `no`.
+#' @param test,yes,no Condition, and the entries where it is true and where it is false.
 #' @export
 ifelse <- function(test, yes, no) {
     if (!isTensor(test)) {

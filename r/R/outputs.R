@@ -19,8 +19,7 @@ asChains <- function(parts) {
 #' dimension is the iteration, `(nIters, 1)` for a scalar parameter. With `nChains`
 #' there is a dimension for the chains before it.
 #'
-#' Everything else about a chain is in the attributes of the list, to be read with
-#' [attr()]:
+#' Everything else about a chain is in the attributes of the list; read them with [attr()]:
 #'
 #' | attribute | what it is |
 #' | --- | --- |
@@ -29,17 +28,18 @@ asChains <- function(parts) {
 #' | `logPost` | a list of `iterations` and `values`: log posterior estimates along the chain |
 #' | `settings` | method, tuning constants, numbers of observations, seed, versions |
 #' | `mode`, `modeGradient` | for the control variate methods, the mode and the gradient there |
-#' | `reductions` | what running reductions have come to |
+#' | `reductions` | results of running reductions |
 #' | `unnormalized` | with `storeUnnormalized = TRUE`, the unnormalized states of [scir()] and [sgrld()] |
 #' | `origin` | the sampler in Python, for [report()], [predict()] and [extend()]; not in files |
 #'
-#' `chain[i, ]` are some of the draws, see [parts]; `print` shows what there is, and what [report()] warns
-#' of as far as that is known in about a second. [summary()][summary.sgmcmcChains] has means, standard
-#' deviations and effective sample sizes, [plot()][plot.sgmcmcChains] shows the draws, and
-#' [conversions] has the forms of other packages.
+#' `chain[i, ]` has some of the draws, see [parts]. `print` shows the parts of the list, and the
+#' warnings of [report()] if they can be computed in about a second.
+#' [summary()][summary.sgmcmcChains] has means, standard deviations and effective sample sizes,
+#' [plot()][plot.sgmcmcChains] shows the draws, and [conversions] has the forms of other
+#' packages.
 #'
-#' @param x the draws.
-#' @param ... ignored.
+#' @param x The draws.
+#' @param ... Ignored.
 #' @return `x`, invisibly.
 #' @name sgmcmcChains
 #' @aliases print.sgmcmcChains
@@ -61,10 +61,10 @@ print.sgmcmcChains <- function(x, ...) {
 
 #' Open the draws in a store
 #'
-#' Reads what a sampler with `store = path` has written so far. The chain may still be
+#' Reads the draws that a sampler with `store = path` has written so far. The chain may still be
 #' running.
 #'
-#' @param path the folder.
+#' @param path The folder.
 #' @return The draws, as from the call that made the store; see [sgmcmcChains].
 #' @export
 #' @examples

@@ -8,10 +8,9 @@
 #' The model is a function of two lists of tensors, `params` and `dataset`, written
 #' with [tf] and R's own operators; see [tensors].
 #'
-#' @section Installation:
-#' The samplers run in Python. [installTF()] puts them where the reticulate package
-#' finds them. Another Python is chosen before the first call, by the environment
-#' variable `RETICULATE_PYTHON` or by [reticulate::use_virtualenv()].
+#' @section Installation: The samplers run in Python. [installTF()] installs them for the
+#'   reticulate package. To use another Python, choose it before the first call, by the
+#'   environment variable `RETICULATE_PYTHON` or by [reticulate::use_virtualenv()].
 #'
 #' @references J. Baker, P. Fearnhead, E. B. Fox and C. Nemeth (2019). sgmcmc: An R
 #'   Package for Stochastic Gradient Markov Chain Monte Carlo. *Journal of

@@ -1,27 +1,26 @@
-#' Placeholders, and what is fed for them
+#' Placeholders and fed values
 #'
-#' Code written for TensorFlow 1 builds a tensor once, on placeholders, and evaluates it
-#' along the chain: `sess$run(tensor, feed_dict = feeds)`. `tf$placeholder(dtype, shape)`
-#' and `dict()` serve it. The first placeholder opens a graph, into which every tensor
-#' that follows is written, for any number of samplers, before `initSess` and after.
-#' `as.numeric` of a tensor in the graph that depends on no placeholder is its value at that
-#' moment. `tf$reset_default_graph()` closes the graph: tensors then have their values at
-#' once, as before. Do so before Python code is called directly, not through this package.
+#' Code written for TensorFlow 1 builds a tensor once, on placeholders, and evaluates it along
+#' the chain: `sess$run(tensor, feed_dict = feeds)`. `tf$placeholder(dtype, shape)` and `dict()`
+#' serve it. The first placeholder opens a graph, to which every later tensor is added, for any
+#' number of samplers, before `initSess` and after. `as.numeric` of a tensor in the graph that
+#' depends on no placeholder is its current value. `tf$reset_default_graph()` closes the graph:
+#' tensors then have their values at once, as before. Call it before you call Python code
+#' directly rather than through this package.
 #'
-#' `dict()` makes an empty list of what to feed, which `feeds[[placeholder]] <- value`
-#' fills. An argument `name = value` feeds `value` for the placeholder that is called
-#' `name` where `dict` is called.
+#' `dict()` makes an empty list of fed values, to which `feeds[[placeholder]] <- value` adds
+#' one. An argument `name = value` feeds `value` for the placeholder that is called `name` in
+#' the calling environment.
 #'
-#' Code that is not bound to this need not do it: `logLik(sampler$params, testset)`, with
-#' `testset` a list of tensors, gives its value at once, and another one after the next
-#' step.
+#' New code does not need placeholders: `logLik(sampler$params, testset)`, with `testset` a list
+#' of tensors, has its value at once, and another one after the next step.
 #'
-#' @param ... values, by the names of placeholders.
-#' @param x what `dict` returned.
+#' @param ... Values, by the names of placeholders.
+#' @param x Result of `dict`.
 #' @param i a placeholder.
-#' @param value the array to feed for it.
+#' @param value The array to feed for it.
 #'
-#' @return What `sess$run` takes for `feed_dict`.
+#' @return A value for the argument `feed_dict` of `sess$run`.
 #' @name placeholders
 #' @export
 #' @examples
@@ -76,11 +75,11 @@ feeds <- function(feedDict) {
 
 #' Shapes and tuples
 #'
-#' As in TensorFlow code for R: `shape(500, 10)`, where `NULL` or `NA` is a size that is not
-#' known, and Python's `tuple(1L, 2L)`.
+#' As in TensorFlow code for R: `shape(500, 10)`, where `NULL` or `NA` is an unknown size, and
+#' Python's `tuple(1L, 2L)`.
 #'
-#' @param ... sizes, or what the tuple is of.
-#' @return A list of whole numbers, which goes wherever TensorFlow wants a shape; a tuple.
+#' @param ... Sizes, or entries of the tuple.
+#' @return A list of integers, which TensorFlow accepts as a shape; a tuple.
 #' @export
 #' @examples
 #' \dontrun{

@@ -1,13 +1,13 @@
 #' Regressions in one line
 #'
-#' Samples the posterior of a generalised linear model, or of one with effects of groups, by
+#' Samples the posterior of a generalized linear model, or of one with effects of groups, by
 #' [sgmcmcSample()], without constants. The formula is R's, with R's contrasts, `offset()`, `I()` and
 #' functions such as `poly()`; effects of groups are written as in lme4: `(1 + x | g)`, `(x || g)`,
 #' `(1 | a/b)`.
 #'
-#' The design is made by [stats::model.matrix()]; coefficients are those of its columns. The default
-#' priors are those of rstanarm, scaled by the data; `print` shows them. Effects of one factor are
-#' integrated out by quadrature; those of others are coordinates of the chain.
+#' [stats::model.matrix()] makes the design; coefficients are those of its columns. The default
+#' priors are those of rstanarm, scaled by the data; `print` shows them. Effects of one factor
+#' are integrated out by quadrature; those of others are coordinates of the chain.
 #'
 #' @param formula a formula. The response is a number, for `binomial()` also a logical, a factor,
 #'   whose first level is a failure, a matrix `cbind(successes, failures)`, or a proportion with
@@ -15,22 +15,23 @@
 #' @param data a data frame.
 #' @param family a family of R's, `gaussian()`, `binomial()` with link `"logit"`, `"probit"` or
 #'   `"cloglog"`, `poisson()`, `Gamma("log")`, `MASS::negative.binomial()`, whose shape is
-#'   estimated all the same; or the name of one: beside these `"student"`, `"beta"`,
+#'   estimated in any case; or the name of a family: in addition to these `"student"`, `"beta"`,
 #'   `"negative_binomial"`, `"exponential"`, `"weibull"`, `"zero_inflated_poisson"`, `"ordinal"`
 #'   and `"categorical"`.
 #' @param priors a named list by term: `c(mean, sd)` of a normal for a coefficient, the rate of an
 #'   exponential for `"sigma"`, `"shape"`, `"phi"`, `"nu"`, and `"sd"`, of effects of groups. That of
 #'   `"(Intercept)"` is for the intercept at the means of all columns.
-#' @param weights weight of each row's log-likelihood, evaluated in `data`; of proportions, the
+#' @param weights Weight of each row's log-likelihood, evaluated in `data`; of proportions, the
 #'   numbers of trials.
-#' @param na.action what to do about missing values, such as [stats::na.omit()] or
+#' @param na.action Function for missing values, such as [stats::na.omit()] or
 #'   [stats::na.fail()]. `print` has the number of rows that were left out.
-#' @param seed a whole number; `NULL` takes one from R's generator.
-#' @param verbose whether to show progress.
-#' @param ... for `sgmcmcGlm`, further arguments of [sgmcmcSample()], such as `ess`, `nChains` and
+#' @param seed Integer seed; `NULL` draws one from R's generator.
+#' @param verbose Whether to show progress.
+#' @param ... For `sgmcmcGlm`, further arguments of [sgmcmcSample()], such as `ess`, `nChains` and
 #'   `maxSeconds`; for others ignored.
-#' @return An object of class `sgmcmcGlm`. Its methods, beside those of this page: `formula`, `nobs`,
-#'   `family`, `fixef`, `plot`; `chain` is its entry with the draws of the chain, for [report()].
+#' @return An object of class `sgmcmcGlm`. Its methods, in addition to those of this page, are
+#'   `formula`, `nobs`, `family`, `fixef`, `plot`; `chain` is its entry with the draws of the
+#'   chain, for [report()].
 #' @references Gelman, Hill and Vehtari (2020), *Regression and Other Stories*, section 9.5, for
 #'   default priors. Pinheiro and Bates (1995), Approximations to the log-likelihood function in the
 #'   nonlinear mixed-effects model, *Journal of Computational and Graphical Statistics* 4.

@@ -6,62 +6,59 @@ runSampler <- function(method, arguments, ...) {
 
 #' Stochastic gradient Langevin dynamics
 #'
-#' `sgld` moves by
-#' \deqn{\theta' = \theta + (\epsilon / 2) \hat g(\theta) + \sqrt{\epsilon}\,\eta,}{
-#' theta' = theta + (epsilon / 2) g(theta) + sqrt(epsilon) eta,}
-#' with \eqn{\eta}{eta} standard normal and \eqn{\hat g}{g} the gradient of
-#' `logPrior(params) + (N / n) * logLik(params, minibatch)`, where n of the N
-#' observations are drawn afresh at each iteration.
+#' `sgld` moves by \deqn{\theta' = \theta + (\epsilon / 2) \hat g(\theta) +
+#' \sqrt{\epsilon}\,\eta,}{ theta' = theta + (epsilon / 2) g(theta) + sqrt(epsilon) eta,} with
+#' \eqn{\eta}{eta} standard normal and \eqn{\hat g}{g} the gradient of `logPrior(params) + (N /
+#' n) * logLik(params, minibatch)`, where n of the N observations are drawn again at each
+#' iteration.
 #'
 #' `sgldcv` estimates the gradient with control variates: the mode is found first, by
-#' `nItersOpt` steps of stochastic gradient ascent with stepsize `optStepsize`, the
-#' gradient there is taken over the whole dataset, and a minibatch estimates only the
-#' difference. The chain starts at the mode.
+#' `nItersOpt` steps of stochastic gradient ascent with stepsize `optStepsize`, the gradient
+#' there is computed over the whole dataset, and a minibatch estimates only the difference. The
+#' chain starts at the mode.
 #'
-#' @param logLik function of two named lists of tensors, the parameters and a minibatch
-#'   of the dataset, that returns the log-likelihood summed over the observations it was
-#'   handed, a scalar tensor. See [tf] and [tensors].
-#' @param dataset named list of arrays that share their first dimension, of length N:
+#' @param logLik Function of two named lists of tensors, the parameters and a minibatch of the
+#'   dataset, that returns the log-likelihood summed over the observations in the minibatch, a
+#'   scalar tensor. See [tf] and [tensors].
+#' @param dataset Named list of arrays that share their first dimension, of length N:
 #'   vectors, matrices, arrays, or a data frame.
-#' @param params named list of starting values: numbers, vectors, matrices, arrays. A
+#' @param params Named list of starting values: numbers, vectors, matrices, arrays. A
 #'   number is a scalar parameter. With `nChains` it may be a list of such lists, a start
 #'   for each chain.
-#' @param stepsize a number, a named list with one for each parameter, or a schedule: a
-#'   function of the iteration, or what [polynomialDecay()] returns.
-#' @param optStepsize stepsize of the stochastic gradient ascent that finds the mode,
-#'   given like `stepsize`.
-#' @param logPrior function of the list of parameters that returns their log prior
+#' @param stepsize Stepsize: a number, a named list with one for each parameter, or a schedule:
+#'   a function of the iteration, or the result of [polynomialDecay()].
+#' @param optStepsize Stepsize of the stochastic gradient ascent that finds the mode, in the
+#'   form of `stepsize`.
+#' @param logPrior Function of the list of parameters that returns their log prior
 #'   density, a scalar tensor; `NULL` is a flat prior.
-#' @param minibatchSize a proportion of N if between 0 and 1, else a number of
+#' @param minibatchSize Minibatch size: a proportion of N if between 0 and 1, else a number of
 #'   observations, from 1 to N. With N every gradient is exact.
-#' @param nIters number of iterations after `burnIn`.
-#' @param nItersOpt number of iterations of mode-finding.
-#' @param verbose whether to show progress.
-#' @param seed a whole number; the same call with the same seed on the same machine gives
-#'   the same draws, and the same as in Python. `NULL` takes one from R's generator, which
-#'   [set.seed()] governs.
-#' @param nChains number of independent chains; every array of the result then gains a
+#' @param nIters Number of iterations after `burnIn`.
+#' @param nItersOpt Number of iterations of mode-finding.
+#' @param verbose Whether to show progress.
+#' @param seed Integer seed; the same call with the same seed on the same machine gives the same
+#'   draws, and those of Python. `NULL` draws one from R's generator, which [set.seed()] sets.
+#' @param nChains Number of independent chains; every array of the result then gains a
 #'   first dimension for them. `NULL` is one chain without that dimension.
-#' @param burnIn number of iterations run and dropped first.
-#' @param thin keep every thin-th iteration; `nIters %/% thin` draws are kept.
-#' @param store path of a folder that the draws are written to as they are made. Killed
-#'   at any instant, the same call goes on from there; [openSamples()] reads it.
-#' @param storeGradients whether to keep the gradient estimate at each draw, as
+#' @param burnIn Number of iterations run and dropped first.
+#' @param thin Thinning interval: every thin-th iteration is kept, `nIters %/% thin` draws.
+#' @param store Path of a folder to which the draws are written as they are made. If the call is
+#'   killed, the same call resumes it; [openSamples()] reads the folder.
+#' @param storeGradients Whether to keep the gradient estimate at each draw, as
 #'   [zeroVariance()] needs it.
-#' @param testFunctions named list of functions of the parameters, evaluated at each kept
+#' @param testFunctions Named list of functions of the parameters, evaluated at each kept
 #'   draw inside the compiled chain.
-#' @param updates `"in_turn"`: the parameters move one after the other, in the order of
-#'   `params`, each with a gradient taken afresh where the others are then, on the same
-#'   minibatch, as in the R package that this one succeeds; `"joint"`: all at once, with one
-#'   gradient for all, which takes less time, and is Python's default. With a single
-#'   parameter the two are the same.
-#' @param ... further arguments, by name: `storeParams` (`FALSE` keeps only the test
-#'   functions, a vector of names only those parameters), `reductions` (a named list of
-#'   `list(init, update)`, running reductions over the draws), `bijectors` (a named list of
-#'   bijectors for constrained parameters, such as `tf$distributions$bijectors$Exp()`),
-#'   `replace` (draw minibatches with replacement), `dtype` (`tf$float32`, or
-#'   `tf$float64`), `jitCompile` (`TRUE` or `FALSE`; `NULL` compiles with XLA where that
-#'   is possible).
+#' @param updates Order of updates: with `"in_turn"` the parameters move one after the other, in
+#'   the order of `params`, each with a gradient at the latest values of the others, on the same
+#'   minibatch, as in the R package of 2019; with `"joint"` all move at once, with one gradient,
+#'   which takes less time and is Python's default. With a single parameter the two are the
+#'   same.
+#' @param ... Further arguments, by name: `storeParams` (`FALSE` keeps only the test functions,
+#'   a vector of names only those parameters), `reductions` (a named list of `list(init,
+#'   update)`, running reductions over the draws), `bijectors` (a named list of bijectors for
+#'   constrained parameters, such as `tf$distributions$bijectors$Exp()`), `replace` (draw
+#'   minibatches with replacement), `dtype` (`tf$float32`, or `tf$float64`), `jitCompile`
+#'   (`TRUE` or `FALSE`; `NULL` compiles with XLA if possible).
 #'
 #' @return A list with an array for each parameter, of dimensions
 #'   `(nIters, dim(parameter))`, or `(nIters, 1)` for a scalar; see [sgmcmcChains].
@@ -106,28 +103,26 @@ sgldcv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = NU
 
 #' Stochastic gradient Hamiltonian Monte Carlo
 #'
-#' One iteration draws a momentum \eqn{\nu \sim N(0, \epsilon)}{nu ~ N(0, epsilon)} and
-#' takes `L` steps of a symmetric splitting: half a kick by the gradient,
-#' \eqn{\nu \leftarrow \nu + (\epsilon / 2) \hat g(\theta)}{nu <- nu + (epsilon / 2) g(theta)},
-#' half a drift, \eqn{\theta \leftarrow \theta + \nu / 2}{theta <- theta + nu / 2}, friction
-#' and noise, \eqn{\nu \leftarrow c \nu + \sqrt{\epsilon (1 - c^2)}\,\zeta}{
-#' nu <- c nu + sqrt(epsilon (1 - c^2)) zeta} with
-#' \eqn{c = e^{-\alpha}}{c = exp(-alpha)}, then half a drift and half a kick again. Each
-#' step takes one new minibatch.
+#' One iteration draws a momentum \eqn{\nu \sim N(0, \epsilon)}{nu ~ N(0, epsilon)} and makes
+#' `L` steps of a symmetric splitting: half a kick by the gradient, \eqn{\nu \leftarrow \nu +
+#' (\epsilon / 2) \hat g(\theta)}{nu <- nu + (epsilon / 2) g(theta)}, half a drift, \eqn{\theta
+#' \leftarrow \theta + \nu / 2}{theta <- theta + nu / 2}, friction and noise, \eqn{\nu
+#' \leftarrow c \nu + \sqrt{\epsilon (1 - c^2)}\,\zeta}{ nu <- c nu + sqrt(epsilon (1 - c^2))
+#' zeta} with \eqn{c = e^{-\alpha}}{c = exp(-alpha)}, then half a drift and half a kick again.
+#' Each step needs one new minibatch.
 #'
-#' `integrator = "euler"`, as a further argument, is the published update instead:
-#' \eqn{\nu \leftarrow (1 - \alpha) \nu + \epsilon \hat g(\theta) +
-#' \sqrt{2 \alpha \epsilon}\,\zeta}{nu <- (1 - alpha) nu + epsilon g(theta) +
-#' sqrt(2 alpha epsilon) zeta}, \eqn{\theta \leftarrow \theta + \nu}{theta <- theta + nu}.
-#' Its stationary variance is wrong by a factor of about L / (L + 1) however small the
-#' stepsize is. The R package that this one succeeds also drew the momentum with half
+#' `integrator = "euler"`, as a further argument, is the published update instead: \eqn{\nu
+#' \leftarrow (1 - \alpha) \nu + \epsilon \hat g(\theta) + \sqrt{2 \alpha \epsilon}\,\zeta}{nu
+#' <- (1 - alpha) nu + epsilon g(theta) + sqrt(2 alpha epsilon) zeta}, \eqn{\theta \leftarrow
+#' \theta + \nu}{theta <- theta + nu}. Its stationary variance is wrong by a factor of about L /
+#' (L + 1) however small the stepsize is. The R package of 2019 also drew the momentum with half
 #' that variance.
 #'
 #' `sghmccv` estimates the gradient with control variates, as [sgldcv()] does.
 #'
 #' @inheritParams sgld
-#' @param alpha friction, a number or a named list with one for each parameter.
-#' @param L number of steps in an iteration.
+#' @param alpha Friction, a number or a named list with one for each parameter.
+#' @param L Number of steps in an iteration.
 #' @inherit sgld return
 #' @inheritSection sgld Errors
 #'
@@ -176,7 +171,7 @@ sghmccv <- function(logLik, dataset, params, stepsize, optStepsize, logPrior = N
 #' `sgnhtcv` estimates the gradient with control variates, as [sgldcv()] does.
 #'
 #' @inheritParams sgld
-#' @param a diffusion factor, a number or a named list with one for each parameter.
+#' @param a Diffusion factor, a number or a named list with one for each parameter.
 #' @inherit sgld return
 #' @inheritSection sgld Errors
 #'

@@ -3,11 +3,11 @@
 #' The schedule \eqn{h (1 + m / \tau)^{-\kappa}}{h (1 + m / tau)^(-kappa)} at iteration m,
 #' counted from 1 with `burnIn` included.
 #'
-#' @param h the stepsize at the start.
-#' @param tau the number of iterations after which decay sets in.
-#' @param kappa the rate of decay.
+#' @param h The stepsize at the start.
+#' @param tau Number of iterations after which the decay begins.
+#' @param kappa The rate of decay.
 #'
-#' @return What goes wherever a stepsize goes; also a function of the iteration.
+#' @return A stepsize for any sampler; also a function of the iteration.
 #' @export
 #' @examples
 #' \dontrun{

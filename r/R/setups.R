@@ -29,43 +29,43 @@ print.sgmcmc <- function(x, ...) {
 #' @export
 print.sgmcmccv <- print.sgmcmc
 
-#' Set up a sampler, to be run step by step
+#' Set up a sampler to run step by step
 #'
-#' The functions take the arguments of [sgld()], [sgldcv()], [sghmc()], [sghmccv()],
-#' [sgnht()], [sgnhtcv()], [scir()] and [sgrld()] less those about the length of the chain
-#' and what is kept of it. What they return is run by [initSess()] and [sgmcmcStep()]; n
-#' steps give the draws that the one call gives with the same seed.
+#' The functions have the arguments of [sgld()], [sgldcv()], [sghmc()], [sghmccv()], [sgnht()],
+#' [sgnhtcv()], [scir()] and [sgrld()], except those about the length of the chain and the
+#' stored draws. [initSess()] and [sgmcmcStep()] run the result; n steps give the draws that the
+#' one call gives with the same seed.
 #'
 #' @inheritParams sgld
 #' @inheritParams sghmc
 #' @inheritParams sgnht
 #' @inheritParams scir
-#' @param alpha for `sghmcSetup` and `sghmccvSetup` the friction, a number or a named list
-#'   with one for each parameter; for `scirSetup` and `sgrldSetup` the Dirichlet
-#'   concentration, a number, an array, or a named list of them.
-#' @param verbose whether to show the progress of mode-finding.
-#' @param ... further arguments, by name: `bijectors`, `replace`, `dtype`, `jitCompile`,
+#' @param alpha For `sghmcSetup` and `sghmccvSetup` the friction, a number or a named list with
+#'   one for each parameter; for `scirSetup` and `sgrldSetup` the Dirichlet concentration, a
+#'   number, an array, or a named list of them.
+#' @param verbose Whether to show the progress of mode-finding.
+#' @param ... Further arguments, by name: `bijectors`, `replace`, `dtype`, `jitCompile`,
 #'   as in [sgld()], and `integrator`, as in [sghmc()].
 #'
 #' @return An object of class `"sgld"`, `"sghmc"`, `"sgnht"`, `"scir"` or `"sgrld"`, with
 #'   control variates also `"sgmcmccv"`, and `"sgmcmc"`. Its parts:
 #'
-#'   - `params`: the present state, a named list of TensorFlow variables;
+#'   - `params`: the current state, a named list of TensorFlow variables;
 #'   - `N`, `n`, `data`, `stepsize`, `logLik`, `logPrior`, and the tuning constants;
-#'   - `estLogPost(minibatch)`: the estimate of the log posterior at the present state;
+#'   - `estLogPost(minibatch)`: the estimate of the log posterior at the current state;
 #'   - with control variates `paramsOpt`, the mode, and `logPostOptGrad`, the gradient there
-#'     over the whole dataset, lists of variables that [initSess()] fills, and
+#'     over the whole dataset, lists of variables that [initSess()] sets, and
 #'     `estLogPostOpt(minibatch)`, the estimate at the mode.
 #'
-#'   And for code that feeds minibatches itself, as things that `sess$run` takes:
+#'   For code that feeds minibatches itself, `sess$run` accepts:
 #'
 #'   - `placeholders`: one for a minibatch of each array of the dataset, see [placeholders];
 #'   - `estLogPost` and `estLogPostOpt`, tensors on these as well as functions;
-#'   - `dynamics`: a list with a step for each parameter; running the list is one iteration
-#'     on the minibatch that is fed, or on one of its own if none is, and running an entry
-#'     moves that parameter alone;
-#'   - with control variates `optimizer`, which takes `paramsOpt` a step up the gradient on
-#'     the minibatch that is fed; the chain keeps the center that `initSess` has found.
+#'   - `dynamics`: a list with a step for each parameter; running the list is one iteration on
+#'     the minibatch that is fed, or on a new one if none is; running an entry moves only that
+#'     parameter;
+#'   - with control variates `optimizer`, which moves `paramsOpt` a step up the gradient on the
+#'     minibatch that is fed; the chain keeps the center that `initSess` found.
 #' @export
 #' @examples
 #' \dontrun{

@@ -1,10 +1,10 @@
 #' Samplers for parameters on the simplex
 #'
-#' The parameters are points of the simplex along their last dimension, with Dirichlet
-#' priors of concentration `alpha`; those that `alpha` does not name are unconstrained and
-#' move as in [sgld()]. With \eqn{\hat c}{c} the expected category counts that the
-#' minibatch speaks for, \eqn{\hat a = \alpha + \hat c}{a = alpha + c}, and the point being
-#' \eqn{\omega = \theta / \sum \theta}{omega = theta / sum(theta)}:
+#' The parameters are points of the simplex along their last dimension, with Dirichlet priors of
+#' concentration `alpha`; those that `alpha` does not name are unconstrained and move as in
+#' [sgld()]. With \eqn{\hat c}{c} the expected category counts from the minibatch, \eqn{\hat a =
+#' \alpha + \hat c}{a = alpha + c}, and the point \eqn{\omega = \theta / \sum \theta}{omega =
+#' theta / sum(theta)}:
 #'
 #' `scir`, stochastic Cox-Ingersoll-Ross, draws the next state exactly,
 #' \deqn{\theta' = \frac{1 - e^{-h}}{2} W, \quad W \sim \chi^2\left(2 \hat a,
@@ -19,16 +19,16 @@
 #' theta' = |theta + (h / 2) (alpha - theta + c - omega sum(c)) + sqrt(h theta) eta|.}
 #'
 #' @inheritParams sgld
-#' @param logLik function of the parameters and a minibatch, as in [sgld()]; a sum of logs
-#'   of polynomials in the points of the simplex, with coefficients that are not negative.
-#' @param stepsize h, a number, a named list, or a schedule.
-#' @param alpha the Dirichlet concentration: a number, an array, or a named list of them.
-#' @param theta0 named list of unnormalized starting states; `NULL` for the default.
-#' @param storeUnnormalized whether to keep the unnormalized state with each draw.
-#' @param gibbs function of the parameters, the minibatch and a seed that returns the
+#' @param logLik Function of the parameters and a minibatch, as in [sgld()]; a sum of logs of
+#'   polynomials in the points of the simplex, with nonnegative coefficients.
+#' @param stepsize Stepsize h: a number, a named list, or a schedule.
+#' @param alpha The Dirichlet concentration: a number, an array, or a named list of them.
+#' @param theta0 Named list of unnormalized starting states; `NULL` for the default.
+#' @param storeUnnormalized Whether to keep the unnormalized state with each draw.
+#' @param gibbs Function of the parameters, the minibatch and a seed that returns the
 #'   minibatch with latent variables added to it.
-#' @param latents named list of latent values for each observation, which are handed to
-#'   `gibbs` with the minibatch and written back after it.
+#' @param latents Named list of latent values for each observation, which `gibbs` receives with
+#'   the minibatch; the values that it returns are stored.
 #' @inherit sgld return
 #' @inheritSection sgld Errors
 #'

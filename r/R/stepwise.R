@@ -1,16 +1,16 @@
 #' Start a run of a sampler that was set up
 #'
-#' With control variates the mode is found and the full gradient taken there.
+#' With control variates, finds the mode and computes the full gradient there.
 #'
-#' @param sgmcmc what a setup function, such as [sgldSetup()], returned.
-#' @param verbose whether to show the progress of mode-finding.
-#' @param restore path of a file that the `save` function of a session wrote, to go on
-#'   from there bit for bit.
+#' @param sgmcmc Sampler from a setup function, such as [sgldSetup()].
+#' @param verbose Whether to show the progress of mode-finding.
+#' @param restore Path of a file that the `save` function of a session wrote, to continue from
+#'   there bit for bit.
 #'
 #' @return A session: an object with the functions `run(fetches, feed_dict = NULL)`, which
-#'   returns the present values of tensors and variables and carries out the steps of
-#'   `sampler$dynamics`; `save(path)`; `iteration()`, the number of iterations run so far;
-#'   and `close()`, after which it runs nothing more.
+#'   returns the current values of tensors and variables and runs the steps of
+#'   `sampler$dynamics`; `save(path)`; `iteration()`, the number of iterations run so far; and
+#'   `close()`, which ends the session.
 #' @seealso [sgmcmcStep()], [getParams()]
 #' @export
 #' @examples
@@ -56,15 +56,15 @@ print.sgmcmcSession <- function(x, ...) {
     invisible(x)
 }
 
-#' Take a chain some iterations further
+#' Run more iterations of a chain
 #'
-#' Afterwards `sgmcmc$params` holds the new state. A single step costs far more than an
-#' iteration within one call of [sgld()], because R and Python are in the loop; a hundred
-#' steps in one call cost hardly more than a hundred iterations.
+#' Afterward `sgmcmc$params` has the new state. A single step costs far more than an iteration
+#' within one call of [sgld()], because R and Python are in the loop; a hundred steps in one
+#' call cost hardly more than a hundred iterations.
 #'
 #' @inheritParams initSess
-#' @param sess the session that [initSess()] returned.
-#' @param nSteps number of iterations to run.
+#' @param sess The session that [initSess()] returned.
+#' @param nSteps Number of iterations to run.
 #'
 #' @return Nothing.
 #' @export
@@ -78,7 +78,7 @@ sgmcmcStep <- function(sgmcmc, sess, nSteps = 1) {
     invisible(NULL)
 }
 
-#' Get the present state of a chain
+#' Get the current state of a chain
 #'
 #' @inheritParams sgmcmcStep
 #'

@@ -1,23 +1,21 @@
-#' TensorFlow, under its old names and the new
+#' TensorFlow, under its old and new names
 #'
-#' `tf$name` is TensorFlow 2's `tf.name` where there is one, and else that of
-#' TensorFlow 1: `tf$log`, `tf$rsqrt`, `tf$to_int32`, `tf$random_normal`,
-#' `tf$nn$xw_plus_b`, `tf$train$AdamOptimizer`. Where both have a function, arguments that
-#' only the old one knows, such as `keep_dims`, `reduction_indices` and `dim`, call that.
-#' So functions written for the R package of 2019 run as they are. A name that is gone
-#' answers with its successor.
+#' `tf$name` is TensorFlow 2's `tf.name` if there is one, and otherwise that of TensorFlow 1:
+#' `tf$log`, `tf$rsqrt`, `tf$to_int32`, `tf$random_normal`, `tf$nn$xw_plus_b`,
+#' `tf$train$AdamOptimizer`. If both have a function, arguments that only the old one has, such
+#' as `keep_dims`, `reduction_indices` and `dim`, call the old one. So functions written for the
+#' R package of 2019 run without changes. A name that is gone gives an error with its successor.
 #'
-#' `tf$distributions` and `tf$contrib$distributions` are those of TensorFlow Probability,
-#' and what TensorFlow 1 had beside: `Wishart`, with `scale` or `scale_tril`, `WishartFull`
-#' and `WishartCholesky`, those `WithSoftplusScale` and the like, `VectorLaplaceDiag`; its
-#' bijectors are `tf$distributions$bijectors`. `tf$placeholder` is described under
-#' [placeholders].
+#' `tf$distributions` and `tf$contrib$distributions` are those of TensorFlow Probability, and
+#' those that only TensorFlow 1 had: `Wishart`, with `scale` or `scale_tril`, `WishartFull` and
+#' `WishartCholesky`, those `WithSoftplusScale` and the like, `VectorLaplaceDiag`; its bijectors
+#' are `tf$distributions$bijectors`. `tf$placeholder` is described under [placeholders].
 #'
-#' Whole numbers that TensorFlow wants as such, an axis for example, are written as such:
+#' Write integers as integers if TensorFlow needs them, for example for an axis:
 #' `tf$reduce_sum(x, 1L)`, where axes are counted from 0.
 #'
-#' If the package tensorflow is attached after this one its `tf` hides this one, which
-#' then is `sgmcmc::tf`.
+#' If the package tensorflow is attached after this one, its `tf` masks this one; write
+#' `sgmcmc::tf`.
 #'
 #' @format An object whose parts are TensorFlow's functions.
 #' @seealso [tensors]

@@ -1,28 +1,28 @@
 #' R's operators on tensors
 #'
-#' Arithmetic, comparisons, logic and R's mathematical functions work on tensors and
-#' variables as on arrays; the other operand may be an R number, vector or array, and
-#' takes the type of the tensor. `TRUE` counts as 1. Shapes are matched as TensorFlow does
-#' it (broadcasting, from the last dimension), not recycled; a column of shape (n, 1) with
-#' a vector of n is refused, because that would make n by n of them.
+#' Arithmetic, comparisons, logic and R's mathematical functions work on tensors and variables
+#' as on arrays; the other operand may be an R number, vector or array, and gets the type of the
+#' tensor. `TRUE` counts as 1. Shapes are broadcast as in TensorFlow (from the last dimension),
+#' not recycled. A column of shape (n, 1) with a vector of length n is refused, because the
+#' result would be n by n.
 #'
-#' Also understood: `sum`, `prod`, `mean`, `min`, `max`, `range`, `any`, `all`, of several
-#' arguments, the first of which is a tensor; `median`, `quantile`; `rowSums`, `colSums`,
-#' `rowMeans`, `colMeans`, `pmin`, `pmax`, `ifelse`, which this package has for tensors and
-#' hands on to R's for the rest; `dim`, `length`, with `NA` for what is not known before the
-#' chain runs; `t`, `%*%`, `solve`, `det`, `chol`; `c`, `cbind`, `rbind`, `rep`, `rev`, `sort`,
-#' `diff`; `[`, counted from 1 as everywhere in R; `as.list`, and so `lapply`, over the
-#' first dimension; `is.na`, `is.finite`; and `as.numeric`, `as.array`, `as.matrix` for a
-#' tensor that has a value.
+#' These functions also work: `sum`, `prod`, `mean`, `min`, `max`, `range`, `any`, `all`, of
+#' several arguments, the first of which is a tensor; `median`, `quantile`; `rowSums`,
+#' `colSums`, `rowMeans`, `colMeans`, `pmin`, `pmax`, `ifelse`, which this package defines for
+#' tensors, and which call R's otherwise; `dim`, `length`, with `NA` for sizes that are unknown
+#' before the chain runs; `t`, `%*%`, `solve`, `det`, `chol`; `c`, `cbind`, `rbind`, `rep`,
+#' `rev`, `sort`, `diff`; `[`, counted from 1 as everywhere in R; `as.list`, and so `lapply`,
+#' over the first dimension; `is.na`, `is.finite`; and `as.numeric`, `as.array`, `as.matrix` for
+#' a tensor that has a value.
 #'
-#' The product of a matrix and a vector is a vector. `if`, `while`, `&&` and `for` cannot
-#' look at a tensor: write `ifelse` or `tf$where`. Within `logLik` and the other functions of
-#' a model an error of R about a tensor says what to write in its place.
+#' The product of a matrix and a vector is a vector. `if`, `while`, `&&` and `for` cannot use
+#' the value of a tensor: write `ifelse` or `tf$where`. In `logLik` and the other functions of a
+#' model, an error of R about a tensor says what to write instead.
 #'
-#' @param x,y,e1,e2 tensors, or numbers.
-#' @param ... further arguments; for `[` the indices.
-#' @param drop whether to drop a dimension where a single number indexes it.
-#' @param na.rm whether to leave out NaN.
+#' @param x,y,e1,e2 Tensors, or numbers.
+#' @param ... Further arguments; for `[` the indices.
+#' @param drop Whether to drop a dimension with a single index.
+#' @param na.rm Whether to leave out NaN.
 #' @return A tensor.
 #' @name tensors
 #' @aliases Ops.sgmcmcTensor
