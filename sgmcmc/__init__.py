@@ -5,7 +5,7 @@ import warnings
 from sgmcmc.libraries import without_chatter
 
 with without_chatter(), warnings.catch_warnings():
-    # What it has to say of its own dependencies is no news to the user.
+    # Its warnings about its own dependencies do not concern the user.
     warnings.simplefilter("ignore")
     import tensorflow  # noqa: F401
 

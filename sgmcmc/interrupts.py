@@ -1,4 +1,4 @@
-"""Ctrl-C: errors that stand for it, and waiting for other threads that lets it through."""
+"""Ctrl-C: errors that mean it, and waits for other threads that it can interrupt."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Sent = TypeVar("Sent")
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise KeyboardInterrupt if an error stands for Ctrl-C.
+    """Raise KeyboardInterrupt if an error means Ctrl-C.
 
     If that comes while C or C++ (the interpreter's, NumPy's, TensorFlow's) calls Python, it
-    arrives as the cause of a SystemError, or as another error that only names it. Code that
+    comes as the cause of a SystemError, or as another error that only names it. Code that
     continues after arbitrary errors calls this first.
     """
     cause: BaseException | None = error
@@ -38,7 +38,7 @@ def pass_on(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def passed_on() -> Iterator[None]:
-    """Raise KeyboardInterrupt if an error that stands for it leaves the block."""
+    """Raise KeyboardInterrupt if an error that means it leaves the block."""
     try:
         yield
     except Exception as error:

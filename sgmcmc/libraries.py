@@ -227,7 +227,7 @@ def tensorflow_probability() -> ModuleType:
 
     # A graph may be traced just now, in which nothing may land that is made by the import.
     with tf.init_scope(), warnings.catch_warnings():
-        # What it has to say of its own dependencies is no news to the user.
+        # Its warnings about its own dependencies do not concern the user.
         warnings.simplefilter("ignore")
         import tensorflow_probability
     return tensorflow_probability

@@ -126,7 +126,7 @@ def _with_warnings(table: Any, samples: Samples) -> Any:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Keep ArviZ from logging, for each component, that one chain has no R-hat."""
-    # Its logger is one of its own, which `logging` does not know by name.
+    # Its logger is a separate object, not registered in `logging`.
     log = getattr(libraries.arviz(), "_log", logging.getLogger("arviz"))
     before, log.disabled = log.disabled, True
     try:

@@ -136,7 +136,7 @@ class Judge:
 
     Args:
         source: Draws to correct.
-        parts: Parts of the draws that have coefficients of their own.
+        parts: Parts of the draws that have separate coefficients.
     """
 
     def __init__(self, source: Source, parts: list[Part]) -> None:
@@ -165,7 +165,7 @@ def _regression(source: Source, part: Part, length: int) -> Regression:
 
 
 def _parts(source: Source, fit: str) -> list[Part]:
-    """Return the parts of the draws that have coefficients of their own, or are fitted apart."""
+    """Return the parts of the draws that have separate coefficients, or are fitted apart."""
     parts = [Part(chain, 0, source.draws) for chain in range(source.chains)]
     if fit == "others" and len(parts) == 1:
         middle = source.draws // 2

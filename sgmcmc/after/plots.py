@@ -16,7 +16,7 @@ from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 
 MOST_SHOWN = 20
-"""Largest number of coordinates with a panel of their own, by default."""
+"""Largest number of coordinates with a separate panel, by default."""
 
 
 def plot_trace(

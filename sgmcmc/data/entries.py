@@ -145,7 +145,7 @@ def refuse_nan(
 
 
 def is_stream(values: Any) -> bool:
-    """Return whether an object gives rows only in an order of its own."""
+    """Return whether an object gives rows only in its own order."""
     if isinstance(values, tf.data.Dataset) or is_torch(values):
         return True
     return (

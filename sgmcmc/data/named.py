@@ -89,7 +89,7 @@ def _open_parquet(where: str, arrow: Any) -> Any:
             found = importlib.import_module("fsspec.core").url_to_fs(where)
         except ImportError as error:  # neither fsspec nor, say, s3fs need be there
             if scheme not in _OF_ARROW:
-                raise ValueError(f"fsspec opens it, with a library of its own. {error}") from None
+                raise ValueError(f"fsspec opens it, with a further library. {error}") from None
         else:
             return arrow.dataset(found[1], filesystem=found[0], format="parquet")
     systems = importlib.import_module("pyarrow.fs")
@@ -186,7 +186,7 @@ def _secrets(where: str) -> set[str]:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text with the ``%xx`` of a URL as the characters that they stand for."""
+    """Return a text with the ``%xx`` of a URL decoded to characters."""
     coded = r"(?:%[0-9A-Fa-f]{2})+"
     return re.sub(
         coded, lambda run: bytes.fromhex(run[0].replace("%", "")).decode("utf-8", "replace"), text

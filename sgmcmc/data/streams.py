@@ -1,4 +1,4 @@
-"""Data that come in an order of their own: `tf.data`, PyTorch's, iterators of batches.
+"""Data that come in a fixed order: `tf.data`, PyTorch's, iterators of batches.
 
 Minibatches are drawn here, at random and again at each iteration, so what comes once and in order
 is unpacked first, into memory or into a file as data in chunks are. That is done once for as long

@@ -32,7 +32,7 @@ class DownloadError(OSError):
 
 
 class DamagedFileError(OSError):
-    """A data file of the user's own is there, but its content is not what it should be."""
+    """The user's own data file exists, but its content is wrong."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _advice(source: Source, failures: list[str]) -> str:
             f"could not download {source.filename}:",
             *failures,
             f"To go without: get {source.urls[0]} by other means, put it as "
-            f"{source.filename!r} into a folder of your own, and set the environment variable "
+            f"{source.filename!r} into your own folder, and set the environment variable "
             f"{folders.VARIABLE} to that folder (now: {'not set' if now is None else now}).",
         ]
     )

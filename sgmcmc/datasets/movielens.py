@@ -69,7 +69,7 @@ def load(verbose: bool = True) -> dict[str, Ratings]:
 def parse(path: Path, rows: int, spec: Spec, sha256: str | None = None) -> NDArray[np.int64]:
     """Return checked ratings of a file that may be compressed.
 
-    They are int64 (rows, 4): user, item, rating and timestamp, as they stand in the file.
+    They are int64 (rows, 4): user, item, rating and timestamp, as in the file.
     """
     with fetch.open_decompressed(path) as file:
         content = file.read()

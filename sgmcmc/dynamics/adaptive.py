@@ -186,7 +186,7 @@ class SGFS(Dynamics):
         return replace(self, until=frozen_after(self.until, burn_in, self, "its information"))
 
     def for_rows(self, rows: int, size: int, unseen: float) -> SGFS:
-        """Return these dynamics, told of N, n, and the part of the noise that there is."""
+        """Return these dynamics with N, n, and the part of the noise that is present."""
         return replace(self, rows=rows, size=size, unseen=unseen)
 
     def bind(self, space: Space) -> SGFS:

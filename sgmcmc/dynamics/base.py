@@ -48,7 +48,7 @@ class Dynamics(ABC):
     Attributes:
         name: Name that a user may write, for default constants; empty if the class has no name.
         needs: Names of constants that have no default.
-        steps: Number of gradients per iteration, each from a minibatch of its own.
+        steps: Number of gradients per iteration, each from a new minibatch.
         start_normals: Number of vectors of standard normals that ``init`` uses.
         refresh_normals: Number of vectors of standard normals that ``refresh`` uses, once an
             iteration.
@@ -178,7 +178,7 @@ class Dynamics(ABC):
         return state
 
     def check_stepsize(self, stepsize: np.ndarray) -> None:  # noqa: B027
-        """Raise an error if the constants do not go with a stepsize; by default they do.
+        """Raise an error if the constants are not compatible with a stepsize; by default they are.
 
         Args:
             stepsize: ε of the first iteration, a number or (d,).

@@ -127,7 +127,7 @@ class ReplicaExchange(Dynamics):
         return replace(self, dynamics=self.dynamics.after_burn_in(burn_in))
 
     def for_rows(self, rows: int, size: int, unseen: float) -> ReplicaExchange:
-        """Return these dynamics, told which part of the noise of the rows there is."""
+        """Return these dynamics with the part of the noise of the rows that is present."""
         return replace(self, unseen=unseen, dynamics=self.dynamics.for_rows(rows, size, unseen))
 
     def bind(self, space: Space) -> ReplicaExchange:
@@ -159,7 +159,7 @@ class ReplicaExchange(Dynamics):
             )
 
     def check_stepsize(self, stepsize: np.ndarray) -> None:
-        """Raise an error if the dynamics' constants do not go with the stepsize of a replica."""
+        """Raise an error if the constants are not compatible with the stepsize of a replica."""
         for temperature in self.temperatures:
             self.dynamics.check_stepsize(temperature * stepsize)
 

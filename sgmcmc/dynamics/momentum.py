@@ -134,7 +134,7 @@ class SGHMC(Dynamics):
 
     Args:
         alpha: α > 0, the friction: a number, or a dict with one for each parameter.
-        L: Number of steps in an iteration, each with a gradient of its own.
+        L: Number of steps in an iteration, each with a new gradient.
         integrator: Integrator, ``"symmetric"`` or ``"euler"``.
         noise_variance: V, the variance of the gradient estimate in each coordinate, not negative: a
             number, or a dict with one for each parameter; ``"fisher"``, the mean over the steps so

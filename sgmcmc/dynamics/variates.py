@@ -1,4 +1,4 @@
-"""Gamma and Poisson numbers, many at a time, each with a parameter of its own.
+"""Gamma and Poisson numbers, many at a time, each with its own parameter.
 
 TensorFlow's own draws take 50 to 100 ns a number. If there are many, most are drawn here by
 vector arithmetic on normals and uniforms, which cost a tenth of that, and only the few that it

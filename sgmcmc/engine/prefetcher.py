@@ -43,7 +43,7 @@ def core_to_spare(chains: int) -> bool:
 
 
 class Ahead:
-    """Calls functions in order on a thread of its own, which ends with the last reference to it.
+    """Calls functions in order on a separate thread, which ends with the last reference to it.
 
     The thread is a daemon: if it waits for a file that never comes, the process can still end.
     """
@@ -91,8 +91,8 @@ def shares_memory() -> bool:
 class Buffer:
     """An array that is filled again and again, and the tensor of what it holds.
 
-    If device and dtype allow, the tensor is the memory of the array itself; whoever fills the array
-    must know that the last reader is done.
+    If device and dtype allow, the tensor is the memory of the array itself: fill the array only
+    when its last reader is done.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -147,7 +147,7 @@ class Pool(Generic[Made]):
 
 
 def pool_of(kernel: Kernel, stepsizes: Stepsizes) -> Pool[Buffers]:
-    """Return the pool of chains that each have a kernel of their own."""
+    """Return the pool of chains that each have their own kernel."""
     return Pool(partial(_buffers, kernel, stepsizes))
 
 
@@ -248,7 +248,7 @@ class Prefetcher:
         )
 
     def prepare_ahead(self, wanted: bool) -> None:
-        """Prepare each next block on a thread of its own, or on demand."""
+        """Prepare each next block on a separate thread, or on demand."""
         self._aside = Ahead() if wanted else None
 
     def block(self, number: int, is_last: bool) -> BlockInputs:

@@ -168,7 +168,7 @@ class Runner:
         return self.recorder.results(self.carry.reductions)
 
     def prepare_ahead(self, wanted: bool) -> None:
-        """Prepare each next block on a thread of its own, or on demand."""
+        """Prepare each next block on a separate thread, or on demand."""
         self.prefetcher.prepare_ahead(wanted)
 
     def snapshot(self) -> Snapshot:

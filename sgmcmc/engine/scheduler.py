@@ -89,7 +89,7 @@ class Watchdog:
         self.heard()
 
     def heard(self) -> None:
-        """Note that a report has arrived."""
+        """Count a report."""
         self._silent, self._computed = 0.0, time.process_time()
 
     def waited(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Latent variables, drawn by the user's function before each gradient.
 
-The stage stands between the data stream and the gradient estimator. It completes a minibatch with
+The stage is between the data stream and the gradient estimator. It completes a minibatch with
 latent variables drawn given the present parameters; values that are kept for each observation are
 passed with the minibatch and updated after it.
 """

@@ -1,7 +1,7 @@
 """Compiles functions that a sampler runs many times: with XLA, or as a plain graph if XLA cannot.
 
 Graphs are called by a short way into TensorFlow's runtime, an interface that is not public; if
-this TensorFlow does not have what we know, the public call serves.
+this TensorFlow does not have that interface, the public call is used.
 
 Graphs that XLA does not compile need one thing more. TensorFlow turns sums of three and more
 tensors into additions to a temporary variable, whose name is the same in all calls of a graph, so
@@ -32,7 +32,7 @@ except ImportError:  # a TensorFlow that keeps them elsewhere
     context = None
 
 _KNOWN = ["name", "tensor_inputs", "num_outputs"]
-"""The parameters of TensorFlow's ``Context.call_function``, as we know it."""
+"""The expected parameters of TensorFlow's ``Context.call_function``."""
 
 FlatCall = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 
@@ -130,7 +130,7 @@ class Compiler:
     def compile(self, function: Callable[..., Any], *arguments: Any) -> Compiled | None:
         """Return the function compiled for arguments of these shapes and dtypes.
 
-        ``None`` says that XLA cannot compile it: a warning has told the user why, ``uses_xla`` is
+        ``None`` says that XLA cannot compile it: a warning has said why, ``uses_xla`` is
         false from now on, and the caller may have to hand over another function for a plain graph.
         """
         if not self.uses_xla:

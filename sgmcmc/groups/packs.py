@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 _ALIKE = 1.3
-"""The largest group over the mean, up to which each group is a pack of its own."""
+"""The largest group over the mean, up to which each group is a separate pack."""
 
 _LARGE, _TIMES_MEDIAN, _MOST_LARGE = 500, 50, 50
 """Rows from which on a group is large, if it has so many times as many as the median too; and how
@@ -109,7 +109,7 @@ def large_groups(codes: np.ndarray) -> np.ndarray:
 
 
 def without_large(codes: np.ndarray, large: np.ndarray) -> np.ndarray:
-    """Return codes in which the rows of large groups stand in parts, as further groups.
+    """Return codes in which parts of large groups are further groups.
 
     The parts are as large as the largest of the other groups.
     """

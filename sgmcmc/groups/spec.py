@@ -42,7 +42,7 @@ class Groups:
             three numbers in all they are integrated out; more become coordinates of the chain.
         log_prior: Function of two dicts, ``effects`` and ``params``, that returns the log density
             of the effects of each group, normalizing constants that depend on ``params`` included:
-            an effect of shape ``s`` arrives as ``(g, *s)``, and a tensor of shape (g,) is returned.
+            an effect of shape ``s`` is passed as ``(g, *s)``, and the result has shape (g,).
         nodes: Nodes of the quadrature in each direction. By default the search for the mode has 11
             for one number a group, 7 for two, 5 for three, and chains around it have as many as
             their error asks for. ``samples.report`` has the error, measured with more nodes.

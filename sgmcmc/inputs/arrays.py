@@ -82,7 +82,7 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
             raise ValueError(f"`{label}[{name!r}]` has shape {array.shape}: nothing to sample.")
         if array.dtype.kind == "f":
             refuse_overflow(f"{label}[{name!r}]", array, dtype)
-        # A copy, so that nothing of the user's can change under the chain, or by it.
+        # A copy, so that the chain cannot change the user's array, or the reverse.
         start[name] = np.array(array, dtype=dtype.as_numpy_dtype, order="C")
         if not np.isfinite(start[name]).all():
             raise ValueError(

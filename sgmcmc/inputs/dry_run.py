@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 class Tried:
-    """A model, for which the same one in an earlier call stands.
+    """A model, which an earlier call may have tried already.
 
     The same are: the same functions with the same dataset, as a call comes by them more than once;
     and functions of the same code that made the same graph, on the same rows. What draws random

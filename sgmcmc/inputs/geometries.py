@@ -242,11 +242,11 @@ def _origin(value: Any, space: Space, start: np.ndarray) -> np.ndarray:
 
 
 def _need_whole_space(value: Any, space: Space) -> None:
-    """Raise an error if a parameter is preconditioned that has coordinates of its own kind."""
+    """Raise an error if a parameter with special coordinates is preconditioned."""
     for name in value if isinstance(value, Mapping) else space.layout.names:
         if not space.geometries[name].affine:
             raise ValueError(
-                f"`preconditioner`: {name!r} moves in coordinates of its own, which cannot be "
+                f"`preconditioner`: {name!r} moves in special coordinates, which cannot be "
                 "preconditioned. Give a dict that names the other parameters."
             )
 

@@ -1,4 +1,4 @@
-"""Trial of a user's own dynamics, gradient or minibatches: mistakes that a chain would not show."""
+"""Checks of user-defined dynamics, gradients and minibatches, for mistakes that stop no chain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_part(
     dtype: tf.DType = tf.float32,
     seed: int = 1,
 ) -> None:
-    """Try a part of your own, and raise an error that says what is wrong with it.
+    """Check your own part, and raise an error that says what is wrong with it.
 
     It is for your own dynamics, gradient estimators and minibatches what scikit-learn's
     ``check_estimator`` is for estimators. Most mistakes in a part do not stop a chain: its draws
@@ -71,7 +71,7 @@ def check_part(
       in a minibatch twice, its places are neighbors. ``to_json`` returns what JSON holds.
 
     Args:
-        part: Object of a class of your own (or of this package).
+        part: Object of your own class (or of this package).
         log_lik: Log-likelihood for the test run; by default, with ``dataset`` and ``params``, a
             small built-in regression, or counts for dynamics of the simplex.
         dataset: Dataset.

@@ -182,7 +182,7 @@ def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: 
     if type(gradient).terms is Gradient.terms:
         reason = f"{type(gradient).__name__} does not estimate the noise of its estimates"
     elif gibbs is not None:
-        reason = "latent variables are drawn by `gibbs`, which have noise of their own"
+        reason = "latent variables are drawn by `gibbs`, which add noise"
     elif n < 2:
         reason = "a minibatch of one row does not show how much rows differ"
     if reason is not None:

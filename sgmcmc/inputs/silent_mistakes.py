@@ -81,7 +81,7 @@ class Trial:
         self.rows = next(iter(columns.values())).shape[0]
         self.positions = [start]
         graph = trace(_values(target, complete), tf.constant(start), columns)
-        # An operation with a seed of its own gives what another of that seed gives, but not twice.
+        # An operation with its own seed gives what another with that seed gives, but not twice.
         self.found = [self._numbers(graph(tf.constant(start), columns)) for _ in range(2)]
         draw = np.random.default_rng(0).standard_normal(start.size) * (1.0 + np.abs(start))
         for move in _MOVES:

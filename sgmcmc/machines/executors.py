@@ -193,7 +193,7 @@ class LastingExecutor:
             own, self._own = self._own, None
             try:
                 own.shutdown(wait=False, cancel_futures=True)
-            except TypeError:  # of loky's, which knows of no futures to cancel
+            except TypeError:  # loky's cannot cancel futures
                 own.shutdown(wait=False)
             if self._maker is None:
                 # The user's own is broken for good.

@@ -35,9 +35,9 @@ class Documents(NamedTuple):
 
 
 def unrolled(counts: Counts) -> Documents:
-    """Return documents as sequences in which a word stands as often as it is counted.
+    """Return documents as sequences in which a word occurs as often as it is counted.
 
-    The order is that of the vocabulary: the model does not know any other.
+    The order is that of the vocabulary: the model has no other.
 
     Example:
         >>> unrolled(Counts.read([[0, 2, 1], [1, 0, 0]])).words

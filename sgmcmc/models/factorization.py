@@ -31,7 +31,7 @@ def matrix_factorization(
 
     The rating of item j by user i is r_ij ~ N(c + U_i·V_j + a_i + b_j, 1/τ), with D factors U_i of
     each user and V_j of each item and biases a_i and b_j. All entries of U are N(0, 1/λ_U), those
-    of V, a and b have precisions λ_V, λ_a and λ_b of their own, and each λ ~ Gamma(s, t), which are
+    of V, a and b have precisions λ_V, λ_a and λ_b, and each λ ~ Gamma(s, t), which are
     integrated out.
 
     Args:

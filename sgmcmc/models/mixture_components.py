@@ -31,7 +31,7 @@ def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def word_table(words: tf.Tensor, lengths: tf.Tensor, n_words: int, dtype: tf.DType) -> tf.Tensor:
-    """Return how often each word stands in each row, (n, W).
+    """Return how often each word occurs in each row, (n, W).
 
     ``words`` is (n, T), with anything after the end of a row, and ``lengths`` (n,).
     """

@@ -59,7 +59,7 @@ def score_draws(
     update: Callable[[Carried, Tensors], tuple[Carried, Carried]],
     finish: Callable[[Carried], Any],
 ) -> Reduction:
-    """Return a reduction that keeps some scores of each draw, and a state of its own.
+    """Return a reduction that keeps some scores of each draw, and its own state.
 
     Args:
         draws: Number of draws.

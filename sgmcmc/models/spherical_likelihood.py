@@ -21,8 +21,8 @@ _POWER = 3.0
 _LEAST_ORDER = 15
 """From this order on the expansion of log I_ν is right to 1e-6; smaller ones are stepped down to.
 
-TensorFlow Probability has log I_ν too, and exactly, but for each kind of order a loop of its own:
-a chain whose prior has it takes seconds longer to compile.
+TensorFlow Probability has log I_ν too, exactly, but with a separate loop for each kind of order: a
+chain whose prior has it takes seconds longer to compile.
 """
 
 

@@ -9,7 +9,7 @@ visited one after another, but documents can be treated at the same time: a step
 visits the i-th word of each. Documents are sorted by length, and as the short ones end the loop
 goes on with half as many, so that little is computed for words that are not there.
 
-One sweep is a cluster of its own for XLA, which a plain graph may hold; the uniform numbers come
+One sweep is a separate cluster for XLA, which a plain graph may hold; the uniform numbers come
 from outside.
 """
 
@@ -198,7 +198,7 @@ def _expected_counts(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the log-likelihood, and the expected counts of each topic and word, (K, W).
 
-    Both come of one pass over (n, T, K) numbers, a cluster of its own for XLA, which takes less
+    Both come of one pass over (n, T, K) numbers, a separate cluster for XLA, which takes less
     than half of the time of separate operations and their derivatives.
     """
     K, W = topics.shape

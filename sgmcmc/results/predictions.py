@@ -268,7 +268,7 @@ class Predictions(Arrays):
         return leave_one_out(terms, some, N, near)
 
     def effects(self, by: str, groups: Any = None, *, seed: int = 0) -> dict[str, np.ndarray]:
-        """Return draws of the effects of groups, each given the global draw of its own place.
+        """Return draws of the effects of groups, each given the global draw at the same place.
 
         A draw z_g ~ p(z_g | y_g, θ) ∝ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) for each kept draw of θ
         is the end of 8 moves of an independence sampler around the group's mode.

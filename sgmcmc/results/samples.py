@@ -116,11 +116,11 @@ class Samples(Conversions):
     def weights(self) -> np.ndarray | None:
         """Weights of the draws of each chain, with mean one, (draws,); ``None`` if all are alike.
 
-        A schedule that decreases, such as :func:`sgmcmc.polynomial_decay` or a function of yours,
+        A schedule that decreases, such as :func:`sgmcmc.polynomial_decay` or your own function,
         gives weights in proportion to its stepsizes; :func:`sgmcmc.cyclical` gives zeros to draws
         of exploring stages. If parameters have schedules that are not in proportion to each other,
-        no weights are right for all, and there are none. Draws opened from a store do not know
-        a function of yours, and have no weights then.
+        no weights are right for all, and there are none. Draws opened from a store do not have
+        your own function, and have no weights then.
         """
         return weights_of(self)
 

@@ -95,7 +95,7 @@ class _Searching(Objective):
     Args:
         target: Log posterior, of a :class:`Marginal`.
         data: Packs.
-        weight: How many packs each of them stands for.
+        weight: Number of packs that each of them represents.
     """
 
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
@@ -111,7 +111,7 @@ class _Searching(Objective):
 
     @property
     def weight(self) -> float:
-        """How many packs each of them stands for."""
+        """Number of packs that each of them represents."""
         return self._stands_for
 
     @staticmethod

@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def brief(function: Function) -> Function:
     """Have errors that name an argument begin here, as if it had been looked at here.
 
-    Such a message begins with the argument's name in backticks, and says all there is to know. Of
+    Such a message begins with the argument's name in backticks, and is complete. Of
     errors in the user's own functions the cause keeps its traceback.
     """
 
@@ -48,7 +48,7 @@ def on_machines(function: Function) -> Function:
 
 
 def outside() -> int:
-    """Return the ``stacklevel`` at which the caller's warning names the line of the user's."""
+    """Return the ``stacklevel`` at which the caller's warning names the user's line."""
     level, frame = 1, sys._getframe(1)
     while frame.f_globals.get("__name__", "").partition(".")[0] == "sgmcmc":
         if frame.f_back is None:

@@ -206,7 +206,7 @@ def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
 
 
 def _taken(record: dict[str, _Rows]) -> dict[str, tuple[int, np.ndarray]]:
-    """Return what a chain has written, and forget it."""
+    """Return what a chain has written, and drop it."""
     taken = {name: rows.taken() for name, rows in record.items()}
     return {name: rows for name, rows in taken.items() if rows}
 
@@ -228,7 +228,7 @@ class _Rows:
         self._parts.append(np.array(values))
 
     def taken(self) -> tuple[int, np.ndarray] | None:
-        """Return the first row and the rows, and forget them; ``None`` if there are none."""
+        """Return the first row and the rows, and drop them; ``None`` if there are none."""
         parts, self._parts = self._parts, []
         return (self._first, np.concatenate(parts)) if parts else None
 

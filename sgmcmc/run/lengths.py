@@ -37,7 +37,7 @@ FEWEST = 25
 
 
 def need_draws(wishes: Wishes, thin: int) -> None:
-    """Raise an error if a length of the user's leaves too few draws to judge them."""
+    """Raise an error if a user's length leaves too few draws to judge them."""
     if wishes.n_iters is not None and wishes.n_iters < FEWEST * thin:
         raise ValueError(
             f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "

@@ -92,7 +92,7 @@ class Request:
         log_prior: Log-prior, or ``None``.
         dynamics: Name or object.
         gradient: Name or object.
-        minibatch_size: Proportion or number; ``None`` if the gradient knows.
+        minibatch_size: Proportion or number; ``None`` if the gradient has it.
         stepsize: Stepsize of the chain.
         seed: Integer, or ``None``.
         keywords: Keyword arguments that every sampler has.

@@ -69,7 +69,7 @@ class Phase:
     turns: Turns | None = None
 
     def for_rows(self, rows: int, draws: RowDraws) -> Phase:
-        """Return the phase with dynamics that are told of the rows and how they are drawn."""
+        """Return the phase with dynamics for the rows and the way they are drawn."""
         unseen = parts.unseen(draws, rows)
         return replace(self, dynamics=self.dynamics.for_rows(rows, draws.size, unseen))
 
@@ -198,7 +198,7 @@ def make_sampler(request: Request) -> Sampler:
     phases = (*phases[:-1], phases[-1].for_rows(data.size, draws))
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     values = model.values
-    if values is None or options.store is not None:  # a store knows a chain by these values
+    if values is None or options.store is not None:  # a store identifies a chain by these values
         values = dry_run(target, data, draws.size, starts, latents, used.need_terms(draws))
         if isinstance(dynamics, ExactDynamics):
             need_sum_of_pieces(target, data, starts[0])

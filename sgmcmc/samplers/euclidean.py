@@ -93,7 +93,7 @@ variance is then 2(α − β̂)ε, β̂ = εV/2.
     stepsize="1e-5",
     arguments={
         "alpha": "Friction α > 0: a number, or a dict with one for each parameter.",
-        "L": "Number of steps in one iteration, each with a gradient of its own.",
+        "L": "Number of steps in one iteration, each with a new gradient.",
         "integrator": 'Integrator: ``"symmetric"``, or ``"euler"`` for the published update.',
         "noise_variance": """
         Variance V of the gradient estimate in each coordinate, by which the injected noise is

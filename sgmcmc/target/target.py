@@ -238,7 +238,7 @@ class Target:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             value = value_of(self.space.of_points(points))
-        # A parameter may stand in the prior alone; that none stands nowhere was checked before.
+        # A parameter may occur in the prior alone; that each occurs somewhere was checked before.
         gradients = tape.gradient(
             value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
@@ -265,7 +265,7 @@ class _TracedOnce(Target):
         return self
 
     def concatenated(self) -> Target:
-        """Return the same target with gradients that are concatenated, and graphs of its own."""
+        """Return the same target with gradients that are concatenated, and its own graphs."""
         found = super().concatenated()
         return self if found is self else _TracedOnce(found)
 

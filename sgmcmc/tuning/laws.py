@@ -45,7 +45,7 @@ class LinearLaw:
         self._curvatures = np.ones(1) if curvatures is None else np.asarray(curvatures, float)
         try:
             if dynamics.learns_noise or dynamics.visits:
-                raise ValueError(f"{type(dynamics).__name__} has no law of its own here.")
+                raise ValueError(f"{type(dynamics).__name__} has no closed form here.")
             self._A, kicks, exact = self._read_off()
         except tf.errors.InvalidArgumentError:
             exact = False

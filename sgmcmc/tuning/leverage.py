@@ -104,7 +104,7 @@ STRATA, STRATUM_ROWS = 5, 10_000
 def strata_by_leverage(
     leverages: np.ndarray, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, float]]:
-    """Return rows that stand for all, with how many each stands for.
+    """Return rows that represent all, with the number that each represents.
 
     The rows are sorted by leverage and cut into strata that have the same part of its sum, or more
     if that would be few rows; of each stratum as many are drawn. So those that hardly any other

@@ -27,7 +27,7 @@ _LARGE = 10_000
 """Rows from which on a dataset is looked at in parts of several sizes."""
 
 Strata = Sequence[tuple[np.ndarray, float]]
-"""Row numbers, and how many rows each of them stands for."""
+"""Row numbers, and the number of rows that each of them represents."""
 
 
 class Objective:
@@ -56,7 +56,7 @@ class Objective:
         self.size = target.size
 
     def over(self, strata: Strata | None) -> Objective:
-        """Return the same over rows that stand for all, or over all, with the same graphs."""
+        """Return the same over rows that represent all, or over all, with the same graphs."""
         found = copy.copy(self)
         found._strata, found._taken, found.evaluations = strata, [], 0
         found._graphs = self._graphs
@@ -64,13 +64,13 @@ class Objective:
 
     @property
     def weight(self) -> float:
-        """How many rows one of those that are looked at stands for, on average."""
+        """Average number of rows that one of those used represents."""
         if self._strata is None:
             return 1.0
         return self._data.size / sum(len(rows) for rows, _ in self._strata)
 
     def _in_double(self, target: Target) -> Target:
-        """Return the target in float64, or as it is if the user's functions do not go with that."""
+        """Return the target in float64, or as it is if the user's functions do not allow that."""
         double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
         first = self._data.rows(np.arange(1))
         try:

@@ -332,7 +332,7 @@ def _with_stepsize(
         stepsize = largest_stepsize(given.dynamics, around, given.tolerance, most, given.in_turn)
     try:
         found = around.predict(given.dynamics, stepsize, given.in_turn)
-    except ValueError:  # a stepsize of the user's, for dynamics without a closed form
+    except ValueError:  # a user's stepsize, for dynamics without a closed form
         if given.stepsize is None:
             raise
         found = Prediction.unknown(len(mode.position))

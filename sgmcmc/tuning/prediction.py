@@ -149,7 +149,7 @@ class Surroundings:
         if in_turn is not None:
             return self._predict_in_turn(dynamics, steps, in_turn)
         if steps.ndim and (steps != steps.flat[0]).any():
-            # θ with a stepsize of its own is θ in other units with ε = 1.
+            # θ with its own stepsize is θ in other units with ε = 1.
             return self.scaled(np.sqrt(steps)).predict(dynamics, 1.0)
         epsilon, (values, _) = float(steps.flat[0]), self.axes
         noise = self.noise_along_axes

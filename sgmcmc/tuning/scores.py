@@ -26,7 +26,7 @@ def score_covariance(
         target: Log posterior, without a preconditioner.
         data: Dataset.
         u: Position, (d,).
-        rows: Row numbers that stand for all; ``None`` for all.
+        rows: Row numbers that represent all; ``None`` for all.
     """
     d = target.size
     scores = _Scores(target, data, u)

@@ -114,7 +114,7 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
 
 
 def checkpoint(folder: Path, kind: str, number: int | str) -> Path:
-    """Return the file that says where a runner is; ``"*"`` stands for any number."""
+    """Return the file that says where a runner is; ``"*"`` matches any number."""
     return folder / f"{kind}-{number}.npz"
 
 

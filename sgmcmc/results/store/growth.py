@@ -53,7 +53,7 @@ def grow(
 
 
 def remove_others(path: Path, files: Iterable[str]) -> None:
-    """Remove arrays that a store does not speak of: those it has outgrown, or half grown."""
+    """Remove arrays that a store does not name: those it has outgrown, or half grown."""
     for other in {entry.name for entry in path.glob("array-*.npy")} - set(files):
         # Windows keeps files that somebody reads.
         with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from sgmcmc.data.minibatch import Tensors
 class Geometry:
     """The space of one parameter, with u its coordinates in the chain, θ the user's.
 
-    This class is the whole of ℝᵈ, where u = θ. A geometry of its own overrides what differs.
+    This class is the whole of ℝᵈ, where u = θ. A subclass overrides what differs.
 
     Attributes:
         in_place: Whether u is θ itself, so that nothing needs converting.
@@ -162,7 +162,7 @@ class Preconditioner:
 
     The posterior covariance of ζ is near the identity if M is near the covariance of u.
 
-    The dynamics' own equations hold for ζ. With a stepsize of its own each coordinate gets one
+    The dynamics' own equations hold for ζ. With its own stepsize each coordinate gets one
     scale; a matrix M also undoes correlations. With ``axes`` V and ``lengths`` s,
     C = diag(root) (I + V diag(s − 1) Vᵀ): diagonal plus low rank, at a cost of O(dk).
 

@@ -32,7 +32,7 @@ class Bijected(Geometry):
         """Return f⁻¹(θ)."""
         return self.bijector.inverse(tf.constant(value, dtype)).numpy()
 
-    # A bijector remembers its last inputs and outputs; `identity` keeps what it remembers of one
+    # A bijector caches its last inputs and outputs; `identity` keeps what it caches of one
     # graph from being handed out in another.
 
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
