@@ -30,7 +30,8 @@ _TEXTS = {
         Function of the parameters at the mode and of some rows of the dataset that bounds the
         second derivatives of each row's term: it returns a dict with an array r_j,
         ``(n, *shape)``, for each parameter, such that they are c r_j r_jᵀ with |c| ≤ 1 at all
-        parameters. It is called once for each row. For models of a linear predictor see :func:`sgmcmc.predictor_bound`.""",
+        parameters. It is called once for each row. For models of a linear predictor see
+        :func:`sgmcmc.predictor_bound`.""",
     "prior_bound": """
         Dict with a number or an array for each parameter: a diagonal matrix that bounds the second
         derivatives of the log prior from both sides. ``None`` uses those at the mode, which are
