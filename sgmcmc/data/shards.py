@@ -18,6 +18,9 @@ from sgmcmc.machines import HERE
 _MOST = 4096
 """Largest number of shards, so that their results stay small."""
 
+_TERMS = 2**19
+"""Terms of the user's log-likelihood in a piece of which each row has several."""
+
 
 class Shard(NamedTuple):
     """The rows from ``start`` to ``stop``, in pieces of so many."""
@@ -27,11 +30,19 @@ class Shard(NamedTuple):
     piece: int
 
 
-def shards(data: Data, most_rows: int | None = None) -> list[Shard]:
-    """Return the shards of a dataset, in order; a piece has at most ``most_rows``."""
+def shards(data: Data, most: int | None = None, row_terms: int = 1) -> list[Shard]:
+    """Return the shards of a dataset, in order.
+
+    Args:
+        data: Dataset.
+        most: Most terms of the log-likelihood in a piece.
+        row_terms: Terms of the user's log-likelihood that a row's own is made of.
+    """
     piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
-    if most_rows is not None:
-        piece = max(1, min(piece, most_rows))
+    if row_terms > 1:
+        most = min(_TERMS, _TERMS if most is None else most)
+    if most is not None:
+        piece = max(1, min(piece, most // row_terms))
     rows = piece * max(1, math.ceil(data.size / piece / _MOST))
     return [Shard(k, min(k + rows, data.size), piece) for k in range(0, data.size, rows)]
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -51,18 +52,11 @@ class Spool:
     def _write(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="sgmcmc-")
-        try:
+        with no_room():
             for piece in self._pieces:
                 # Not through a mapping: that crashes if the disk is full.
                 self._file.write(piece.data)
             self._file.flush()
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                "`dataset` is unpacked into a file in the temporary folder, "
-                f"{tempfile.gettempdir()}, which has no room for it: {error.strerror}. Have the "
-                "environment variable TMPDIR name another folder",
-            ) from error
         self._pieces = []
 
     def array(self) -> np.ndarray:
@@ -75,6 +69,20 @@ class Spool:
         mapped = np.memmap(self._file, self._dtype, "r", shape=shape)
         self._file.close()
         return mapped
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Say of errors of writing what to do about them."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            "`dataset` is unpacked into a file in the temporary folder, "
+            f"{tempfile.gettempdir()}, which has no room for it: {error.strerror}. Have the "
+            "environment variable TMPDIR name another folder",
+        ) from error
 
 
 class StoredColumn(DenseColumn):

@@ -130,7 +130,7 @@ class WholeData:
         table = np.empty((self.size, len(places)), dtype)
         rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
         size = self.target.size if lookups is None else len(places)
-        every = shards(self.data, 2**20 // max(1, size))
+        every = shards(self.data, 2**20 // max(1, size), self.target.row_terms)
         calls = [(position, places, shard, _seeds(rng, shard), lookups) for shard in every]
         parts = map_over(self.data, self._lean(), "terms_of_shard", calls)
         for shard, part in zip(every, parts, strict=True):
@@ -201,7 +201,8 @@ class WholeData:
         self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
     ) -> tuple[np.ndarray, Tensors]:
         """Return the gradient over all pieces, and the kept latent variables."""
-        total, every = np.zeros(position.shape), shards(self.data)
+        every = shards(self.data, row_terms=self.target.row_terms)
+        total = np.zeros(position.shape)
         if kept:  # which pass from piece to piece
             for shard in every:
                 part, kept = self.gradient_of_shard(position, shard, _seeds(rng, shard), kept)

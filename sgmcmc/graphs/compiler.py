@@ -6,7 +6,8 @@ this TensorFlow does not have that interface, the public call is used.
 Graphs that XLA does not compile need one thing more. TensorFlow turns sums of three and more
 tensors into additions to a temporary variable, whose name is the same in all calls of a graph, so
 that two threads in the same iteration of a loop now and then meet in it, and one of them fails with
-``AlreadyExistsError``. Chains run side by side; theirs are called without that rewriting.
+``AlreadyExistsError`` or both write into one piece of memory. Chains run side by side; theirs are
+called without the rewriting that does so, which is part of the optimizers of arithmetic and memory.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def side_by_side(call: FlatCall) -> FlatCall:
     if options is None or not hasattr(context, "FunctionCallOptions"):
         return call
     config = ConfigProto.FromString(options.config_proto_serialized or b"")
-    config.graph_options.rewrite_options.arithmetic_optimization = RewriterConfig.OFF
+    rewriting = config.graph_options.rewrite_options
+    rewriting.arithmetic_optimization = RewriterConfig.OFF
+    rewriting.memory_optimization = RewriterConfig.NO_MEM_OPT
     own = context.FunctionCallOptions(options.executor_type, config)
 
     def called(leaves: list[tf.Tensor]) -> list[tf.Tensor]:

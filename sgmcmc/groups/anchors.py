@@ -1,14 +1,20 @@
 """Quadrature whose nodes stay in place: at the modes that groups have at the posterior's mode.
 
 The posterior of the global parameters is narrow against the density of a group's effects once there
-are some hundred groups. So a group's nodes at the mode θ̂ serve everywhere
-in the posterior, and no chain has to look for modes of groups. How far off that is, and how many
-nodes it takes, is measured: against modes that are searched for, with more than twice the nodes.
+are some hundred groups. So the nodes of a group at the mode θ̂ may serve everywhere in the
+posterior, and no chain searches for modes of groups. With fewer groups the nodes follow the
+parameters, as linear functions of them. How far off that is, and how many nodes it needs, is
+measured: against modes that are searched for, with more nodes.
+
+The error of the gradient at θ̂ itself is removed: it is the difference to a finer quadrature, once,
+over all groups. What is left is the error of the curvature, which matters no more with a million
+groups than with a thousand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +24,29 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.shards import Shard, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.marginal import MODE, ROOT, START, Marginal
+from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, START, Marginal, Rule
+from sgmcmc.groups.normal import flat_numbers
+from sgmcmc.interrupts import pass_on
 
-_NUMBERS = 2**22
+Point = Mapping[str, np.ndarray]
+"""Parameters by name."""
+
+_HELD = (MODE, ROOT, DRIFT, START)
+"""Columns that the chain's packs have and the user's have not."""
+
+_NUMBERS = 2**20
 """Numbers in a piece of packs whose modes are searched for at once."""
+
+_FINE = {1: 17, 2: 11, 3: 7}
+"""Nodes in each direction of the gradient at θ̂, by the number of directions."""
+
+_FINER = {1: 31, 2: 15, 3: 9}
+"""The same of what errors are measured against, at the least; twice as many as there are, if that
+is more."""
+
+_PACKS, _TERMS, _FEWEST = 500, 2**20, 20
+"""Packs that errors are measured on at the most, terms of the log-likelihood that these compute
+with, and packs at the least."""
 
 
 class Anchor:
@@ -43,7 +68,7 @@ class Anchor:
         # A worker traces its own graphs.
         return {**self.__dict__, "_graphs": {}}
 
-    def at(self, params: Mapping[str, np.ndarray]) -> Data:
+    def at(self, params: Point) -> Data:
         """Return packs that hold the mode and information of each group at some parameters."""
         marginal = self._marginal
         q, most = marginal.groups.size, marginal.most
@@ -60,11 +85,9 @@ class Anchor:
         parts = list(map_over(data, self, "of_shard", calls))
         modes, roots = (np.concatenate(each) for each in zip(*parts, strict=True))
         self._data = _with(data, {START: np.where(np.isfinite(modes), modes, 0.0)})
-        return held(free(data), modes, roots)
+        return _with(free(data), {MODE: modes, ROOT: roots})
 
-    def of_shard(
-        self, params: Mapping[str, np.ndarray], shard: Shard
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def of_shard(self, params: Point, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
         """Return modes and roots of a part of the packs."""
         found = []
         for _, length, columns in pieces(self._data, shard):
@@ -82,14 +105,41 @@ class Anchor:
         return tf.reshape(normal.mode, [-1, most, q]), tf.reshape(root, [-1, most, q, q])
 
 
-def held(data: Data, modes: np.ndarray, roots: np.ndarray) -> Data:
-    """Return packs with the modes and roots that their nodes are held at."""
-    return _with(data, {MODE: modes, ROOT: roots})
+def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]]) -> Data:
+    """Return packs whose nodes follow the parameters from a center.
+
+    Modes and information are linear functions of θ − θ̂: those that fit what is found to both sides
+    of the center in several directions, with least squares, since θ may have more numbers than
+    there are directions.
+
+    Args:
+        anchor: Search for modes.
+        center: Parameters θ̂.
+        sides: Parameters on one side and on the other, for each direction.
+    """
+    numbers, moves = [], []
+    for pair in sides:
+        there, back = (_numbers(anchor.at(point)) for point in pair)
+        numbers.append((there - back) / 2)
+        moves.append((_flat(pair[0]) - _flat(pair[1])) / 2)
+    held = anchor.at(center)
+    drift = np.tensordot(np.stack(numbers, -1), np.linalg.pinv(np.stack(moves)).T, 1)
+    drift = np.where(np.isfinite(drift), drift, 0.0)
+    return _with(held, {DRIFT: drift.astype(held.columns[MODE].dtype)})
+
+
+def _numbers(held: Data) -> np.ndarray:
+    modes, roots = (np.asarray(held.columns[name].tensor(0, held.size)) for name in (MODE, ROOT))
+    return flat_numbers(modes.astype(np.float64), roots.astype(np.float64))
+
+
+def _flat(point: Point) -> np.ndarray:
+    return np.concatenate([np.asarray(a, np.float64).reshape(-1) for a in point.values()])
 
 
 def free(data: Data) -> Data:
     """Return packs whose groups' modes are searched for."""
-    kept = {name: c for name, c in data.columns.items() if name not in (MODE, ROOT, START)}
+    kept = {name: c for name, c in data.columns.items() if name not in _HELD}
     return data if len(kept) == len(data.columns) else _of_columns(data, kept)
 
 
@@ -103,41 +153,215 @@ def _of_columns(data: Data, columns: Mapping[str, Column]) -> Data:
     return found
 
 
+@dataclass(frozen=True)
+class Corrected:
+    """A log-prior with the error of a quadrature's gradient at θ̂ added: c·(θ − θ̂).
+
+    Attributes:
+        log_prior: Log-prior; ``None`` for a flat one.
+        center: Parameters θ̂.
+        slope: c, by parameter.
+    """
+
+    log_prior: Callable[[Tensors], tf.Tensor] | None
+    center: Point
+    slope: Point
+
+    def __call__(self, params: Tensors) -> tf.Tensor:
+        """Return the log-prior and the correction."""
+        dtype = next(iter(params.values())).dtype
+        total = tf.zeros([], dtype) if self.log_prior is None else self.log_prior(dict(params))
+        for name, value in self.slope.items():
+            move = params[name] - tf.constant(self.center[name], dtype)
+            total += tf.reduce_sum(tf.constant(value, dtype) * move)
+        return total
+
+
+def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
+    """Return columns in a dtype; integers stay as they are."""
+    return {
+        name: tf.cast(value, dtype) if value.dtype.is_floating else value
+        for name, value in columns.items()
+    }
+
+
+class _Quadratures:
+    """Sums over packs by any number of nodes, and their gradients; a graph serves all of them.
+
+    Args:
+        marginal: Log-likelihood of packs.
+        dtype: Dtype to compute in.
+    """
+
+    def __init__(self, marginal: Marginal, dtype: tf.DType) -> None:
+        self.marginal, self.dtype = marginal, dtype
+        self._graphs: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}}
+
+    def value(self, params: Point, columns: Tensors, nodes: int) -> float:
+        """Return the log-likelihood of some packs."""
+        return float(self._found(self._value, params, columns, nodes))
+
+    def slope(self, params: Point, columns: Tensors, nodes: int) -> Point:
+        """Return its gradient with respect to the user's parameters."""
+        found = self._found(self._slope, params, columns, nodes)
+        return {name: part.numpy().astype(np.float64) for name, part in found.items()}
+
+    def _found(self, function: Any, params: Point, columns: Tensors, nodes: int) -> Any:
+        point = {name: tf.constant(value, self.dtype) for name, value in params.items()}
+        rule = self.marginal.rule(self.dtype, nodes)
+        key = function.__name__, len(next(iter(columns.values()))), tuple(columns)
+        if key not in self._graphs:
+            any_rule = Rule(*(tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in rule))
+            self._graphs[key] = trace(function, point, columns, any_rule)
+        return self._graphs[key](point, columns, rule)
+
+    def _value(self, params: Tensors, columns: Tensors, rule: Rule) -> tf.Tensor:
+        columns = cast(columns, self.dtype)
+        return tf.reduce_sum(self.marginal.of_packs(params, columns, rule))
+
+    def _slope(self, params: Tensors, columns: Tensors, rule: Rule) -> Tensors:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(params)
+            value = self._value(params, columns, rule)
+        return tape.gradient(value, params, unconnected_gradients="zero")
+
+
+class _Short:
+    """The error of the gradient at a center over packs whose nodes are held there.
+
+    Args:
+        quadratures: Sums over packs.
+        data: Packs.
+        nodes: Nodes in each direction.
+    """
+
+    def __init__(self, quadratures: _Quadratures, data: Data, nodes: int) -> None:
+        self._quadratures, self._data, self._nodes = quadratures, data, nodes
+        self.fine = max(_FINE[quadratures.marginal.groups.size], nodes)
+
+    def at(self, center: Point) -> Point:
+        """Return the sum over all packs, by parameter."""
+        terms = self._quadratures.marginal.with_nodes(self.fine).row_terms
+        calls = [(center, shard) for shard in shards(self._data, row_terms=terms)]
+        return _sum(list(map_over(self._data, self, "of_shard", calls)))
+
+    def of_shard(self, center: Point, shard: Shard) -> Point:
+        """Return the sum over a part of the packs."""
+        slope, found = self._quadratures.slope, []
+        for *_, columns in pieces(self._data, shard):
+            fine, own = (slope(center, columns, k) for k in (self.fine, self._nodes))
+            found.append({name: fine[name] - own[name] for name in own})
+        return _sum(found)
+
+
+def _sum(parts: Sequence[Point]) -> Point:
+    return {name: np.sum([part[name] for part in parts], 0) for name in parts[0]}
+
+
 class Gauge:
-    """The error of quadratures, at some parameters, over some packs.
+    """The error of quadratures at some parameters, over some packs.
 
     Args:
         marginal: Log-likelihood of packs.
         data: Packs.
         params: Several parameters, (k, *shape) each.
-        most: How many packs are looked at.
+        center: Parameters where the error of the gradient is removed; ``None`` if it is not.
     """
 
     def __init__(
-        self, marginal: Marginal, data: Data, params: Mapping[str, np.ndarray], most: int
+        self, marginal: Marginal, data: Data, params: Point, center: Point | None = None
     ) -> None:
-        self._count = len(next(iter(params.values())))
-        self._params, self._marginal = params, marginal
-        size = min(data.size, most)
-        self._packs = data.rows(np.linspace(0, data.size - 1, size).astype(int))
-        self._scale = data.size / size
-        finer = marginal.with_nodes(2 * marginal.nodes + 1)
-        searched = {name: c for name, c in self._packs.items() if name not in (MODE, ROOT)}
-        self._exact = self._values(finer, searched)
+        finer = max(_FINER[marginal.groups.size], 2 * marginal.nodes + 1)
+        terms = marginal.with_nodes(finer).row_terms
+        size = min(data.size, _PACKS, max(_FEWEST, _TERMS // terms))
+        rows = np.linspace(0, data.size - 1, size).astype(int)
+        columns: dict[str, Column] = {
+            name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()
+        }
+        self._data, self._center, self._scale = Data(columns, size), center, data.size / size
+        count = len(next(iter(params.values())))
+        points = [{name: array[k] for name, array in params.items()} for k in range(count)]
+        anchor = Anchor(marginal, self._data)
+        searched = [anchor.at(point).whole for point in points]
+        held = self._data.whole if MODE in columns else None
+        self._places = [
+            (point, packs if held is None else held)
+            for point, packs in zip(points, searched, strict=True)
+        ]
+        self._quadratures = _in_double(marginal, points[0], searched[0])
+        self._exact = self._values(zip(points, searched, strict=True), finer)
+
+    @property
+    def dtype(self) -> tf.DType:
+        """The dtype that sums over packs are computed in."""
+        return self._quadratures.dtype
 
     def error(self, nodes: int) -> float:
         """Return by how much the error of the log posterior differs from place to place, its SD.
 
         An error that is the same everywhere leaves the posterior as it is.
         """
-        error = self._values(self._marginal.with_nodes(nodes), self._packs) - self._exact
-        return float(np.std(error.sum(1))) * self._scale
+        error = self._values(self._places, nodes) - self._exact
+        if self._center is not None:
+            slope = _Short(self._quadratures, self._data, nodes).at(self._center)
+            error += [
+                sum(np.sum(c * (point[n] - self._center[n])) for n, c in slope.items())
+                for point, _ in self._places
+            ]
+        return float(np.std(error)) * self._scale
 
-    def _values(self, marginal: Marginal, packs: Tensors) -> np.ndarray:
-        """Return the log-likelihood of each pack, (k, packs)."""
-        points = [
-            {name: tf.constant(array[k]) for name, array in self._params.items()}
-            for k in range(self._count)
-        ]
-        graph = trace(marginal, points[0], packs)
-        return np.stack([graph(point, packs).numpy().astype(np.float64) for point in points])
+    def _values(self, places: Iterable[tuple[Point, Tensors]], nodes: int) -> np.ndarray:
+        return np.array([self._quadratures.value(*place, nodes) for place in places])
+
+
+def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures:
+    """Return sums in float64, if the user's functions go with that."""
+    double = _Quadratures(marginal, tf.float64)
+    try:
+        double.value(point, packs, marginal.nodes)
+    except Exception as error:
+        pass_on(error)
+        kinds = [np.asarray(array).dtype for array in point.values()]
+        return _Quadratures(marginal, tf.as_dtype(next(kind for kind in kinds if kind.kind == "f")))
+    return double
+
+
+@dataclass(frozen=True)
+class Held:
+    """Where the nodes of groups are held, for a chain that searches for no modes.
+
+    Attributes:
+        nodes: Nodes in each direction.
+        center: Parameters θ̂ that they are held at.
+        sides: Parameters on one side of θ̂ and on the other, in several directions, by which nodes
+            follow the parameters; empty if they stand still.
+        slope: Error of the gradient at θ̂, by parameter, which the log-prior makes good; empty if
+            it is not.
+    """
+
+    nodes: int
+    center: Point
+    sides: Sequence[tuple[Point, Point]] = ()
+    slope: Point = field(default_factory=dict)
+
+    def hold(self, marginal: Marginal, data: Data) -> tuple[Marginal, Data]:
+        """Return likelihood and packs with nodes that are held."""
+        found = marginal.with_nodes(self.nodes, self.center)
+        anchor = Anchor(found, data)
+        if self.sides:
+            return found, following(anchor, self.center, self.sides)
+        return found, anchor.at(self.center)
+
+    def corrected(self, marginal: Marginal, data: Data, dtype: tf.DType) -> Held:
+        """Return the same with the error of the gradient, over all packs.
+
+        Args:
+            marginal, data: Likelihood and packs with nodes that are held.
+            dtype: Dtype to compute in.
+        """
+        short = _Short(_Quadratures(marginal, dtype), data, self.nodes)
+        return replace(self, slope=short.at(self.center))

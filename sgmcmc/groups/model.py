@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
-from sgmcmc.data.dataset import Data, DenseColumn
+from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
 from sgmcmc.groups.packs import (
@@ -20,6 +20,7 @@ from sgmcmc.groups.packs import (
     large_groups,
     need_groups,
     pack,
+    packed,
     without_large,
 )
 from sgmcmc.groups.spec import Groups
@@ -172,10 +173,15 @@ class GroupedModel:
     """
 
     log_lik: Any
-    dataset: dict[str, Any]
+    dataset: dict[str, np.ndarray]
     params: Any
     log_prior: LogPrior | None
     structure: Structure
+
+    @property
+    def integers(self) -> tuple[str, ...]:
+        """The entries of the dataset that are integers."""
+        return tuple(name for name, array in self.dataset.items() if array.dtype.kind in "iu")
 
 
 def read_groups(
@@ -231,11 +237,9 @@ def read_groups(
     integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
     _try(log_lik, factors, rows, codes, starts[0], dtype)
-    columns: dict[str, np.ndarray] = {
-        name: _values(column, rows.size) for name, column in rows.columns.items()
-    }
+    columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
-        columns[code_column(factor.by)] = codes[factor.by].astype(np.int32)
+        columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
     found: Any = Looked(log_lik, coordinates) if coordinates else log_lik
     packs, large = None, np.zeros(0, int)
     if integrated is not None:
@@ -246,12 +250,14 @@ def read_groups(
             found = LargeLooked(found, integrated)
             number = np.full(len(labels[integrated.by]), -1, np.int32)
             number[large] = np.arange(len(large))
-            columns[LARGE] = number[of_rows]
+            columns[LARGE] = ArrayColumn(number[of_rows])
             of_rows = without_large(of_rows, large)
         packs = pack(labels[integrated.by], of_rows)
-        columns = {name: array[packs.rows] for name, array in columns.items()}
+        columns = {name: packed(column, packs.rows) for name, column in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
         found = Marginal(found, integrated, packs)
+    else:
+        columns = {name: column.slice(0, rows.size) for name, column in columns.items()}
     with_effects = [_with_effects(start, coordinates, labels) for start in starts]
     if len(large):
         assert integrated is not None
@@ -261,7 +267,7 @@ def read_groups(
     apart = integrated if len(large) else None
     return GroupedModel(
         found,
-        {name: _kept(array, dtype) for name, array in columns.items()},
+        columns,
         with_effects if isinstance(params, list | tuple) else with_effects[0],
         WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
         Structure(integrated, packs, coordinates, labels, large),
@@ -325,15 +331,6 @@ def _rows(
                 "a dense array."
             )
     return rows
-
-
-def _values(column: Any, size: int) -> np.ndarray:
-    return np.asarray(column.slice(0, size))
-
-
-def _kept(array: np.ndarray, dtype: tf.DType) -> Any:
-    """Return an array so that integers stay integers."""
-    return array if array.dtype.kind == "f" else tf.constant(array)
 
 
 def _with_effects(

@@ -7,10 +7,14 @@ sizes are. If all groups are about equally large, a pack is a group.
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, DenseColumn
+from sgmcmc.data.stored import no_room
 
 _ALIKE = 1.3
 """The largest group over the mean, up to which each group is a separate pack."""
@@ -146,7 +150,7 @@ def pack(labels: np.ndarray, codes: np.ndarray) -> Packs:
     at_pack, at_slot, at_row = place
     packs = int(at_pack.max()) + 1
     slots = np.full((packs, width), -1, np.int32)
-    rows = np.zeros((packs, width), np.int64)
+    rows = np.zeros((packs, width), np.int32 if len(codes) < 2**31 else np.int64)
     group = codes[order]
     within = np.arange(len(codes)) - first[group]
     where = at_pack[group], at_row[group] + within
@@ -182,3 +186,44 @@ def _placed(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.n
     placed = np.empty_like(found)
     placed[:, order] = found
     return placed[0], placed[1], placed[2]
+
+
+def packed(column: DenseColumn, rows: np.ndarray) -> np.ndarray:
+    """Return the rows of a column in packs, (packs, width, *row_shape).
+
+    Those of a file go to another file, in the temporary folder, sorted in one pass over the column
+    and one over what it has become: rows go to the part of the file that their pack lies in, and
+    each part, which fits in memory, is put in order then.
+
+    Args:
+        column: Column.
+        rows: Rows of each pack, (packs, width).
+    """
+    if isinstance(column, ArrayColumn):
+        return column.array[rows]
+    flat = rows.reshape(-1)
+    length = rows.shape[1] * max(1, PIECE_BYTES // (rows.shape[1] * column.row_bytes))
+    size, parts = int(rows.max()) + 1, -(-len(flat) // length)
+    part_of = np.empty(size, np.int32)
+    part_of[flat] = np.arange(len(flat)) // length
+    filled = np.zeros(parts, np.int64)
+    with tempfile.TemporaryFile(prefix="sgmcmc-") as file, no_room():
+        step = max(1, PIECE_BYTES // column.row_bytes)
+        for start in range(0, size, step):
+            piece, of_rows = column.slice(start, start + step), part_of[start : start + step]
+            order = np.argsort(of_rows, kind="stable")
+            counts = np.bincount(of_rows, minlength=parts)
+            for part, chosen in enumerate(np.split(order, np.cumsum(counts)[:-1])):
+                file.seek((part * length + filled[part]) * column.row_bytes)
+                file.write(piece[chosen].data)
+            filled += counts
+        for part in range(parts):
+            wanted = flat[part * length : (part + 1) * length]
+            there = np.empty((filled[part], *column.row_shape), column.dtype)
+            file.seek(part * length * column.row_bytes)
+            file.readinto(there.data)
+            # They lie in the order of their numbers; places that are left over repeat some.
+            file.seek(part * length * column.row_bytes)
+            file.write(there[np.searchsorted(np.unique(wanted), wanted)].data)
+        file.flush()
+        return np.memmap(file, column.dtype, "r", shape=(*rows.shape, *column.row_shape))

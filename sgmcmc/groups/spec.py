@@ -98,7 +98,7 @@ class Groups:
         object.__setattr__(self, "nodes_given", nodes is not None)
         if nodes is None:
             nodes = _NODES.get(size, 1)
-        elif checks.whole_number("nodes", nodes, 2) > 101:
+        elif checks.whole_number("nodes", nodes, 1) > 101:
             raise ValueError(f"`nodes` must be at most 101; it is {nodes}.")
         object.__setattr__(self, "nodes", int(nodes))
         object.__setattr__(self, "shapes", {name: v.shape for name, v in starts.items()})

@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.groups.anchors import Anchor, Gauge
+from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
@@ -22,20 +22,26 @@ _PART = 1500
 _FEW = 30
 """Groups up to which the posterior of the global parameters is too wide to try."""
 
-_NODES = {1: (5, 7, 11, 17), 2: (5, 7, 11), 3: (4, 5, 7)}
-"""Nodes in each direction that are tried, by the number of directions."""
+_FOLLOWED, _COORDINATES = 1000, 50
+"""Packs up to which nodes follow the parameters, and coordinates of the posterior up to which they
+do; of more they stand still."""
+
+_NODES = {
+    True: {1: (3, 5, 7, 11, 17), 2: (3, 5, 7, 11), 3: (3, 5, 7)},
+    False: {1: (5, 7, 11, 17), 2: (5, 7, 11), 3: (4, 5, 7)},
+}
+"""Nodes in each direction that are tried, by whether they follow and the number of directions."""
 
 _ERROR = 0.02
 """Error of the log posterior, its SD over the posterior, that nodes are let have. Means are off by
 no more than so many posterior SDs."""
 
-_PLACES, _WIDE, _LOOKED_AT = 8, 1.3, 500
-"""Places at which it is measured, how much wider than the posterior they lie, and over how many
-packs."""
+_PLACES, _WIDE = 8, 1.3
+"""Places at which it is measured, and how much wider than the posterior they lie."""
 
 
 class Anchored(NamedTuple):
-    """A request whose nodes stay in place, and the mode where they are.
+    """A request whose nodes are held, and the mode where they are.
 
     Attributes:
         request: Request.
@@ -47,10 +53,10 @@ class Anchored(NamedTuple):
 
 
 def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
-    """Return a request whose groups have nodes that stay where they are at the mode.
+    """Return a request whose groups have nodes that are held around the mode.
 
-    Returns ``None`` if there are no groups to integrate out, no mode was found, or the
-    posterior is so wide that nodes in place would not do.
+    Returns ``None`` if there are no groups to integrate out, no mode was found, or the posterior is
+    so wide that such nodes would not do.
 
     Args:
         request: Request, read.
@@ -58,7 +64,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         seed: Seed of the packs that the search begins with, and of the places of the measure.
     """
     marginal, structure, model = request.log_lik, request.groups, request.read
-    if structure is None or not isinstance(marginal, Marginal) or structure.packs is None:
+    if structure is None or not isinstance(marginal, Marginal) or marginal.nodes == 1:
         return None
     assert structure.integrated is not None
     if len(structure.labels[structure.integrated.by]) < _FEW:
@@ -69,22 +75,60 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged:
         return None
-    there = whole.held_at(mode.position)
-    nodes = _enough_nodes(marginal, target, there, mode, seed)
-    if nodes is None:
-        return None
-    chosen = marginal.with_nodes(nodes)
-    found = replace(
+    found = _held(marginal, target, data, mode, seed)
+    return None if found is None else Anchored(with_held(request, found), mode)
+
+
+def with_held(request: Request, held: Held) -> Request:
+    """Return a request whose groups have nodes that are held.
+
+    Args:
+        request: Request, read.
+        held: Where they are.
+    """
+    structure, model, target = request.groups, request.read, request.read.target
+    assert structure is not None and structure.integrated is not None
+    assert isinstance(request.log_lik, Marginal)
+    marginal, data = held.hold(request.log_lik, model.data)
+    log_prior = target.log_prior
+    if held.slope:
+        log_prior = Corrected(log_prior, held.center, held.slope)
+    return replace(
         request,
-        log_lik=chosen,
-        groups=replace(structure, integrated=replace(structure.integrated, nodes=nodes)),
+        log_lik=marginal,
+        log_prior=log_prior,
+        groups=replace(structure, integrated=replace(structure.integrated, nodes=held.nodes)),
+        held=held,
         model=replace(
-            model,
-            target=Target(chosen, target.log_prior, target.space, target.dtype),
-            data=there,
+            model, target=Target(marginal, log_prior, target.space, target.dtype), data=data
         ),
     )
-    return Anchored(found, mode)
+
+
+def _held(marginal: Marginal, target: Target, data: Data, mode: Mode, seed: int) -> Held | None:
+    """Return where nodes are held, and the fewest that do; ``None`` if none of those tried do."""
+    space, dtype = target.space, target.dtype
+    root = np.linalg.cholesky(mode.information.covariance)
+    center = space.params(mode.position, dtype)
+    follow = data.size <= _FOLLOWED and target.size <= _COORDINATES
+    sides = tuple(
+        (space.params(mode.position + side, dtype), space.params(mode.position - side, dtype))
+        for side in (root.T if follow else ())
+    )
+    held = Held(marginal.nodes, center, sides)
+    near, packs = held.hold(marginal, data)
+    rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
+    places = mode.position + _WIDE * rng.standard_normal((_PLACES, target.size)) @ root.T
+    points = [space.params(place, dtype) for place in places]
+    params = {name: np.stack([point[name] for point in points]) for name in points[0]}
+    gauge = Gauge(near, packs, params, None if follow else center)
+    groups = marginal.groups
+    tried = (marginal.nodes,) if groups.nodes_given else _NODES[follow][groups.size]
+    nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
+    if nodes is None:
+        return None
+    held = replace(held, nodes=nodes)
+    return held if follow else held.corrected(near, packs, gauge.dtype)
 
 
 class _Searching(Objective):
@@ -100,14 +144,13 @@ class _Searching(Objective):
 
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
-        self._anchor, self._space, self._kind = (
-            Anchor(target.log_lik, data),
-            target.space,
-            target.dtype,
-        )
+        self._anchor = Anchor(target.log_lik, data)
+        self._space, self._kind = target.space, target.dtype
         self._here: tuple[bytes, Data] | None = None
         self._stands_for = weight
-        super().__init__(target, self.held_at(np.zeros(target.size)))
+        origin = target.space.params(np.zeros(target.size), target.dtype)
+        first = Data({name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1)
+        super().__init__(target, Anchor(target.log_lik, first).at(origin))
 
     @property
     def weight(self) -> float:
@@ -134,19 +177,3 @@ class _Searching(Objective):
     def _sum(self, kind: str, u: np.ndarray) -> list[np.ndarray]:
         self._data = self.held_at(u)
         return [self._stands_for * part for part in super()._sum(kind, u)]
-
-
-def _enough_nodes(
-    marginal: Marginal, target: Target, data: Data, mode: Mode, seed: int
-) -> int | None:
-    """Return the fewest nodes that do around the mode; ``None`` if none of those tried do."""
-    groups = marginal.groups
-    rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    moves = rng.standard_normal((_PLACES, target.size))
-    root = np.linalg.cholesky(mode.information.covariance)
-    places = mode.position + _WIDE * moves @ root.T
-    points = [target.space.params(place, target.dtype) for place in places]
-    params = {name: np.stack([point[name] for point in points]) for name in points[0]}
-    gauge = Gauge(marginal, data, params, _LOOKED_AT)
-    tried = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
-    return next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)

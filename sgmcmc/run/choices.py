@@ -101,7 +101,7 @@ class Chosen:
         plan, request = plan or self.plan, self.request
         gradient = request.gradient
         center = self.target.space.params(plan.mode.position, self.target.dtype)
-        if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size):
+        if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size, self.target.row_terms):
             gradient = FullGradient()
         elif center_is_open(gradient):
             own = gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)

@@ -11,15 +11,21 @@ import numpy as np
 from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.gradients import ControlVariate, FullGradient
+from sgmcmc.groups.anchors import Held
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
+from sgmcmc.run.anchored import with_held
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.target.geometry import Preconditioner
 
 _CENTER = "centre/"
 """Prefix in stores of the center of control variates."""
+
+_HELD, _SLOPE, _SIDE = "held/", "held slope/", "held side/"
+"""Prefixes of the center that the nodes of groups are held at, of the error of the gradient there,
+and of the sides of it by which they follow."""
 
 
 def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
@@ -111,6 +117,9 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
         about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
         center = gradient.center_at or {}
         arrays |= {f"{_CENTER}{name}": value for name, value in center.items()}
+    if tuned.held is not None:
+        about["held"] = {"nodes": tuned.held.nodes, "sides": len(tuned.held.sides)}
+        arrays |= _packed_held(tuned.held)
     for number, params in enumerate(model.params):
         arrays |= {f"{number}/{name}": value for name, value in params.items()}
     return {**arrays, "about": np.array(json.dumps(about))}
@@ -139,7 +148,26 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
     if is_open(request.dynamics):
         changes["dynamics"] = Underdamped()
     starts = [_starting(known, f"{number}/") for number in range(about["chains"])]
+    if "held" in about:
+        request = with_held(request, _unpacked_held(known, **about["held"]))
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)
+
+
+def _packed_held(held: Held) -> dict[str, np.ndarray]:
+    parts = {_HELD: held.center, _SLOPE: held.slope}
+    for number, pair in enumerate(held.sides):
+        parts |= {f"{_SIDE}{number}/{side}/": point for side, point in enumerate(pair)}
+    return {
+        f"{prefix}{name}": array for prefix, point in parts.items() for name, array in point.items()
+    }
+
+
+def _unpacked_held(known: dict[str, np.ndarray], nodes: int, sides: int) -> Held:
+    pairs = [
+        (_starting(known, f"{_SIDE}{number}/0/"), _starting(known, f"{_SIDE}{number}/1/"))
+        for number in range(sides)
+    ]
+    return Held(nodes, _starting(known, _HELD), tuple(pairs), _starting(known, _SLOPE))
 
 
 def _starting(known: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.graphs.tracing import quiet_start
+from sgmcmc.groups.anchors import Held
 from sgmcmc.groups.model import Structure, read_groups
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns, read_params
@@ -100,6 +101,7 @@ class Request:
         model: Model that was read from all this, if it was.
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
+        held: Where the nodes of groups are held; ``None`` if they are searched for.
         near: Curvature of an earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
     """
@@ -119,6 +121,7 @@ class Request:
     stepwise: bool = False
     model: Model | None = None
     groups: Structure | None = None
+    held: Held | None = None
     near: Near | None = None
     mode: Mode | None = None
 
@@ -225,6 +228,6 @@ def _with_groups(request: Request) -> Request:
         dataset=model.dataset,
         params=model.params,
         log_prior=model.log_prior,
-        keywords=keywords,
+        keywords={**keywords, "integers": model.integers},
         groups=model.structure,
     )

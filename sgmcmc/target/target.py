@@ -79,6 +79,11 @@ class Target:
         """The length of the flat position."""
         return self.space.layout.size
 
+    @property
+    def row_terms(self) -> int:
+        """The number of terms of the user's log-likelihood that a row's own is made of."""
+        return getattr(self.log_lik, "row_terms", 1)
+
     def log_post(self, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
         """Return the estimate of the log posterior."""
         params = self.space.constrain(position)

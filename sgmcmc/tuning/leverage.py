@@ -18,7 +18,10 @@ from sgmcmc.minibatches import Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 
-PROBES = 48
+PROBES, _FEW_PROBES, _MANY_TERMS = 48, 16, 1e7
+"""Directions in which leverage is measured; and of how many terms of the log-likelihood on it is
+measured in fewer."""
+
 _UNIFORM = 0.1
 """Fraction of the probability that is spread evenly, so that every row is drawn now and then."""
 
@@ -29,7 +32,7 @@ _PIECE_NUMBERS = 2**22
 
 
 def leverage(
-    target: Target, data: Data, whitening: Preconditioner, seed: int, probes: int = PROBES
+    target: Target, data: Data, whitening: Preconditioner, seed: int, probes: int | None = None
 ) -> np.ndarray:
     """Return the whitened curvature of each observation's term at the mode, (N,), in float64.
 
@@ -41,15 +44,18 @@ def leverage(
         data: Dataset.
         whitening: θ̂ and C.
         seed: Seed of the directions.
-        probes: Number of directions.
+        probes: Number of directions; by default 48, or 16 of very many terms.
     """
+    if probes is None:
+        many = data.size * target.row_terms > _MANY_TERMS
+        probes = _FEW_PROBES if many else PROBES
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
     root = whitening.root
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
     bends, found = _Bends(target, data, points), np.empty(data.size)
-    every = shards(data, _PIECE_NUMBERS // len(points))
+    every = shards(data, _PIECE_NUMBERS // len(points), target.row_terms)
     parts = map_over(data, bends, "of_shard", [(shard,) for shard in every])
     for shard, part in zip(every, parts, strict=True):
         found[shard.start : shard.stop] = part

@@ -97,7 +97,7 @@ class Objective:
             )
         # Only a Hessian takes n × d numbers.
         most = _PIECE_NUMBERS // _FEW if kind == "product" else _PIECE_NUMBERS // (1 + self.size)
-        every = shards(self._data, most)
+        every = shards(self._data, most, self.target.row_terms)
         calls = [(kind, u, shard) for shard in every]
         return _added(map_over(self._data, self, "of_shard", calls))
 

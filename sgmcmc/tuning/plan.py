@@ -40,6 +40,9 @@ _SAMPLE_PROBES = 16
 WHOLE_UP_TO = 2000
 """Observations up to which every gradient uses all: noise would cost more than it saves."""
 
+_FEW, _WHOLE_TERMS = 250, 100_000
+"""Observations up to which that holds however many terms one of them has, and terms of all."""
+
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
 
@@ -51,14 +54,17 @@ LARGEST_WITH_THERMOSTAT = 0.01
 """The same if a thermostat must follow."""
 
 _SIZES = (125, 250, 500, 1000, 2000, 4000)
-_REFERENCE = 500
-"""Rows of the minibatches that noise is measured with."""
+_SIZES_OF_SEVERAL = (16, 32, 64)
+"""Further sizes where a row is made of several terms."""
+
+_REFERENCE, _REFERENCE_TERMS = 500, 2**17
+"""Rows of the minibatches that noise is measured with, and their terms if a row has several."""
 
 _POSITIONS = 1024
 
-_ITERATION, _ROW_BYTE = 8.0, 1e-4
-"""What an iteration costs in microseconds, apart from its minibatch, and what each byte of that
-costs: only their ratio matters, in the choice of n."""
+_ITERATION, _ROW_BYTE, _TERM = 8.0, 1e-4, 2e-3
+"""What an iteration costs in microseconds, apart from its minibatch, what each byte of that costs,
+and each term of rows that have several: only ratios matter, in the choice of n."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +92,18 @@ class Given:
     tolerance: float = 0.05
     in_turn: Sequence[slice] | None = None
 
-    def takes_all(self, size: int) -> bool:
-        """Return whether every gradient should use the whole dataset, of this size."""
+    def takes_all(self, size: int, row_terms: int = 1) -> bool:
+        """Return whether every gradient should use the whole dataset.
+
+        Args:
+            size: Number of observations.
+            row_terms: Terms of the user's log-likelihood that one of them is made of.
+        """
         if self.gradient is not None:
             return self.gradient.whole_dataset or self.minibatch_size == size
+        few = size <= WHOLE_UP_TO and (size < _FEW or size * row_terms <= _WHOLE_TERMS)
         open_ = self.minibatches is None and self.minibatch_size is None
-        return self.minibatch_size == size or (open_ and size <= WHOLE_UP_TO)
+        return self.minibatch_size == size or (open_ and few)
 
 
 @dataclass(frozen=True)
@@ -188,7 +200,7 @@ def make_plan(
     minibatches = given.minibatches
     if minibatches is None:
         minibatches = Uniform()
-        if not given.takes_all(data.size):
+        if not given.takes_all(data.size, target.row_terms):
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
             minibatches = leverage_minibatches(leverage(target, data, dense, seed))
@@ -280,12 +292,14 @@ def _choose(
     whitening = preconditioner or unchanged(target.size)
     information = information_in(whitening, mode)
     around = Surroundings(information, np.zeros_like(information), whitening.root)
-    if given.takes_all(data.size):
+    if given.takes_all(data.size, target.row_terms):
         return _with_stepsize(mode, preconditioner, minibatches, data.size, given, around)
-    sizes = [n for n in _SIZES if n <= data.size] or [data.size]
+    some = _SIZES if target.row_terms == 1 else _SIZES_OF_SEVERAL + _SIZES
+    sizes = [n for n in some if n <= data.size] or [data.size]
     if given.minibatch_size is not None:
         sizes = [given.minibatch_size]
-    reference = min(_REFERENCE, data.size) if len(sizes) > 1 else sizes[0]
+    most = max(sizes[0], _REFERENCE_TERMS // target.row_terms)
+    reference = min(_REFERENCE, most, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
     center = whitening.into(mode.position)
     meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
@@ -300,7 +314,7 @@ def _choose(
         )
         for n in sizes
     ]  # fmt: skip
-    return replace(min(plans, key=lambda plan: _cost(plan, data)), meter=meter)
+    return replace(min(plans, key=lambda plan: _cost(plan, data, target.row_terms)), meter=meter)
 
 
 def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
@@ -308,9 +322,10 @@ def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
     return rows / n if isinstance(minibatches, Reshuffled) else None
 
 
-def _cost(plan: Plan, data: Data) -> float:
+def _cost(plan: Plan, data: Data, row_terms: int) -> float:
     """Return what an independent draw costs, up to a factor."""
-    return plan.autocorrelation * (_ITERATION + _ROW_BYTE * plan.minibatch_size * data.row_bytes)
+    of_row = _ROW_BYTE * data.row_bytes + _TERM * (row_terms - 1)
+    return plan.autocorrelation * (_ITERATION + of_row * plan.minibatch_size)
 
 
 def _with_stepsize(

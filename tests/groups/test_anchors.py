@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.anchors import Anchor, Gauge, free
-from sgmcmc.groups.marginal import MODE, ROOT
+from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held, free
+from sgmcmc.groups.marginal import DRIFT, MODE, ROOT
 from sgmcmc.groups.model import read_groups
 from sgmcmc.run.origin import origin_of
 
@@ -45,21 +48,28 @@ def _model(nodes: int | None = None):
     return model.log_lik, data, {name: np.float64(value) for name, value in params.items()}
 
 
-def _derivatives(marginal, data: Data, at):
-    """Return value, gradient and Hessian of the log-likelihood."""
+@functools.cache
+def _traced(marginal):
+    """Return the function of parameters and packs that gives value, gradient and Hessian."""
 
-    @tf.function
-    def found(v):
+    @tf.function(reduce_retracing=True)
+    def found(v, columns):
         with tf.GradientTape() as outer:
             outer.watch(v)
             with tf.GradientTape() as inner:
                 inner.watch(v)
                 named = dict(zip(("a", "b", "tau"), tf.unstack(v), strict=True))
-                value = tf.reduce_sum(marginal(named, data.whole))
+                value = tf.reduce_sum(marginal(named, columns))
             slope = inner.gradient(value, v)
-        return value, slope, outer.jacobian(slope, v)
+        return value, slope, outer.jacobian(slope, v, experimental_use_pfor=False)
 
-    return [part.numpy() for part in found(tf.constant(list(at.values()), tf.float64))]
+    return found
+
+
+def _derivatives(marginal, data: Data, at):
+    """Return value, gradient and Hessian of the log-likelihood."""
+    point = tf.constant(list(at.values()), tf.float64)
+    return [part.numpy() for part in _traced(marginal)(point, data.whole)]
 
 
 def test_at_the_anchor_nothing_differs_from_modes_that_are_searched_for():
@@ -97,7 +107,7 @@ def test_nodes_in_place_are_right_near_the_anchor_and_their_error_is_measured():
         name: params[name] + 0.05 * np.random.default_rng(k).normal(size=4)
         for k, name in enumerate(params)
     }
-    gauge = Gauge(marginal, held, places, 500)
+    gauge = Gauge(marginal, held, places)
     errors = [gauge.error(nodes) for nodes in (3, 5, 9, 21)]
     assert errors[0] > errors[1] > errors[2] > errors[3]
     assert errors[3] < 1e-6
@@ -114,22 +124,121 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
     def of_groups(effects, params):
         return -0.5 * effects["z"] ** 2 + 0.0 * params["a"]
 
-    def drawn(**given):
-        return sgmcmc.sample(
-            terms, {"y": y, "g": group}, {"a": 0.0}, seed=1, verbose=False, ess=200,
-            groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups, **given),
-        )  # fmt: skip
-
-    samples = drawn()
+    samples = sgmcmc.sample(
+        terms, {"y": y, "g": group}, {"a": 0.0}, seed=1, verbose=False, ess=200,
+        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups),
+    )  # fmt: skip
     sampler = origin_of(samples).sampler
     assert MODE in sampler.data.columns
-    assert samples.report["Groups"]["nodes in each direction"] == 5
-    assert samples.settings["groups"]["g"]["nodes"] == 5
+    assert samples.report["Groups"]["nodes in each direction"] == 3
+    assert samples.settings["groups"]["g"]["nodes"] == 3
     assert samples.report["Groups"]["quadrature error of the log posterior, SD over draws"] < 0.02
     variance = 1.2 / 300  # of the mean of means of five, each with variance 1 + 1/5
     assert abs(samples["a"].mean() - y.mean()) < 4 * np.sqrt(variance / 200)
     assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
-    assert drawn(nodes=9).report["Groups"]["nodes in each direction"] == 9
+
+
+def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model():
+    def normal_terms(params, dataset):
+        return -0.5 * (dataset["y"] - params["a"] - params["b"] * dataset["x"] - params["z"]) ** 2
+
+    groups = sgmcmc.Groups("g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2, 2)
+    center = {"a": np.float64(0.3), "b": np.float64(0.4)}
+    model = read_groups(
+        groups, normal_terms, {"x": X, "y": COUNTS, "g": GROUP}, center, None, tf.float64
+    )
+    data = read_dataset(model.dataset, tf.float64, ("g", "groups/slot", "groups/filled"))
+    moves = np.array([[0.1, 0.02], [-0.03, 0.2]])
+    sides = [
+        tuple(
+            {name: center[name] + sign * step for name, step in zip(center, move, strict=True)}
+            for sign in (1, -1)
+        )
+        for move in moves
+    ]
+    marginal, packs = Held(2, center, sides).hold(model.log_lik, data)
+    far = {"a": tf.constant(-1.0, tf.float64), "b": tf.constant(1.5, tf.float64)}
+    searched = Anchor(marginal, data).at({name: value.numpy() for name, value in far.items()})
+    np.testing.assert_allclose(marginal(far, packs.whole), marginal(far, searched.whole), rtol=1e-9)
+
+
+def test_nodes_that_follow_need_fewer_and_their_derivatives_are_right():
+    marginal, data, center = _model(5)
+    sides = [
+        tuple({**center, name: center[name] + sign * step} for sign in (1, -1))
+        for name, step in (("a", 0.15), ("b", 0.1), ("tau", 0.1))
+    ]
+    following, packs = Held(5, center, sides).hold(marginal, data)
+    moved = {"a": np.float64(0.5), "b": np.float64(0.3), "tau": np.float64(0.7)}
+    value, gradient, _ = _derivatives(following, packs, moved)
+    finer = _model(31)[0]
+    exact = _derivatives(finer, data, moved)
+    still = _derivatives(marginal, Anchor(marginal, data).at(center), moved)
+    assert abs(value - exact[0]) < abs(still[0] - exact[0])
+    assert np.linalg.norm(gradient - exact[1]) < np.linalg.norm(still[1] - exact[1])
+    for place, name in enumerate(moved):
+        there, back = (
+            _derivatives(following, packs, {**moved, name: moved[name] + sign * 1e-5})[0]
+            for sign in (1, -1)
+        )
+        assert gradient[place] == pytest.approx((there - back) / 2e-5, rel=1e-6, abs=1e-6)
+
+
+def test_the_error_of_the_gradient_at_the_center_is_made_good():
+    marginal, data, center = _model(3)
+    held = Held(3, center).corrected(marginal, Anchor(marginal, data).at(center), tf.float64)
+    own, packs = held.hold(marginal, data)
+    prior = Corrected(None, held.center, held.slope)
+    with tf.GradientTape() as tape:
+        point = {name: tf.constant(value) for name, value in center.items()}
+        tape.watch(point)
+        value = tf.reduce_sum(own(point, packs.whole)) + prior(point)
+    found = [part.numpy() for part in tape.gradient(value, point).values()]
+    fine = _derivatives(marginal.with_nodes(17), packs, center)[1]
+    np.testing.assert_allclose(found, fine, rtol=1e-10)
+    assert not np.allclose(_derivatives(own, packs, center)[1], fine, rtol=1e-4)
+
+
+def test_one_node_is_the_approximation_of_laplace_with_its_derivatives():
+    marginal, data, params = _model(1)
+    value, gradient, hessian = _derivatives(marginal, data, params)
+    mode, total = np.zeros(LEVELS), 0.0
+    rates = np.exp(params["a"] + params["b"] * X)
+    for _ in range(50):
+        rate = rates * np.exp(mode[GROUP])
+        slope = np.bincount(GROUP, COUNTS - rate) - mode / params["tau"] ** 2
+        bend = np.bincount(GROUP, rate) + 1 / params["tau"] ** 2
+        mode += slope / bend
+    height = COUNTS * np.log(rates * np.exp(mode[GROUP])) - rates * np.exp(mode[GROUP])
+    total = height.sum() - 0.5 * (mode**2).sum() / params["tau"] ** 2
+    total -= LEVELS * np.log(params["tau"]) + 0.5 * np.log(bend / (2 * np.pi)).sum()
+    assert value == pytest.approx(total, rel=1e-9)
+    for place, name in enumerate(params):
+        sides = [
+            _derivatives(marginal, data, {**params, name: params[name] + sign * 1e-4})
+            for sign in (1, -1)
+        ]
+        assert gradient[place] == pytest.approx((sides[0][0] - sides[1][0]) / 2e-4, rel=1e-5)
+        np.testing.assert_allclose(
+            hessian[place], (sides[0][1] - sides[1][1]) / 2e-4, rtol=1e-4, atol=1e-4
+        )
+
+
+def test_a_chain_on_disk_holds_the_same_nodes(tmp_path):
+    def drawn():
+        return sgmcmc.sample(
+            log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4, "tau": 0.6},
+            lambda params: -params["tau"], n_iters=100, seed=1, verbose=False, n_chains=2,
+            groups=sgmcmc.Groups("g", {"z": 0.0}, law, nodes=9), store=tmp_path / "chain",
+            bijectors={"tau": tfp.bijectors.Exp()},
+        )  # fmt: skip
+
+    stored, again = drawn(), drawn()
+    for samples in (stored, again):
+        assert DRIFT in origin_of(samples).sampler.data.columns
+        assert samples.settings["groups"]["g"]["nodes"] == 9
+    for name in stored:
+        np.testing.assert_array_equal(stored[name], again[name])
 
 
 def test_few_groups_search_at_each_draw():

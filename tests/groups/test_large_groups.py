@@ -7,8 +7,9 @@ import scipy.stats
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.data.dataset import ArrayColumn, MappedColumn
 from sgmcmc.groups.model import read_groups
-from sgmcmc.groups.packs import large_groups, pack, without_large
+from sgmcmc.groups.packs import large_groups, pack, packed, without_large
 
 LOG_2PI = np.log(2 * np.pi)
 SIZES = np.array([3, 4000, 1, 5, 2, *[3] * 60, 2500, 4, *[2] * 60])
@@ -125,3 +126,39 @@ def test_an_effect_of_each_row():
     exact = np.log(np.exp(y * eta - np.exp(eta) - 0.5 * (z[:, None] / 0.5) ** 2).sum(0) * step)
     # The trapezoidal rule is exact here to rounding; 31 nodes to about 1e-8.
     np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
+def test_rows_of_files_are_sorted_into_packs_in_pieces(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    codes = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 9, 60)))
+    packs = pack(np.arange(60), codes)
+    values = rng.normal(size=(len(codes), 3)).astype(np.float32)
+    np.save(tmp_path / "values.npy", values)
+    monkeypatch.setattr("sgmcmc.groups.packs.PIECE_BYTES", 500)
+    column = MappedColumn(np.load(tmp_path / "values.npy", mmap_mode="r"), np.dtype(np.float32))
+    found = packed(column, packs.rows)
+    assert isinstance(found, np.memmap)
+    np.testing.assert_array_equal(found, values[packs.rows])
+    np.testing.assert_array_equal(packed(ArrayColumn(values), packs.rows), values[packs.rows])
+
+
+def test_groups_on_disk_give_the_draws_of_groups_in_memory(tmp_path):
+    rng = np.random.default_rng(2)
+    group = rng.permutation(np.repeat(np.arange(40), 4))
+    columns = {"x": rng.normal(size=160), "y": rng.normal(size=160)}
+    for name, array in columns.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    on_disk = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in columns}
+
+    def terms(params, dataset):
+        return -0.5 * (dataset["y"] - params["b"] * dataset["x"] - params["z"]) ** 2
+
+    first, second = (
+        sgmcmc.sgld(
+            terms, {**data, "g": group}, {"b": 0.0}, 1e-3, minibatch_size=8, n_iters=5, seed=1,
+            groups=sgmcmc.Groups("g", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2),
+            verbose=False,
+        )
+        for data in (columns, on_disk)
+    )  # fmt: skip
+    np.testing.assert_array_equal(first["b"], second["b"])

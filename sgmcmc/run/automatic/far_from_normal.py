@@ -47,12 +47,13 @@ def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bo
     """
     if not all_parts_open(request):
         return False
-    numbers = data.size * len(plan.mode.position)
+    target = request.read.target
+    numbers = data.size * target.row_terms * len(plan.mode.position)
     if plan.around.exact or numbers <= _SURELY:
         return True
     if numbers > _PERHAPS:
         return False
-    seconds = seconds_of_gradient(request.read.target, data, plan.mode.position)
+    seconds = seconds_of_gradient(target, data, plan.mode.position)
     moves = wishes.n_chains * (MOVES + 2.0 * wishes.ess)
     return Foretold(seconds, moves * _GRADIENTS, wishes).affordable
 

@@ -56,7 +56,7 @@ def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> flo
 
     Of very many rows it is timed on some.
     """
-    size = min(data.size, _ROWS)
+    size = min(data.size, max(1, _ROWS // target.row_terms))
     posterior = WholePosterior(target, data.slice(0, size))
     point = tf.constant(position, target.dtype)
     graph = trace(lambda u: posterior(u)[1], point)

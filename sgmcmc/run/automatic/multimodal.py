@@ -133,8 +133,9 @@ def _pooled(chosen: Chosen, surveyed: Survey) -> Plan:
 def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> Request:
     """Return the request with chains in their modes, control variates centered there."""
     target = chosen.target
-    is_open = center_is_open(chosen.request.gradient)
-    centered = is_open and not plan.given.takes_all(chosen.data.size)
+    centered = center_is_open(chosen.request.gradient) and not plan.given.takes_all(
+        chosen.data.size, chosen.target.row_terms
+    )
     rng = np.random.default_rng([chosen.seed, 1])
     starts = []
     for number in numbers:

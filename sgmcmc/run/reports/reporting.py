@@ -9,7 +9,7 @@ import numpy as np
 from sgmcmc.bars import Clock
 from sgmcmc.dynamics.scaled import Scaled
 from sgmcmc.groups.anchors import Gauge
-from sgmcmc.groups.marginal import MODE, Marginal
+from sgmcmc.groups.marginal import Marginal
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
@@ -30,10 +30,14 @@ was not known well at the mode."""
 TOLERANCE, ENOUGH = 0.05, 100.0
 """Accepted error of an SD, and required effective sample size, if the user gave the constants."""
 
-_LOOKED_AT, _PACKS = 16, 500
-"""Draws and packs of groups at which the quadrature's error is measured."""
+_LOOKED_AT = 16
+"""Draws at which the quadrature's error is measured."""
 
-_PLACES = {False: "around its mode at each draw", True: "around its mode at the posterior's mode"}
+_AT_EACH_DRAW = "around its mode at each draw"
+_HELD = {
+    False: "around its mode at the posterior's mode",
+    True: "around its mode, linear in the parameters",
+}
 
 _COARSE = 0.1
 """Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
@@ -114,7 +118,7 @@ def report_on(
         "Mode": mode_facts(plan.mode),
         "Chain": {
             **chain_facts(samples, sampler),
-            **_rows_facts(plan, samples),
+            **_rows_facts(plan),
             **_worth(plan),
             "eigenvalues of draws' covariance, whitened": spread.tolist(),
         },
@@ -145,11 +149,13 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     count = len(next(iter(flat.values())))
     places = np.unique(np.linspace(0, count - 1, _LOOKED_AT).astype(int))
     looked_at = {name: array[places] for name, array in flat.items()}
-    spread = Gauge(marginal, sampler.data, looked_at, _PACKS).error(marginal.nodes)
+    held = sampler.request.held
+    center = held.center if held is not None and held.slope else None
+    spread = Gauge(marginal, sampler.data, looked_at, center).error(marginal.nodes)
     facts |= {
         "integrated out": structure.integrated.by,
         "nodes in each direction": marginal.nodes,
-        "nodes of a group": _PLACES[MODE in sampler.data.columns],
+        "nodes of a group": _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)],
         "quadrature error of the log posterior, SD over draws": spread,
     }
     if not spread > _COARSE:
@@ -249,8 +255,8 @@ def _of_moves(samples: Samples, sampler: Sampler) -> dict[str, float]:
     return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
 
 
-def _rows_facts(plan: Plan, samples: Samples) -> dict[str, Any]:
-    if plan.given.takes_all(samples.settings["N"]):
+def _rows_facts(plan: Plan) -> dict[str, Any]:
+    if plan.around.exact:
         return {"rows": "all"}
     return {} if plan.given.minibatches is not None else {"rows": "in proportion to leverage"}
 
