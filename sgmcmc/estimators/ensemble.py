@@ -1,4 +1,4 @@
-"""An ensemble of networks: members trained together, sampled as chains, and judged."""
+"""Networks as estimators of scikit-learn: what regression and classes share."""
 
 from __future__ import annotations
 
@@ -6,55 +6,42 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 import tensorflow as tf
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import sgmcmc.samplers
 from sgmcmc import checks
-from sgmcmc.dynamics import Underdamped
-from sgmcmc.errors import DivergenceError
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.joined import joined
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.ensembles.network import Array, Network, Weights, check_memory, chunked, count_of
+from sgmcmc.ensembles.report import judged
+from sgmcmc.ensembles.sampling import Members
+from sgmcmc.ensembles.training import Schedule, train
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
-Array = np.ndarray
-Weights = dict[str, Any]
-
 _ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.tanh, "silu": tf.nn.silu}
 
-_SHORT = 0.3
-"""Time and friction of an epoch: short against the dynamics' own, so that errors of minibatches in
-order cancel."""
-
-_STABLE = 0.5
-"""Stepsize times the largest curvature."""
-
-BATCH = 256
+BATCH = 1000
 """Rows of a minibatch of the chains."""
 
-_TRAINED_WITH, _RATE, _PATIENCE = 64, 3e-3, 150
-"""Rows of a minibatch of the training, Adam's rate, and epochs without progress after which
-training ends."""
+_JUDGED = 4
+"""Part of the iterations, its reciprocal, of the chains that the held-out rows judge."""
 
-_TRIES = 4
-"""Largest number of restarts of chains that diverge."""
-
-_SMALLER = 10.0
-"""Factor by which their stepsize is then smaller."""
+_SETTLING = 10
+"""Part of the iterations, its reciprocal, after the held-out rows have joined the others."""
 
 NUMBERS = 2**23
 """Largest number of predictions held at a time."""
-
-_WORSE = 2.0
-"""Standard errors by which a log density is called worse."""
 
 
 class NetworkEnsemble(BaseEstimator):
     """Base class of networks for regression and for classes.
 
-    θ are all weights, W_ij ~ N(0, prior_scale² · 2 / inputs of the layer) and biases ~
-    N(0, prior_scale²).
+    θ are all weights, W_ij ~ N(0, prior_scale² / inputs of the layer) and biases ~ N(0, 1).
     """
 
     samples_: Samples
@@ -69,8 +56,8 @@ class NetworkEnsemble(BaseEstimator):
         members: int = 10,
         n_iters: int = 20_000,
         draws: int = 50,
-        prior_scale: float = 2.0,
-        epochs: int = 1000,
+        prior_scale: float = 4.0,
+        epochs: int | None = None,
         validation_fraction: float = 0.1,
         batch_size: int = BATCH,
         random_state: int | np.random.RandomState | None = None,
@@ -88,11 +75,20 @@ class NetworkEnsemble(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _outputs(self) -> int:
         raise NotImplementedError
 
-    def _terms(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Return the log density of each row, of outputs (..., rows, outputs)."""
+        raise NotImplementedError
+
+    def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
+        """Return facts on calibration and disagreement, of outputs and targets of held-out rows."""
         raise NotImplementedError
 
     def _read_constants(self) -> None:
@@ -102,9 +98,10 @@ class NetworkEnsemble(BaseEstimator):
         for width in hidden:
             checks.whole_number("hidden", width, 1)
         checks.choice("activation", self.activation, _ACTIVATIONS)
-        for name, least in (("members", 1), ("n_iters", 1), ("draws", 1), ("epochs", 1)):
-            checks.whole_number(name, getattr(self, name), least)
-        checks.whole_number("batch_size", self.batch_size, 1)
+        for name in ("members", "n_iters", "draws", "batch_size"):
+            checks.whole_number(name, getattr(self, name), 1)
+        if self.epochs is not None:
+            checks.whole_number("epochs", self.epochs, 1)
         checks.positive_number("prior_scale", self.prior_scale)
         if not (checks.is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise ValueError(
@@ -112,26 +109,82 @@ class NetworkEnsemble(BaseEstimator):
                 f"{self.validation_fraction!r}."
             )
 
-    def _fit(self, X: Array, y: Array) -> None:
-        """Train and sample the members, on standardized features and targets."""
+    def _validated(self, X: Any, y: Any = None, *, reset: bool, **keywords: Any) -> Any:
+        """Return X, and y if given, as scikit-learn checks them; float32 stays as it is."""
+        kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset}
+        if y is None:
+            return validate_data(self, X, **kinds)
+        return validate_data(self, X, y, ensure_min_samples=2, **kinds, **keywords)
+
+    def _fit(self, X: Any, y: Array) -> None:
+        """Train and sample the members; ``y`` has standardized responses, or numbers of classes."""
         seed = self._seed()
         rng = np.random.default_rng(seed)
-        self._middle, spread = X.mean(0), X.std(0)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        X = self._standardized(X)
-        order = rng.permutation(len(X))
-        held = max(1, round(self.validation_fraction * len(X)))
-        test, train = order[:held], order[held:]
-        if not len(train):
-            test = train = order
-        data = X[train], y[train]
-        start, moments = self._trained(data, (X[test], y[test]), rng)
-        self._members = start
-        variances = self._variances(
-            moments, len(train), min(_TRAINED_WITH, self.batch_size, len(train))
+        self._center_features(X)
+        network = self._network()
+        weights = network.start(rng, int(self.members))
+        check_memory(int(self.members), count_of(weights), int(self.draws))
+        self._data = self._read(X, y)
+        self._held = self._held_out(np.arange(len(y)), rng)
+        rows = self._used(), self._held
+        schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
+        self._members = train(network, weights, self._data, rows, schedule, rng)
+        self._sample(network, seed)
+
+    def _sample(self, network: Network, seed: int) -> None:
+        """Sample the members from where they are; judge them, then let all rows join."""
+        everything = np.ones(self._data.size, np.float32)
+        use = everything.copy()
+        use[self._held if len(self._used()) < self._data.size else []] = 0.0
+        chains = Members(
+            network, self._data, self._members, int(self.batch_size), seed, self.verbose
         )
-        self.samples_ = self._sampled(data, start, variances, seed)
-        self.report_ = self._judged(X[test], y[test])
+        n_iters, draws = max(int(self.n_iters), int(self.draws)), int(self.draws)
+        chains.measure(use, 0.5)
+        short = max(draws, n_iters // _JUDGED)
+        first = chains.run(use, short, short, draws)
+        rows = self._data.rows(self._held)
+        trained, sampled = (
+            self._outputs_of(network, weights, rows["X"])
+            for weights in (self._members, _flat(chains.by_member(first)))
+        )
+        chains.measure(everything)
+        self.samples_ = chains.run(everything, n_iters, n_iters // _SETTLING, draws)
+        self._last = chains.weights
+        self._draws = _flat(chains.by_member(self.samples_))
+        self.report_ = judged(
+            str(self.samples_.settings["method"]),
+            self._densities(trained, rows["y"]),
+            self._densities(sampled, rows["y"]),
+            self._calibration(sampled, rows["y"].numpy()),
+            {
+                "members": int(self.members),
+                "draws of each": draws,
+                "gradients over all rows": self.samples_.settings["n"] == self._data.size,
+                "stepsize": float(self.samples_.settings["stepsize"]),
+                "thinning": int(self.samples_.settings["thin"]),
+            },
+        )
+
+    def _partial_fit(self, X: Any, y: Array) -> None:
+        """Add rows, and go on with the chains from where they are."""
+        seed = self._seed() + self._data.size
+        rng = np.random.default_rng(seed)
+        old, new = self._data, self._read(X, y)
+        added = self._held_out(old.size + np.arange(new.size), rng)
+        self._data = joined(old, new)
+        self._held = np.concatenate([self._held, added])
+        self._members = self._last
+        self._sample(self._network(), seed)
+
+    def _held_out(self, rows: Array, rng: np.random.Generator) -> Array:
+        """Return the part of the rows that is held out; all of a single one."""
+        return rng.permutation(rows)[: max(1, round(self.validation_fraction * len(rows)))]
+
+    def _used(self) -> Array:
+        """Return the rows that training uses: those not held out, if there are any."""
+        rows = np.setdiff1d(np.arange(self._data.size), self._held)
+        return rows if len(rows) else np.arange(self._data.size)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
@@ -139,254 +192,108 @@ class NetworkEnsemble(BaseEstimator):
         state = self.random_state
         return int(np.random.SeedSequence().entropy % 2**31) if state is None else int(state)  # type: ignore[operator]
 
-    def _standardized(self, X: Array) -> Array:
+    def _center_features(self, X: Any) -> None:
+        """Compute mean and SD of the features; sparse features keep their zeros."""
+        if scipy.sparse.issparse(X):
+            mean = np.asarray(X.mean(0)).ravel()
+            square = np.asarray(X.multiply(X).mean(0)).ravel()
+            self._middle, spread = np.zeros(X.shape[1]), np.sqrt(np.maximum(square - mean**2, 0.0))
+        else:
+            self._middle = X.mean(0, dtype=np.float64)
+            spread = X.std(0, dtype=np.float64)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        # Sparse and float32 features are standardized in the graph, so that none are copied.
+        self._in_graph = scipy.sparse.issparse(X) or X.dtype == np.float32
+
+    def _read(self, X: Any, y: Array) -> Data:
+        columns = {"X": self._standardized(X), "y": y, "weight": np.ones(len(y), np.float32)}
+        return read_dataset(columns, tf.float32, ["y"] if y.dtype.kind == "i" else [])
+
+    def _standardized(self, X: Any) -> Any:
+        """Return features as the graph reads them."""
+        if self._in_graph:
+            return X.astype(np.float32, copy=False)
+        X = X.toarray() if scipy.sparse.issparse(X) else X
         return ((X - self._middle) / self._spread).astype(np.float32)
 
     @property
     def _widths(self) -> list[int]:
         return [self.n_features_in_, *map(int, self.hidden), self._outputs()]
 
-    def _forward(self, weights: Weights, X: tf.Tensor) -> tf.Tensor:
-        """Return outputs, (..., rows, outputs), of weights with or without a leading axis."""
-        activation, h = _ACTIVATIONS[self.activation], X
-        for layer in range(len(self._widths) - 1):
-            h = tf.matmul(h, weights[f"W{layer}"]) + weights[f"b{layer}"][..., tf.newaxis, :]
-            h = activation(h) if layer < len(self._widths) - 2 else h
-        return h
-
-    def _prior_sds(self) -> dict[str, float]:
-        found = {}
+    def _network(self) -> Network:
+        """Return the dense network, with its prior."""
+        sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
-            found[f"W{layer}"] = float(self.prior_scale * np.sqrt(2.0 / inputs))
-            found[f"b{layer}"] = float(self.prior_scale)
-        return found
+            sds |= {f"W{layer}": float(self.prior_scale / np.sqrt(inputs)), f"b{layer}": 1.0}
+        return Network(self._start, self._forward, self._log_density, sds)
 
-    def _log_prior(self, weights: Weights) -> tf.Tensor:
-        return -0.5 * tf.add_n(
-            [tf.reduce_sum((weights[name] / sd) ** 2) for name, sd in self._prior_sds().items()]
-        )
-
-    def _trained(
-        self, data: tuple[Array, Array], test: tuple[Array, Array], rng: np.random.Generator
-    ) -> tuple[Weights, Weights]:
-        """Return the weights of all members where their held-out loss was least, by Adam.
-
-        With them come the mean squares of the gradients of a minibatch's mean loss.
-        """
-        widths, M = self._widths, int(self.members)
+    def _start(self, rng: np.random.Generator, members: int) -> Weights:
+        """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""
         weights: Weights = {}
+        widths = self._widths
         for layer, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
             sd = np.sqrt((2.0 if layer < len(widths) - 2 else 0.1) / inputs)
-            weights[f"W{layer}"] = tf.constant(rng.normal(0, sd, (M, inputs, outputs)), tf.float32)
-            weights[f"b{layer}"] = tf.zeros([M, outputs])
-        X, y = (tf.constant(each) for each in data)
-        Xt, yt = (tf.constant(each) for each in test)
-        N = len(data[0])
-        n = min(_TRAINED_WITH, int(self.batch_size), N)
-        batches = max(1, N // n)
+            drawn = rng.normal(0.0, sd, (members, outputs, inputs))
+            weights[f"W{layer}"] = drawn.astype(np.float32)
+            weights[f"b{layer}"] = np.zeros((members, outputs), np.float32)
+        return weights
 
-        @tf.function
-        def epoch(weights: Weights, first: Weights, second: Weights, step: Any, order: Any) -> Any:
-            for batch in tf.range(batches):
-                rows = order[batch * n : (batch + 1) * n]
-                Xb, yb = tf.gather(X, rows), tf.gather(y, rows)
-                with tf.GradientTape() as tape:
-                    tape.watch(weights)
-                    terms = self._terms(yb, self._forward(weights, Xb))
-                    loss = -tf.reduce_sum(tf.reduce_mean(terms, -1))
-                    loss -= self._log_prior(weights) / N
-                gradients = tape.gradient(loss, weights)
-                step += 1.0
-                first = {k: 0.9 * first[k] + 0.1 * g for k, g in gradients.items()}
-                second = {k: 0.99 * second[k] + 0.01 * g**2 for k, g in gradients.items()}
-                m, v = 1.0 - 0.9**step, 1.0 - 0.99**step
-                weights = {
-                    k: each - _RATE * (first[k] / m) / (tf.sqrt(second[k] / v) + 1e-7)
-                    for k, each in weights.items()
-                }
-            held = tf.reduce_mean(self._terms(yt, self._forward(weights, Xt)), -1)
-            return weights, first, second, step, held
+    def _forward(self, weights: Weights, X: Any) -> tf.Tensor:
+        """Return outputs, (K, n, outputs). Inside, rows are last: XLA's products are faster so."""
+        activation, h = _ACTIVATIONS[self.activation], self._first_layer(weights["W0"], X)
+        for layer in range(len(self._widths) - 1):
+            if layer:
+                h = tf.matmul(weights[f"W{layer}"], activation(h))
+            h = h + weights[f"b{layer}"][..., tf.newaxis]
+        return tf.linalg.matrix_transpose(h)
 
-        none = {name: tf.zeros_like(each) for name, each in weights.items()}
-        first, second, step = none, none, tf.constant(0.0)
-        best, moments = dict(weights), dict(none)
-        highest, since = np.full(M, -np.inf), 0
-        for _ in range(int(self.epochs)):
-            order = tf.constant(rng.permutation(N), tf.int32)
-            weights, first, second, step, held = epoch(weights, first, second, step, order)
-            better = held.numpy() > highest
-            highest = np.where(better, held.numpy(), highest)
-            since = 0 if better.any() else since + 1
-            for name in best:
-                shape = (M, *[1] * (len(best[name].shape) - 1))
-                best[name] = np.where(better.reshape(shape), weights[name], best[name])
-                unbiased = second[name] / (1.0 - 0.99 ** float(step))
-                moments[name] = np.where(better.reshape(shape), unbiased, moments[name])
-            if since >= _PATIENCE:
-                break
-        return (
-            {name: np.asarray(each) for name, each in best.items()},
-            {name: np.asarray(each) for name, each in moments.items()},
-        )
+    def _first_layer(self, W: tf.Tensor, X: Any) -> tf.Tensor:
+        """Return the products of the first weights and the features, (K, width, n)."""
+        if self._in_graph:
+            W = W / tf.constant(self._spread, W.dtype)
+        if isinstance(X, tf.SparseTensor):
+            K, width, inputs = W.shape
+            flat = tf.transpose(tf.reshape(W, [K * width, inputs]))
+            products = tf.transpose(tf.sparse.sparse_dense_matmul(X, flat))
+            return tf.reshape(products, [K, width, -1])
+        if self._in_graph:
+            X = X - tf.constant(self._middle, X.dtype)
+        return tf.matmul(W, tf.transpose(X))
 
-    def _variances(self, moments: Weights, N: int, n: int) -> Weights:
-        """Return the variance of each weight with all others held, from the empirical information.
-
-        A minibatch's mean gradient has a row's mean square over n.
-        """
-        return {
-            name: 1.0 / (N * n * moments[name].mean(0) + 1.0 / sd**2)
-            for name, sd in self._prior_sds().items()
-        }
-
-    def _stiffest(self, data: tuple[Array, Array], start: Weights, variances: Weights) -> float:
-        """Return the largest curvature of any member in units of these variances.
-
-        One stepsize is for all, and members differ by a factor of two.
-        """
-        size = min(len(data[0]), 2000)
-        X, y = (tf.constant(each[:size]) for each in data)
-        at = {name: tf.constant(each, tf.float32) for name, each in start.items()}
-        roots = {name: tf.constant(np.sqrt(each), tf.float32) for name, each in variances.items()}
-        weight = len(data[0]) / size
-
-        @tf.function
-        def product(direction: Weights) -> tuple[Weights, tf.Tensor]:
-            norms = tf.sqrt(
-                tf.add_n([tf.reduce_sum(each**2, axes(each)) for each in direction.values()])
-            )
-            unit = {
-                name: each / tf.reshape(norms, [-1, *[1] * len(axes(each))])
-                for name, each in direction.items()
-            }
-            with tf.autodiff.ForwardAccumulator(
-                at, {name: roots[name] * each for name, each in unit.items()}
-            ) as along:
-                with tf.GradientTape() as tape:
-                    tape.watch(at)
-                    value = weight * tf.reduce_sum(self._terms(y, self._forward(at, X)))
-                    value += self._log_prior(at)
-                slope = tape.gradient(value, at)
-            return {name: -roots[name] * along.jvp(slope[name]) for name in unit}, norms
-
-        def axes(each: tf.Tensor) -> list[int]:
-            return list(range(1, len(each.shape)))
-
-        rng, norms = np.random.default_rng(0), tf.ones([1])
-        v = {
-            name: tf.constant(rng.normal(size=each.shape), tf.float32) for name, each in at.items()
-        }
-        for _ in range(21):  # the first only measures the random direction
-            v, norms = product(v)
-        largest = float(tf.reduce_max(norms))
-        return largest if np.isfinite(largest) and largest > 1.0 else 1.0
-
-    def _sampled(
-        self, data: tuple[Array, Array], start: Weights, variances: Weights, seed: int
-    ) -> Samples:
-        """Return the draws of all members, a chain each."""
-        X, y = data
-        n = min(int(self.batch_size), len(X))
-        epoch = len(X) / n
-        short = _SHORT / epoch
-        stepsize = min(short**2, _STABLE / self._stiffest(data, start, variances))
-        n_iters = max(int(self.n_iters), int(self.draws))
-        thin = max(1, n_iters // int(self.draws))
-
-        def log_lik(weights: Weights, rows: Any) -> tf.Tensor:
-            return self._terms(rows["y"], self._forward(weights, rows["X"]))
-
-        one = int(self.members) == 1
-        each = [
-            {name: array[member] for name, array in start.items()}
-            for member in range(int(self.members))
-        ]
-        diagonal = {name: np.asarray(v, np.float64).reshape(-1) for name, v in variances.items()}
-        for _ in range(_TRIES):
-            try:
-                return sgmcmc.samplers.sample(
-                    log_lik, {"X": X, "y": y}, each[0] if one else each, self._log_prior,
-                    dynamics=Underdamped(friction=short),
-                    gradient="full" if n == len(X) else "minibatch",
-                    minibatches="uniform" if n == len(X) else "reshuffled",
-                    minibatch_size=None if n == len(X) else n, preconditioner=diagonal,
-                    stepsize=stepsize, n_chains=None if one else int(self.members),
-                    n_iters=thin * int(self.draws), burn_in=n_iters // 5, thin=thin, seed=seed,
-                    verbose=self.verbose, integers=["y"] if y.dtype.kind == "i" else (),
-                )  # fmt: skip
-            except DivergenceError as error:  # far from the mode, where it is stiffer
-                stepsize, diverged = stepsize / _SMALLER, error
-        raise diverged
-
-    def _weights(self, trained: bool = False) -> Weights:
-        """Return all draws, (members × draws, ...), or the members as they were trained."""
-        if trained:
-            return self._members
-        chains = self.samples_.settings["n_chains"] is not None
-        return {
-            name: np.asarray(a).reshape(-1, *a.shape[2 if chains else 1 :])
-            for name, a in self.samples_.items()
-        }
-
-    def _each(self, X: Array, trained: bool = False) -> Array:
-        """Return the outputs of every draw, (draws, rows, outputs)."""
-        weights, found = self._weights(trained), []
-        count = len(next(iter(weights.values())))
-        rows = max(1, NUMBERS // (count * max(self._widths)))
-        forward = tf.function(self._forward, reduce_retracing=True)
+    def _outputs_of(self, network: Network, weights: Weights, X: Any) -> Array:
+        """Return the outputs of each draw, (draws, rows, outputs), float64."""
+        if isinstance(X, tf.SparseTensor):
+            X = tf.sparse.to_dense(X)
         tensors = {name: tf.constant(each, tf.float32) for name, each in weights.items()}
-        for place in range(0, len(X), rows):
-            found.append(forward(tensors, tf.constant(X[place : place + rows])).numpy())
+        some = chunked(len(X), NUMBERS, len(weights["W0"]) * max(self._widths))
+        graphs: dict[int, Any] = {}
+        found = []
+        for part in some:
+            rows = tf.constant(X[part])
+            if len(rows) not in graphs:
+                graphs[len(rows)] = trace(network.forward, tensors, rows)
+            found.append(graphs[len(rows)](tensors, rows).numpy())
         return np.concatenate(found, 1).astype(np.float64)
 
-    def _checked(self, X: Any) -> Array:
+    def _each(self, X: Any) -> Array:
+        """Return the outputs of every draw, (draws, rows, outputs), for checked features."""
+        network = self._network()
+        if not scipy.sparse.issparse(X):
+            return self._outputs_of(network, self._draws, X)
+        some = chunked(X.shape[0], NUMBERS, len(self._draws["W0"]) * max(self._widths) + X.shape[1])
+        parts = [self._outputs_of(network, self._draws, X[part].toarray()) for part in some]
+        return np.concatenate(parts, 1)
+
+    def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        return self._standardized(validate_data(self, X, reset=False, dtype=np.float64))
+        return self._standardized(self._validated(X, reset=False))
 
-    def _log_densities(self, outputs: Array, y: Array) -> Array:
-        """Return the log density of each row at each draw, on the scale of the standardized y."""
-        return np.asarray(self._terms(tf.constant(y), tf.constant(outputs, tf.float32)), np.float64)
+    def _densities(self, outputs: Array, y: Any) -> Array:
+        """Return log densities by draw and row, on the scale of the standardized y."""
+        found = self._log_density(tf.constant(y), tf.constant(outputs, tf.float32))
+        return np.asarray(found, np.float64)
 
-    def _judged(self, X: Array, y: Array) -> Report:
-        """Return the report on members, ensemble and draws, from the held-out rows."""
-        trained = self._log_densities(self._each(X, trained=True), y)
-        outputs = self._each(X)
-        sampled = self._log_densities(outputs, y)
-        ensemble = logsumexp(trained, 0) - np.log(len(trained))
-        mixture = logsumexp(sampled, 0) - np.log(len(sampled))
-        gain = mixture - ensemble
-        error = float(gain.std() / np.sqrt(len(gain)))
-        found = []
-        if not np.isfinite(mixture).all():
-            found.append("Draws became NaN or infinite: smaller `prior_scale`, or fewer `n_iters`.")
-        elif gain.mean() < -_WORSE * error:
-            found.append(
-                f"Sampling made held-out predictions worse, by {-gain.mean():.3f} ± {error:.3f} a "
-                "row in log density: more `n_iters`, or a smaller `prior_scale`."
-            )
-        return Report(
-            {
-                "method": self.samples_.settings["method"],
-                "Held out": {
-                    "rows": len(y),
-                    "log density, best member": float(trained.mean(1).max()),
-                    "log density, trained members together": float(ensemble.mean()),
-                    "log density, draws": float(mixture.mean()),
-                    "gain by sampling, a row": [
-                        float(gain.mean() - error),
-                        float(gain.mean() + error),
-                    ],
-                    **self._calibration(outputs, y),
-                },
-                "Chain": {
-                    "members": int(self.members),
-                    "draws of each": int(self.draws),
-                    "stepsize": float(self.samples_.settings["stepsize"]),
-                    "thinning": int(self.samples_.settings["thin"]),
-                },
-                "warnings": found,
-            }
-        )
 
-    def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
-        raise NotImplementedError
+def _flat(weights: Weights) -> Weights:
+    """Return draws (members, draws, ...) as one array of all draws, a member's in a row."""
+    return {name: each.reshape(-1, *each.shape[2:]) for name, each in weights.items()}

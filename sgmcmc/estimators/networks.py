@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import gammaln, logsumexp, ndtr, ndtri, softmax, stdtr, stdtrit
+from scipy.special import gammaln, ndtr, ndtri, softmax, stdtr, stdtrit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from sgmcmc import checks
+from sgmcmc.ensembles.network import Array, Weights
+from sgmcmc.ensembles.report import classes_judged, mixture, uniformity_error
 from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
-
-Array = np.ndarray
-Weights = dict[str, Any]
 
 _LIKE = 4.0
 """Degrees of freedom of Student responses."""
+
+_LEAST_SD = 1e-3
+"""Least SD of a response, in SDs of all responses: the density has a bound."""
 
 _HALVINGS = 40
 """Bisections for a quantile of a mixture."""
@@ -28,10 +29,10 @@ _HALVINGS = 40
 class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
     """Bayesian neural network for a response, as a regressor of scikit-learn.
 
-    y_i ~ N(μ_θ(x_i), σ_θ(x_i)²), or Student's t with 4 degrees of freedom; μ and log σ are the two
-    outputs of a network with weights θ. ``members`` networks are trained by Adam until their
-    held-out loss no longer falls, and each is then a chain of underdamped Langevin dynamics with
-    minibatches in order. Predictions are mixtures over all members and draws.
+    y_i ~ N(μ_θ(x_i), σ_θ(x_i)²), or Student's t with 4 degrees of freedom; μ and u are the two
+    outputs of a network with weights θ, and σ = log(1 + eᵘ). ``members`` networks are trained by
+    Adam, and each is then a chain of underdamped Langevin dynamics, with minibatches in order if
+    there are more than 2000 rows. Predictions are mixtures over all members and draws.
 
     Args:
         hidden: Widths of the hidden layers.
@@ -41,19 +42,20 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         members: Number of networks, each a chain.
         n_iters: Iterations of each chain, after a burn-in of a fifth as many.
         draws: Number of draws to keep of each member.
-        prior_scale: SD of the biases, and times √(2 / inputs) of a layer's weights.
-        epochs: Largest number of epochs of training.
-        validation_fraction: Fraction of the rows that is held out, for the end of training and the
-            report.
+        prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
+        epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
+        validation_fraction: Fraction of the rows that is held out from training and from the draws
+            that the report judges; they join the others before the chains go on.
         batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
         verbose: Whether to show progress.
 
     Attributes:
-        samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …, a chain for each member.
+        samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …; a chain has a few members,
+            the first axis after that of the draws.
         report_: Results on the held-out rows: log density of the best member, of the trained
-            members together and of the draws, coverage of intervals, disagreement of members,
-            warnings.
+            members together and of the draws, gains, coverage of intervals, calibration error,
+            disagreement of members, warnings.
 
     Raises:
         ValueError: The data or a constant are invalid; the message names the argument.
@@ -64,7 +66,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         >>> rng = np.random.default_rng(1)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = np.sin(2 * X[:, 0]) + rng.normal(0, 0.1, 400)
-        >>> model = BayesianNetworkRegressor(members=3, n_iters=500, random_state=1).fit(X, y)
+        >>> model = BayesianNetworkRegressor(
+        ...     members=3, n_iters=500, epochs=200, random_state=1).fit(X, y)
         >>> mean, sd = model.predict([[0.5]], return_std=True)
         >>> bool(abs(mean[0] - np.sin(1.0)) < 0.2), bool(0.05 < sd[0] < 0.3)
         (True, True)
@@ -85,8 +88,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         members: int = 10,
         n_iters: int = 20_000,
         draws: int = 50,
-        prior_scale: float = 2.0,
-        epochs: int = 1000,
+        prior_scale: float = 4.0,
+        epochs: int | None = None,
         validation_fraction: float = 0.1,
         batch_size: int = BATCH,
         random_state: int | np.random.RandomState | None = None,
@@ -109,40 +112,55 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         """
         self._read_constants()
         checks.choice("likelihood", self.likelihood, ["normal", "student"])
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        X, y = self._validated(X, y, reset=True, y_numeric=True)
         if not np.ptp(y) > 0:
             raise ValueError("`y` is the same number in every row: there is nothing to learn.")
-        self._center, self._unit = float(y.mean()), float(y.std())
-        self._fit(X, ((y - self._center) / self._unit).astype(np.float32))
+        self._center, self._unit = float(y.mean(dtype=np.float64)), float(y.std(dtype=np.float64))
+        self._fit(X, self._standard(y))
         return self
+
+    def partial_fit(self, X: Any, y: Any) -> BayesianNetworkRegressor:
+        """Add rows to those of earlier calls, and go on with the chains.
+
+        The posterior is that of all rows so far, which the estimator keeps.
+
+        Args:
+            X: Features, (N, p).
+            y: Responses, (N,).
+        """
+        if not hasattr(self, "samples_"):
+            return self.fit(X, y)
+        X, y = self._validated(X, y, reset=False, y_numeric=True)
+        self._partial_fit(X, self._standard(y))
+        return self
+
+    def _standard(self, y: Array) -> Array:
+        """Return responses in the units of the network."""
+        return ((np.asarray(y, np.float64) - self._center) / self._unit).astype(np.float32)
 
     def _outputs(self) -> int:
         return 2
 
-    def _spread_of(self, outputs: Any) -> Any:
-        """Return log σ: the second output, or its bias alone."""
-        return outputs[..., 1]
-
-    def _forward(self, weights: Weights, X: tf.Tensor) -> tf.Tensor:
+    def _forward(self, weights: Weights, X: Any) -> tf.Tensor:
         outputs = super()._forward(weights, X)
         if self.heteroscedastic:
             return outputs
         last = weights[f"b{len(self._widths) - 2}"][..., tf.newaxis, 1:]
         return tf.concat([outputs[..., :1], last + 0.0 * outputs[..., 1:]], -1)
 
-    def _terms(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        log_sd = tf.clip_by_value(self._spread_of(outputs), -8.0, 8.0)
-        u = (y - outputs[..., 0]) * tf.exp(-log_sd)
+    def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        sd = tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
+        u = (y - outputs[..., 0]) / sd
         if self.likelihood == "normal":
-            return -0.5 * u**2 - log_sd - 0.5 * float(np.log(2 * np.pi))
+            return -0.5 * u**2 - tf.math.log(sd) - 0.5 * float(np.log(2 * np.pi))
         height = gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
-        return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - log_sd
+        return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - tf.math.log(sd)
 
     def _moments(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return means of the draws, their SDs, and the variance of a response, by draw and row."""
-        sds = np.exp(np.clip(self._spread_of(outputs), -8.0, 8.0))
+        """Return means of the draws, scales, and the variance of a response, by draw and row."""
+        scales = np.logaddexp(0.0, outputs[..., 1]) + _LEAST_SD
         wide = 1.0 if self.likelihood == "normal" else _LIKE / (_LIKE - 2)
-        return outputs[..., 0], sds, wide * sds**2
+        return outputs[..., 0], scales, wide * scales**2
 
     def predict(self, X: Any, return_std: bool = False, quantiles: Any = None) -> Any:
         """Return the predicted mean of each row.
@@ -226,16 +244,17 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             y: Responses, (n,).
         """
         X = self._checked(X)
-        values = ((np.asarray(y, float) - self._center) / self._unit).astype(np.float32)
-        found = self._log_densities(self._each(X), values)
-        return float((logsumexp(found, 0) - np.log(len(found))).mean() - np.log(self._unit))
+        found = mixture(self._densities(self._each(X), self._standard(y)))
+        return float(found.mean() - np.log(self._unit))
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
-        means, _, variances = self._moments(outputs)
-        ends = self._quantiles(outputs, np.array([0.05, 0.95]))
+        means, scales, variances = self._moments(outputs)
+        ranks = self._cdf((y - means) / scales).mean(0)
         members = means.reshape(int(self.members), -1, len(y)).mean(1)
         return {
-            "coverage of 90 % intervals": float(((y >= ends[0]) & (y <= ends[1])).mean()),
+            "coverage of 50 % intervals": float((np.abs(ranks - 0.5) <= 0.25).mean()),
+            "coverage of 90 % intervals": float((np.abs(ranks - 0.5) <= 0.45).mean()),
+            "calibration error, mean over intervals": uniformity_error(ranks),
             "disagreement of members, part of the predicted SD": float(
                 np.sqrt(members.var(0).mean() / (variances.mean(0) + means.var(0)).mean())
             ),
@@ -255,17 +274,18 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         members: Number of networks, each a chain.
         n_iters: Iterations of each chain, after a burn-in of a fifth as many.
         draws: Number of draws to keep of each member.
-        prior_scale: SD of the biases, and times √(2 / inputs) of a layer's weights.
-        epochs: Largest number of epochs of training.
-        validation_fraction: Fraction of the rows that is held out, for the end of training and the
-            report.
+        prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
+        epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
+        validation_fraction: Fraction of the rows that is held out from training and from the draws
+            that the report judges; they join the others before the chains go on.
         batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
         verbose: Whether to show progress.
 
     Attributes:
         classes_: Classes.
-        samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …, a chain for each member.
+        samples_: :class:`sgmcmc.Samples`: the weights ``W0``, ``b0``, …; a chain has a few members,
+            the first axis after that of the draws.
         report_: Results on the held-out rows: log density of the best member, of the trained
             members together and of the draws, calibration error, disagreement of members, warnings.
 
@@ -278,7 +298,8 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         >>> rng = np.random.default_rng(1)
         >>> X = rng.normal(size=(400, 2))
         >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-        >>> model = BayesianNetworkClassifier(members=3, n_iters=500, random_state=1).fit(X, y)
+        >>> model = BayesianNetworkClassifier(
+        ...     members=3, n_iters=500, epochs=200, random_state=1).fit(X, y)
         >>> model.predict([[1.0, 1.0], [1.0, -1.0]]).tolist()
         ['same', 'other']
 
@@ -296,18 +317,53 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
             y: Classes, (N,).
         """
         self._read_constants()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = self._validated(X, y, reset=True)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"`y` has one class, {self.classes_[0]!r}: there is nothing to learn.")
-        self._fit(X, codes.astype(np.int32))
+        self._fit_classes(X, y, np.unique(y))
         return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> BayesianNetworkClassifier:
+        """Add rows to those of earlier calls, and go on with the chains.
+
+        The posterior is that of all rows so far, which the estimator keeps.
+
+        Args:
+            X: Features, (N, p).
+            y: Classes, (N,).
+            classes: All classes, at the first call, if not all are among its ``y``.
+        """
+        if not hasattr(self, "samples_"):
+            self._read_constants()
+            X, y = self._validated(X, y, reset=True)
+            check_classification_targets(y)
+            self._fit_classes(X, y, np.unique(y if classes is None else classes))
+            return self
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes` is {classes!r}, but the first call had {self.classes_.tolist()!r}."
+            )
+        X, y = self._validated(X, y, reset=False)
+        self._partial_fit(X, self._codes(y))
+        return self
+
+    def _fit_classes(self, X: Any, y: Array, classes: Array) -> None:
+        self.classes_ = classes
+        if len(classes) < 2:
+            raise ValueError(f"`y` has one class, {classes[0]!r}: there is nothing to learn.")
+        self._fit(X, self._codes(y))
+
+    def _codes(self, y: Any) -> Array:
+        """Return the numbers of classes."""
+        codes = np.searchsorted(self.classes_, np.asarray(y))
+        codes = np.minimum(codes, len(self.classes_) - 1)
+        if not (self.classes_[codes] == np.asarray(y)).all():
+            raise ValueError("`y` has a class that was not there when the model was fitted.")
+        return codes.astype(np.int32)
 
     def _outputs(self) -> int:
         return len(self.classes_)
 
-    def _terms(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         log_p = tf.nn.log_softmax(outputs, -1)
         return tf.reduce_sum(log_p * tf.one_hot(y, len(self.classes_), dtype=log_p.dtype), -1)
 
@@ -328,23 +384,8 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
             y: Classes, (n,).
         """
         p = self.predict_proba(X)
-        codes = np.searchsorted(self.classes_, np.asarray(y))
-        codes = np.minimum(codes, len(self.classes_) - 1)
-        if not (self.classes_[codes] == np.asarray(y)).all():
-            raise ValueError("`y` has a class that was not there when the model was fitted.")
-        return float(np.log(np.maximum(p[np.arange(len(p)), codes], 1e-300)).mean())
+        chosen = p[np.arange(len(p)), self._codes(y)]
+        return float(np.log(np.maximum(chosen, 1e-300)).mean())
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
-        each = softmax(outputs, axis=-1)
-        p = each.mean(0)
-        sure, right = p.max(1), p.argmax(1) == y
-        bins = np.minimum((sure * 10).astype(int), 9)
-        error = sum(
-            abs(right[bins == k].mean() - sure[bins == k].mean()) * (bins == k).mean()
-            for k in np.unique(bins)
-        )
-        members = each.reshape(int(self.members), -1, *each.shape[1:]).mean(1)
-        return {
-            "expected calibration error": float(error),
-            "disagreement of members, SD of a probability": float(members.std(0).mean()),
-        }
+        return classes_judged(softmax(outputs, axis=-1), y, int(self.members))

@@ -1,0 +1,104 @@
+"""A network as an ensemble uses it, and the memory that an ensemble needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Array = np.ndarray
+Weights = dict[str, Any]
+"""Weights of several members by name; the first axis of each array counts the members."""
+
+TOGETHER = 5
+"""Largest number of members in one kernel: with more, an iteration of a member costs the same."""
+
+_WIDE = 20_000
+"""Number of weights of a member from which on a kernel has one member: its matrices fill a core."""
+
+_COPIES = 10
+"""Arrays of the size of all weights that training and sampling hold at a time."""
+
+_PART = 0.8
+"""Largest part of the machine's memory that an ensemble may need."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network with a prior and a likelihood.
+
+    Attributes:
+        start: Function of a generator and M that returns the starting weights of M members.
+        forward: Function of the weights of K members and features (n, ...) that returns outputs,
+            (K, n, ...).
+        log_density: Function of targets (n, ...) and outputs that returns log densities, (K, n).
+        prior_sds: Prior SD of each weight by name, a number or an array; the mean is zero.
+        one_by_one: Whether each member has a kernel of its own.
+        jit_compile: Whether XLA compiles the graphs; ``None`` tries.
+    """
+
+    start: Callable[[np.random.Generator, int], Weights]
+    forward: Callable[[Weights, Any], tf.Tensor]
+    log_density: Callable[[Any, tf.Tensor], tf.Tensor]
+    prior_sds: Mapping[str, Any]
+    one_by_one: bool = False
+    jit_compile: bool | None = None
+
+    def log_prior(self, weights: Weights) -> tf.Tensor:
+        """Return the sum of the log priors of all members, without its constant."""
+        return -0.5 * tf.add_n(
+            [
+                tf.reduce_sum(tf.square(weights[name] / tf.cast(sd, weights[name].dtype)))
+                for name, sd in self.prior_sds.items()
+            ]
+        )
+
+    def log_lik(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
+        """Return the sum over members of the log-likelihood of each row, (n,)."""
+        terms = self.log_density(rows["y"], self.forward(weights, rows["X"]))
+        return rows["weight"] * tf.reduce_sum(tf.cast(terms, tf.float32), 0)
+
+    def together(self, members: int, weights: int) -> int:
+        """Return the number of members of a kernel, for members with so many weights.
+
+        It is a divisor of the number of members, and there are two kernels or more, one for each
+        core of a small machine; it does not depend on the machine.
+        """
+        if self.one_by_one or weights >= _WIDE:
+            return 1
+        most = min(TOGETHER, max(1, members // 2))
+        return max(k for k in range(1, most + 1) if members % k == 0)
+
+
+def count_of(weights: Weights) -> int:
+    """Return the number of weights of one member."""
+    return sum(int(np.prod(each.shape[1:])) for each in weights.values())
+
+
+def check_memory(members: int, weights: int, draws: int) -> None:
+    """Raise an error if training and draws of the members need more memory than there is.
+
+    Args:
+        members: Number of members.
+        weights: Number of weights of each.
+        draws: Number of stored draws of each.
+    """
+    needed = 4.0 * members * weights * (_COPIES + 2 * draws)
+    there = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if needed > _PART * there:
+        most = int(_PART * there / (4.0 * weights * (_COPIES + 2 * draws)))
+        raise ValueError(
+            f"`members`: {members} networks of {weights} weights with {draws} stored draws need "
+            f"{needed / 2**30:.1f} GiB of memory; the machine has {there / 2**30:.1f}. Use at most "
+            f"{most} members, fewer `draws`, or store predictions in place of weights."
+        )
+
+
+def chunked(rows: int, numbers: int, size: int) -> list[slice]:
+    """Return slices of rows, each with at most this many numbers in all, ``size`` in a row."""
+    step = max(1, numbers // max(1, size))
+    return [slice(begin, begin + step) for begin in range(0, rows, step)]

@@ -1,0 +1,118 @@
+"""The report of an ensemble: its predictions of rows that were held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sgmcmc.ensembles.network import Array
+from sgmcmc.results.report import Report
+
+_WORSE = 2.0
+"""Standard errors by which a log density is called worse."""
+
+_BINS = 15
+"""Bins of the probability of the likeliest class."""
+
+JUDGED = "predictions of held-out rows; weights need not mix"
+"""What an ensemble is judged by."""
+
+
+def mixture(log_densities: Array) -> Array:
+    """Return log densities of the mixture of all draws, of those of each draw and row."""
+    return logsumexp(log_densities, 0) - np.log(len(log_densities))
+
+
+def judged(
+    method: str,
+    trained: Array,
+    sampled: Array,
+    calibration: Mapping[str, Any],
+    chain: Mapping[str, Any],
+) -> Report:
+    """Return the report of an ensemble.
+
+    Args:
+        method: Name of the sampler.
+        trained: Log density of each held-out row for each member as it was trained, (M, n).
+        sampled: Log density of each held-out row at each draw, (draws, n).
+        calibration: Facts on calibration and on the disagreement of members.
+        chain: Facts on the chains.
+    """
+    ensemble, draws = mixture(trained), mixture(sampled)
+    best = trained[trained.mean(1).argmax()]
+    over_best, over_ensemble = (_mean_and_error(draws - other) for other in (best, ensemble))
+    warnings = []
+    if not np.isfinite(draws).all():
+        warnings.append(
+            "Draws became NaN or infinite: use a smaller `prior_scale`, or fewer `n_iters`."
+        )
+    elif over_ensemble[0] < -_WORSE * over_ensemble[1]:
+        warnings.append(
+            f"Sampling made held-out predictions worse, by {-over_ensemble[0]:.3f} ± "
+            f"{over_ensemble[1]:.3f} a row in log density: use more `n_iters`, or a smaller "
+            "`prior_scale`."
+        )
+    held = {
+        "judged by": JUDGED,
+        "rows": trained.shape[1],
+        "log density, best member": float(best.mean()),
+        "log density, trained members together": float(ensemble.mean()),
+        "log density, draws": float(draws.mean()),
+        "gain over the best member, a row": _range(*over_best),
+        "gain by sampling, a row": _range(*over_ensemble),
+        **calibration,
+    }
+    return Report({"method": method, "Held out": held, "Chain": chain, "warnings": warnings})
+
+
+def _mean_and_error(values: Array) -> tuple[float, float]:
+    return float(values.mean()), float(values.std() / np.sqrt(len(values)))
+
+
+def _range(mean: float, error: float) -> list[float]:
+    return [mean - error, mean + error]
+
+
+def calibration_error(probabilities: Array, codes: Array) -> float:
+    """Return the expected calibration error, over bins of the likeliest class's probability.
+
+    Σ_b (n_b / n) |mean probability in b − share of b that is right|.
+
+    Args:
+        probabilities: Probability of each class, (n, classes).
+        codes: Number of the class of each row, (n,).
+    """
+    sure, right = probabilities.max(1), probabilities.argmax(1) == codes
+    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
+    gaps = np.bincount(place, sure, _BINS) - np.bincount(place, right, _BINS)
+    return float(np.abs(gaps).sum() / len(codes))
+
+
+def uniformity_error(ranks: Array) -> float:
+    """Return the mean gap between nominal and observed coverage of central intervals.
+
+    Args:
+        ranks: Predictive CDF at each response, (n,); uniform if the predictions are calibrated.
+    """
+    nominal = np.arange(1, 20) / 20
+    covered = (np.abs(2 * ranks - 1)[:, np.newaxis] <= nominal).mean(0)
+    return float(np.abs(covered - nominal).mean())
+
+
+def classes_judged(each: Array, codes: Array, members: int) -> dict[str, Any]:
+    """Return calibration and disagreement of predicted probabilities.
+
+    Args:
+        each: Probabilities of each draw, (draws, n, classes), the draws of a member in a row.
+        codes: Number of the class of each row.
+        members: Number of members.
+    """
+    by_member = each.reshape(members, -1, *each.shape[1:]).mean(1)
+    return {
+        "expected calibration error": calibration_error(each.mean(0), codes),
+        "disagreement of members, SD of a probability": float(by_member.std(0).mean()),
+    }

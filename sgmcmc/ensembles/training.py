@@ -1,0 +1,162 @@
+"""Training of all members at once: Adam with a cosine schedule, the best epoch of each kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.ensembles.batches import Batches
+from sgmcmc.ensembles.network import Array, Network, Weights
+from sgmcmc.graphs.tracing import trace
+
+_STEPS, _MOST_EPOCHS, _LEAST_EPOCHS = 30_000, 2000, 5
+"""Steps of Adam, and epochs at most and at least, if the number of epochs is not given."""
+
+_RATE = 0.01
+"""Rate of Adam at the start; it falls to zero along a cosine."""
+
+_DECAYS = 0.9, 0.99
+"""Adam's decays of the means of gradients and of their squares."""
+
+_PATIENCE = 0.4
+"""Epochs without progress of any member after which training ends, as a part of all."""
+
+_BLOCK = 2**24
+"""Bytes of the minibatches that are prepared at a time."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Constants of the training.
+
+    Attributes:
+        epochs: Number of epochs; ``None`` chooses.
+        batch_size: Number of rows in a minibatch.
+        rate: Adam's rate at the start.
+    """
+
+    epochs: int | None = None
+    batch_size: int = 64
+    rate: float = _RATE
+
+    def length(self, rows: int) -> tuple[int, int, int]:
+        """Return epochs, minibatches of an epoch, and rows of a minibatch."""
+        n = min(self.batch_size, rows)
+        batches = max(1, rows // n)
+        epochs = self.epochs
+        if epochs is None:
+            epochs = int(np.clip(_STEPS // batches, _LEAST_EPOCHS, _MOST_EPOCHS))
+        return epochs, batches, n
+
+
+def train(
+    network: Network,
+    start: Weights,
+    data: Data,
+    rows: tuple[Array, Array],
+    schedule: Schedule,
+    rng: np.random.Generator,
+) -> Weights:
+    """Return the weights of all members, each from the epoch with its best held-out density.
+
+    θ ← θ − r m̂/(√v̂ + 10⁻⁷), m̂ and v̂ the means of a minibatch's gradients and of their squares,
+    of the mean loss plus the prior over N. The rate r falls to zero along a cosine.
+
+    Args:
+        network: Network.
+        start: Starting weights.
+        data: Features ``X``, targets ``y`` and row weights ``weight``.
+        rows: Numbers of the rows to train on, and of those held out.
+        schedule: Constants.
+        rng: Generator of the order of rows.
+    """
+    train_rows, held = rows
+    epochs, batches, n = schedule.length(len(train_rows))
+    some = max(1, min(batches, _BLOCK // (n * data.row_bytes)))
+    trainer = _Trainer(network, data, len(train_rows))
+    held_out = trainer.batches.given(held)
+    now = {name: tf.constant(each, tf.float32) for name, each in start.items()}
+    none = {name: tf.zeros_like(each) for name, each in now.items()}
+    state: Any = (now, none, none, tf.constant(0.0))
+    members = len(next(iter(start.values())))
+    best, highest, since = start, np.full(members, -np.inf), 0
+    for epoch in range(epochs):
+        order = rng.permutation(train_rows)[: batches * n].reshape(batches, n)
+        done = (epoch * batches + np.arange(batches)) / (epochs * batches)
+        rates = (0.5 * schedule.rate * (1 + np.cos(np.pi * done))).astype(np.float32)
+        for first in range(0, batches, some):
+            # The last block begins with minibatches that have been, which are left out.
+            at = min(first, batches - some)
+            part = slice(at, at + some)
+            state = trainer.run(state, order[part], rates[part], first - at)
+        densities = trainer.held(state[0], held_out)
+        better = densities > highest
+        highest, since = np.where(better, densities, highest), 0 if better.any() else since + 1
+        best = {name: _where(better, state[0][name].numpy(), each) for name, each in best.items()}
+        if since > _PATIENCE * epochs:
+            break
+    return best
+
+
+def _where(chosen: Array, new: Array, old: Array) -> Array:
+    return np.where(chosen.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+class _Trainer:
+    """The compiled functions of the training: a run of steps, and the held-out density."""
+
+    def __init__(self, network: Network, data: Data, size: int) -> None:
+        self.batches = Batches(data)
+        self._network, self._size = network, size
+        self._xla = network.jit_compile is not False and not data.sparse
+        self._graphs: dict[str, Any] = {}
+
+    def run(self, state: Any, rows: Array, rates: Array, first: int) -> Any:
+        """Return the state after the minibatches of a block, from the first on."""
+        arguments = (state, self.batches.given(rows), tf.constant(rates), tf.constant(first))
+        return self._called("steps", self._steps, arguments)
+
+    def held(self, weights: Weights, rows: Any) -> Array:
+        """Return the mean log density of the rows for each member."""
+        return self._called("held", self._density, (weights, rows)).numpy()
+
+    def _called(self, name: str, function: Any, arguments: Any) -> Any:
+        if name not in self._graphs:
+            self._graphs[name] = trace(function, *arguments, jit_compile=self._xla)
+        return self._graphs[name](*arguments)
+
+    def _density(self, weights: Weights, given: Any) -> tf.Tensor:
+        rows = self.batches.inside(given)
+        terms = self._network.log_density(rows["y"], self._network.forward(weights, rows["X"]))
+        return tf.reduce_mean(tf.cast(terms, tf.float32), -1)
+
+    def _steps(self, state: Any, given: Any, rates: tf.Tensor, first: tf.Tensor) -> Any:
+        """Return the state after a step for each minibatch; rows are (steps, n, ...)."""
+
+        def one(i: tf.Tensor, state: Any) -> Any:
+            return i + 1, self._step(state, self.batches.inside(given, i), tf.gather(rates, i))
+
+        count = rates.shape[0]
+        return tf.while_loop(lambda i, _: i < count, one, (first, state), parallel_iterations=1)[1]
+
+    def _step(self, state: Any, rows: Any, rate: tf.Tensor) -> Any:
+        weights, first, second, step = state
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = -tf.reduce_mean(self._network.log_lik(weights, rows))
+            loss -= self._network.log_prior(weights) / self._size
+        gradients = tape.gradient(loss, weights)
+        a, b = _DECAYS
+        step += 1.0
+        first = {name: a * first[name] + (1 - a) * g for name, g in gradients.items()}
+        second = {name: b * second[name] + (1 - b) * g**2 for name, g in gradients.items()}
+        m, v = 1.0 - a**step, 1.0 - b**step
+        weights = {
+            name: each - rate * (first[name] / m) / (tf.sqrt(second[name] / v) + 1e-7)
+            for name, each in weights.items()
+        }
+        return weights, first, second, step

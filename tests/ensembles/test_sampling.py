@@ -1,0 +1,108 @@
+"""What a warm-up measures, how members share kernels, and what needs too much memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.ensembles.network import Network, check_memory
+from sgmcmc.ensembles.sampling import Members
+
+
+def start(rng: np.random.Generator, members: int) -> dict[str, Any]:
+    shapes = {"W0": (3, 1), "b0": (3,), "W1": (1, 3), "b1": (1,)}
+    return {name: rng.normal(size=(members, *shape)).astype("f") for name, shape in shapes.items()}
+
+
+def forward(weights: dict[str, Any], X: Any) -> Any:
+    h = tf.tanh(weights["W0"] @ tf.transpose(X) + weights["b0"][..., tf.newaxis])
+    return tf.linalg.matrix_transpose(weights["W1"] @ h + weights["b1"][..., tf.newaxis])
+
+
+def log_density(y: Any, outputs: Any) -> Any:
+    return -0.5 * (y - outputs[..., 0]) ** 2
+
+
+NETWORK = Network(start, forward, log_density, {"W0": 1.0, "b0": 2.0, "W1": 0.5, "b1": 2.0})
+
+
+def members(count: int, rows: int = 200) -> Members:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(rows, 1)).astype("f")
+    columns = {"X": X, "y": np.sin(X[:, 0]), "weight": np.ones(rows, "f")}
+    return Members(NETWORK, read_dataset(columns, tf.float32), start(rng, count), 1000, 1)
+
+
+def test_the_curvature_is_that_of_the_stiffest_member() -> None:
+    """The largest eigenvalue, in these units, of any member's Hessian, built column by column."""
+    chains = members(3)
+    rng = np.random.default_rng(5)
+    variances = {name: rng.uniform(0.01, 0.1) for name in NETWORK.prior_sds}
+    found = chains._stiffest(chains.weights, variances, np.arange(200), 200, rng)
+    sizes = [3, 3, 3, 1]
+    root = np.repeat(np.sqrt(list(variances.values())), sizes)
+    X, y = (chains.data.whole[name] for name in ("X", "y"))
+    largest = []
+    for member in range(3):
+        flat = tf.concat([tf.reshape(each[member], [-1]) for each in chains.weights.values()], 0)
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(flat)
+            with tf.GradientTape() as inner:
+                inner.watch(flat)
+                pieces = zip(chains.weights.items(), tf.split(flat, sizes), strict=True)
+                one = {
+                    name: tf.reshape(piece, (1, *each.shape[1:])) for (name, each), piece in pieces
+                }
+                value = tf.reduce_sum(log_density(y, forward(one, X))) + NETWORK.log_prior(one)
+            slope = inner.gradient(value, flat)
+        hessian = (
+            outer.jacobian(slope, flat, experimental_use_pfor=False).numpy()
+            * root
+            * root[:, np.newaxis]
+        )
+        largest.append(np.abs(np.linalg.eigvalsh(hessian)).max())
+    assert np.argmax(largest) > 0  # one stepsize is for all, not for the first alone
+    assert found == pytest.approx(max(largest), rel=0.02)
+
+
+def test_scales_are_those_of_the_information() -> None:
+    """1 / (N mean squared score + 1 / prior SD²), the mean over members and weights of a name."""
+    chains = members(4)
+    scales = chains._measured(np.ones(200, np.float32))
+    at = {name: tf.constant(each) for name, each in chains.weights.items()}
+    X, y = (chains.data.whole[name] for name in ("X", "y"))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(at)
+        by_row = tf.transpose(log_density(y, forward(at, X)))
+    scores = tape.jacobian(by_row, at, experimental_use_pfor=False)
+    for name, score in scores.items():
+        own = tf.stack([score[:, k, k] for k in range(4)]).numpy()  # of a member to its weights
+        information = 200 * own.var(1).mean() + 1 / NETWORK.prior_sds[name] ** 2
+        # 32 pairs of 64 rows: a standard error of a tenth or so, less in the mean over weights.
+        assert 1 / scales.variances[name] == pytest.approx(information, rel=0.4)
+
+
+@pytest.mark.parametrize(("count", "together"), [(1, 1), (2, 1), (10, 5), (7, 1), (9, 3), (16, 4)])
+def test_members_share_kernels_two_or_more_whatever_the_machine(count: int, together: int) -> None:
+    assert NETWORK.together(count, 10) == together
+    assert NETWORK.together(count, 10**6) == 1
+
+
+def test_draws_are_sorted_by_member_and_chains_go_on_from_their_last() -> None:
+    chains = members(4)
+    use = np.ones(200, np.float32)
+    chains.measure(use)
+    samples = chains.run(use, 30, 0, 6)
+    by_member = chains.by_member(samples)
+    assert by_member["W0"].shape == (4, 6, 3, 1)
+    np.testing.assert_array_equal(by_member["W0"][3, :, 0, 0], samples["W0"][1, :, 1, 0, 0])
+    np.testing.assert_array_equal(chains.weights["b1"], by_member["b1"][:, -1])
+
+
+def test_memory_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="`members`: 1000 networks .* at most"):
+        check_memory(1000, 10**7, 50)
