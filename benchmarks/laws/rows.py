@@ -42,12 +42,12 @@ class Row:
     problem: LinearProblem
     arguments: dict[str, Any]
 
-    def measured(self, draws: int = DRAWS) -> tuple[float, float]:
+    def measured(self, draws: int = DRAWS, seed: int = 1) -> tuple[float, float]:
         """Return the variance about the posterior mean, and its standard error over the chains."""
         problem = self.problem
         samples = sgmcmc.sample(
             problem.log_lik, problem.dataset, problem.split(problem.start), problem.log_prior,
-            preconditioner="none", n_chains=CHAINS, n_iters=draws, seed=1, verbose=False,
+            preconditioner="none", n_chains=CHAINS, n_iters=draws, seed=seed, verbose=False,
             **{"burn_in": BURN_IN, **self.arguments},
         )  # fmt: skip
         theta = flat({name: np.asarray(a, float) for name, a in samples.items()}, 2)[..., 0]

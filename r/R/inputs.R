@@ -37,6 +37,8 @@ pythonArgument <- function(name, arguments) {
         logLik = ,
         logPrior = ,
         gibbs = guarded(value),
+        curvatureBound = if (inherits(value, "python.builtin.object")) value else guarded(value),
+        priorBound = startingValues(value),
         testFunctions = guardedAll(value),
         dataset = ,
         latents = columns(value),

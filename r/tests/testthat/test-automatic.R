@@ -89,7 +89,10 @@ import inspect, sgmcmc
 def names_of(method):
     return list(inspect.signature(getattr(sgmcmc, method)).parameters)
 ")
-    ours <- c(sample = "sgmcmcSample", setup = "sgmcmcSetup", hmc = "hmc", mala = "mala", nuts = "nuts")
+    ours <- c(
+        sample = "sgmcmcSample", setup = "sgmcmcSetup", hmc = "hmc", mala = "mala", nuts = "nuts",
+        divide = "divide", zigzag = "zigzag", mhss = "mhss"
+    )
     for (name in names(ours)) {
         given <- setdiff(names(formals(ours[[name]])), "...")
         python <- reticulate::py$names_of(name)

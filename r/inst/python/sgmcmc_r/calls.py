@@ -137,6 +137,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "glm_loo": regressions.loo,
     "reduction": lambda name, *arguments: getattr(sgmcmc, name)(*arguments),
     "polynomial_decay": sgmcmc.polynomial_decay,
+    "predictor_bound": sgmcmc.predictor_bound,
     "get_dataset": lambda name, verbose: sgmcmc.get_dataset(name, verbose=verbose),
     **tensorflow1.FUNCTIONS,
 }
