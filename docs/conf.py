@@ -61,6 +61,14 @@ napoleon_custom_sections = ["Source"]
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 
+# Every reference leads somewhere; only names of other packages, and lists of attributes, do not.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"(numpy|tensorflow|collections|keras|sgmcmc\.results\.report)\..*"),
+    (r"py:class", r"formula|family|ranks"),
+    (r"py:exc", r"BrokenExecutor"),
+]
+
 # The vignettes import their neighbours, and a kernel is a process of its own.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT / "vignettes"), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -38,7 +38,7 @@ class ZeroVarianceSamples(Samples):
         gain: Ratio of the variances of the means of long batches of draws, before over after: the
             factor by which the chain could have been shorter. It is reliable if the coefficients
             come from other draws than those that they correct.
-        form: :class:`Form` of the correction, its ``degree``, ``fit`` and ``batches``; ``None`` if
+        form: Form of the correction, with its ``degree``, ``fit`` and ``batches``; ``None`` if
             no form reduces the variance of means, and the draws are unchanged.
 
     Example:

@@ -111,7 +111,7 @@ class ReplicaExchange(Dynamics):
 
     @property
     def step_normals(self) -> int:  # type: ignore[override]
-        """Number of vectors of normals of a step: those of all replicas, and of the exchanges."""
+        """Number of vectors of normals of a step, for all replicas and the exchanges."""
         size = 1 if self.space is None else self.space.layout.size
         pairs = len(self.temperatures) - 1
         return len(self.temperatures) * self.dynamics.step_normals + math.ceil(pairs / size)

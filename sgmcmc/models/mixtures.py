@@ -118,7 +118,7 @@ class DPMixture:
 
     @property
     def latents(self) -> Tensors:
-        """Latent variables that a sampler keeps: ``{"component": (N,)}``, none at the start."""
+        """Latent variables that a sampler keeps, ``{"component": (N,)}``, none at the start."""
         return {"component": tf.fill(self.dataset["lengths"].shape, -1)}
 
     def gibbs(self, params: Tensors, minibatch: Tensors, seed: tf.Tensor) -> Tensors:

@@ -20,7 +20,7 @@ _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
 
 @dataclass(frozen=True)
 class KerasModel:
-    """A Keras network, as a sampler uses it; :func:`sgmcmc.keras_model` makes it.
+    """A Keras network, as a sampler uses it; :func:`sgmcmc.models.keras_model` makes it.
 
     Args:
         log_lik: Log-likelihood of each row, of `params` and `dataset`.

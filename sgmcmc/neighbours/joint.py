@@ -329,7 +329,7 @@ class JointModel:
 
         Args:
             params: Values of the parameters.
-            dataset: Rows of :attr:`dataset`.
+            dataset: Rows of ``dataset``.
 
         Returns:
             Σ log p(y_i | θ) over the variables of ``rows``, for each row i.

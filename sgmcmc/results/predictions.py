@@ -279,7 +279,7 @@ class Predictions(Arrays):
             seed: Seed of the random numbers, an integer.
 
         Returns:
-            A dict: an array of shape (chains, draws, groups, *shape) for each effect.
+            A dict: an array of shape ``(chains, draws, groups, *shape)`` for each effect.
 
         Raises:
             ValueError: The model has no such groups, or the draws come from a file, which holds no

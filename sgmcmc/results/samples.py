@@ -285,9 +285,8 @@ class Samples(Conversions):
         integrated out, observations are whole groups, which may then depend in any way within.
 
         Returns:
-            Draws in the place of these, moved. They are for intervals and SDs of parameters and of
-            what follows from them; other things, such as :meth:`loo`, belong to the draws
-            themselves.
+            Moved draws. They are for intervals and SDs of parameters and of functions of them;
+            other results, such as :meth:`sgmcmc.Samples.loo`, need the original draws.
 
         Raises:
             ValueError: There is no mode, more than 2000 coordinates, or the draws are no longer
