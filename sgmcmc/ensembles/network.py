@@ -32,7 +32,6 @@ class Network:
     """A network with a prior and a likelihood.
 
     Attributes:
-        start: Function of a generator and M that returns the starting weights of M members.
         forward: Function of the weights of K members and features (n, ...) that returns outputs,
             (K, n, ...).
         log_density: Function of targets (n, ...) and outputs that returns log densities, (K, n).
@@ -41,7 +40,6 @@ class Network:
         jit_compile: Whether XLA compiles the graphs; ``None`` tries.
     """
 
-    start: Callable[[np.random.Generator, int], Weights]
     forward: Callable[[Weights, Any], tf.Tensor]
     log_density: Callable[[Any, tf.Tensor], tf.Tensor]
     prior_sds: Mapping[str, Any]

@@ -27,7 +27,6 @@ def mixture(log_densities: Array) -> Array:
 
 
 def judged(
-    method: str,
     trained: Array,
     sampled: Array,
     calibration: Mapping[str, Any],
@@ -36,7 +35,6 @@ def judged(
     """Return the report of an ensemble.
 
     Args:
-        method: Name of the sampler.
         trained: Log density of each held-out row for each member as it was trained, (M, n).
         sampled: Log density of each held-out row at each draw, (draws, n).
         calibration: Facts on calibration and on the disagreement of members.
@@ -66,7 +64,9 @@ def judged(
         "gain by sampling, a row": _range(*over_ensemble),
         **calibration,
     }
-    return Report({"method": method, "Held out": held, "Chain": chain, "warnings": warnings})
+    return Report(
+        {"method": "ensemble of networks", "Held out": held, "Chain": chain, "warnings": warnings}
+    )
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 import sgmcmc.samplers
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import Underdamped
+from sgmcmc.engine.reductions import Reduction
 from sgmcmc.ensembles.batches import Batches
 from sgmcmc.ensembles.network import Array, Network, Weights, count_of
 from sgmcmc.errors import DivergenceError
@@ -27,6 +28,13 @@ _WHOLE_UP_TO = 2000
 _MEMORY = 200
 """Steps of gradients over all rows after which friction has forgotten a momentum."""
 
+_JUDGED, _SETTLING = 4, 10
+"""Parts of the iterations, their reciprocals: of the chains that held-out rows judge, and after
+these rows have joined the others."""
+
+_CAREFUL = 0.5
+"""Factor of the steps where the curvature is that of trained weights, not yet of a draw."""
+
 _TRIES, _SMALLER = 6, 3.0
 """Largest number of restarts of chains that diverge, and the factor of the stepsize."""
 
@@ -35,6 +43,10 @@ _PAIRS, _POWERS, _PROBED = 32, 16, 2000
 
 _NUDGE = 1e-2
 """Distance, in scaled weights, of the gradients whose difference is a product with the Hessian."""
+
+
+_LAST = Reduction(lambda params: params, lambda state, params: params)
+"""The weights of the last draw."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +91,60 @@ class Members:
         """Number of members."""
         return len(next(iter(self.weights.values())))
 
-    def measure(self, use: Array, part: float = 1.0) -> None:
-        """Measure scales and curvature where the chains are.
+    def fit(
+        self, held: Array, n_iters: int, draws: int, **keywords: Any
+    ) -> tuple[Array, Array, Samples]:
+        """Run the chains that the held-out rows judge, then those of all rows.
+
+        The first begin where training ended: they are short, with shorter steps, and half of them
+        is burn-in. The second go on from there, with scales measured anew.
 
         Args:
-            use: Weight of each row.
-            part: Factor of the steps, smaller than one where the curvature is not yet that of a
-                typical draw.
+            held: Numbers of the rows that are held out from the first chains.
+            n_iters: Number of iterations of the second.
+            draws: Number of draws to keep of each member.
+            keywords: Further arguments of :func:`sgmcmc.sample` for the second.
+
+        Returns:
+            Outputs at the held-out rows of the members as they were, (members, n, ...), and of the
+            draws of the first chains, (members, draws, n, ...); and the samples of the second.
         """
-        self.scales = self._measured(use)
-        self._part = part
+        everything = np.ones(self.data.size, np.float32)
+        use = everything.copy()
+        use[held if len(held) < len(use) else []] = 0.0
+        X = self.data.rows(held)["X"]
+        trained = self.network.forward(
+            {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}, X
+        )
+        n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
+        self.scales, self._part = self._measured(use), _CAREFUL
+        at_held = {"outputs": lambda weights: self.network.forward(weights, X)}
+        first = self.run(use, short, short, draws, store_params=False, test_functions=at_held)
+        self.scales, self._part = self._measured(everything), 1.0
+        samples = self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
+        return np.asarray(trained), self.values(first, "outputs"), samples
+
+    def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
+        """Return the report's facts on the chains."""
+        settings = samples.settings
+        return {
+            "dynamics": str(settings["method"]),
+            "members": self.count,
+            "draws of each": draws,
+            "weights of each": count_of(self.weights),
+            "gradients over all rows": settings["n"] == self.data.size,
+            "stepsize": float(settings["stepsize"]),
+            "thinning": int(settings["thin"]),
+        }
+
+    def values(self, samples: Samples, name: str) -> Array:
+        """Return the values of a test function that has a value for each member of a kernel.
+
+        (members, draws, ...)
+        """
+        assert samples.test_functions is not None
+        found = samples.test_functions[name]
+        return _by_member(found if samples.settings["n_chains"] else found[np.newaxis])
 
     def run(
         self,
@@ -105,7 +161,8 @@ class Members:
             n_iters: Number of iterations.
             burn_in: Number of iterations before these.
             draws: Number of draws to keep of each chain.
-            keywords: Further arguments of :func:`sgmcmc.sample`.
+            keywords: Further arguments of :func:`sgmcmc.sample`; weights that are not stored are
+                known at the end all the same.
         """
         assert self.scales is not None, "not measured"
         together = self.network.together(self.count, count_of(self.weights))
@@ -119,6 +176,9 @@ class Members:
             for name, variance in self.scales.variances.items()
         }
         data: Any = Data({**self.data.columns, "weight": ArrayColumn(use)}, self.data.size)
+        stored = keywords.get("store_params", True)
+        if not stored:
+            keywords["reductions"] = {"last": _LAST}
         thin = max(1, n_iters // draws)
         whole, n, stepsize, friction = self._constants()
         self._calls += 1
@@ -138,24 +198,22 @@ class Members:
             except DivergenceError as error:
                 stepsize, friction, diverged = stepsize / _SMALLER, friction / _SMALLER**0.5, error
                 continue
-            if keywords.get("store_params", True):
+            if samples.reductions is None:
                 self.weights = {name: each[:, -1] for name, each in self.by_member(samples).items()}
+            else:
+                self.weights = {
+                    name: np.asarray(each, np.float32).reshape(self.weights[name].shape)
+                    for name, each in samples.reductions["last"].items()
+                }
             return samples
         raise diverged
 
-    def by_member(self, draws: Mapping[str, Array]) -> Weights:
+    def by_member(self, draws: Samples) -> Weights:
         """Return draws of the chains as arrays (members, draws, ...)."""
-        found = {}
-        for name, each in draws.items():
-            array = np.asarray(each)
-            array = array if self._groups(array, name) else array[np.newaxis]
-            array = np.moveaxis(array, 2, 1)  # (groups, together, draws, ...)
-            found[name] = array.reshape(-1, *array.shape[2:])
-        return found
-
-    def _groups(self, array: Array, name: str) -> bool:
-        """Return whether an array of draws has an axis of chains."""
-        return array.ndim == self.weights[name].ndim + 2
+        chains = draws.settings["n_chains"] is not None
+        return {
+            name: _by_member(each if chains else each[np.newaxis]) for name, each in draws.items()
+        }
 
     def _constants(self) -> tuple[bool, int, float, float]:
         """Return whether gradients use all rows, n, the stepsize, and the friction of a step."""
@@ -244,6 +302,12 @@ class Members:
             }
         largest = float(np.max(norms))
         return largest if np.isfinite(largest) and largest > 1.0 else 1.0
+
+
+def _by_member(array: Array) -> Array:
+    """Return (chains, draws, members of a kernel, ...) as (members, draws, ...)."""
+    array = np.moveaxis(array, 2, 1)
+    return array.reshape(-1, *array.shape[2:])
 
 
 def _over(array: Array, norms: Array) -> Array:

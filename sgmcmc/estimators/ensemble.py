@@ -28,12 +28,6 @@ _ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.tanh, "silu": tf.nn.silu}
 BATCH = 1000
 """Rows of a minibatch of the chains."""
 
-_JUDGED = 4
-"""Part of the iterations, its reciprocal, of the chains that the held-out rows judge."""
-
-_SETTLING = 10
-"""Part of the iterations, its reciprocal, after the held-out rows have joined the others."""
-
 NUMBERS = 2**23
 """Largest number of predictions held at a time."""
 
@@ -122,7 +116,7 @@ class NetworkEnsemble(BaseEstimator):
         rng = np.random.default_rng(seed)
         self._center_features(X)
         network = self._network()
-        weights = network.start(rng, int(self.members))
+        weights = self._start(rng, int(self.members))
         check_memory(int(self.members), count_of(weights), int(self.draws))
         self._data = self._read(X, y)
         self._held = self._held_out(np.arange(len(y)), rng)
@@ -132,38 +126,21 @@ class NetworkEnsemble(BaseEstimator):
         self._sample(network, seed)
 
     def _sample(self, network: Network, seed: int) -> None:
-        """Sample the members from where they are; judge them, then let all rows join."""
-        everything = np.ones(self._data.size, np.float32)
-        use = everything.copy()
-        use[self._held if len(self._used()) < self._data.size else []] = 0.0
+        """Sample the members from where they are, and judge them."""
+        draws = int(self.draws)
         chains = Members(
             network, self._data, self._members, int(self.batch_size), seed, self.verbose
         )
-        n_iters, draws = max(int(self.n_iters), int(self.draws)), int(self.draws)
-        chains.measure(use, 0.5)
-        short = max(draws, n_iters // _JUDGED)
-        first = chains.run(use, short, short, draws)
-        rows = self._data.rows(self._held)
-        trained, sampled = (
-            self._outputs_of(network, weights, rows["X"])
-            for weights in (self._members, _flat(chains.by_member(first)))
-        )
-        chains.measure(everything)
-        self.samples_ = chains.run(everything, n_iters, n_iters // _SETTLING, draws)
+        trained, sampled, self.samples_ = chains.fit(self._held, int(self.n_iters), draws)
         self._last = chains.weights
         self._draws = _flat(chains.by_member(self.samples_))
+        y = self._data.rows(self._held)["y"]
+        outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
         self.report_ = judged(
-            str(self.samples_.settings["method"]),
-            self._densities(trained, rows["y"]),
-            self._densities(sampled, rows["y"]),
-            self._calibration(sampled, rows["y"].numpy()),
-            {
-                "members": int(self.members),
-                "draws of each": draws,
-                "gradients over all rows": self.samples_.settings["n"] == self._data.size,
-                "stepsize": float(self.samples_.settings["stepsize"]),
-                "thinning": int(self.samples_.settings["thin"]),
-            },
+            self._densities(trained, y),
+            self._densities(outputs, y),
+            self._calibration(outputs, y.numpy()),
+            chains.facts(self.samples_, draws),
         )
 
     def _partial_fit(self, X: Any, y: Array) -> None:
@@ -225,7 +202,7 @@ class NetworkEnsemble(BaseEstimator):
         sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
             sds |= {f"W{layer}": float(self.prior_scale / np.sqrt(inputs)), f"b{layer}": 1.0}
-        return Network(self._start, self._forward, self._log_density, sds)
+        return Network(self._forward, self._log_density, sds)
 
     def _start(self, rng: np.random.Generator, members: int) -> Weights:
         """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""

@@ -17,6 +17,12 @@ Tensors = Mapping[str, tf.Tensor]
 _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
 """How Keras calls the state of layers that draw random numbers, and of batch normalization."""
 
+_NO_DENSITIES = (
+    "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",
+    "kl_divergence", "kullback", "generalized",
+)  # fmt: skip
+"""Parts of the names of losses of Keras that are no log densities."""
+
 
 @dataclass(frozen=True)
 class KerasModel:
@@ -94,19 +100,10 @@ def keras_model(
     Source:
         Chen, Fox & Guestrin, ICML 2014, section 4.2, for networks with normal priors.
     """
-    import keras
-
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"`model` must be a keras.Model; it is {describe(model)}.")
-    if not model.built or not model.trainable_variables:
-        raise ValueError(
-            "`model` has no weights that could be sampled: give it an Input, or call it once, and "
-            "leave some of it trainable."
-        )
-    _refuse_state(model)
+    check_network(model)
     scale = checks.positive_number("prior_scale", prior_scale)
-    log_density = _log_density(likelihood)
-    names = _names(model)
+    log_density = log_density_of(likelihood)
+    names = weight_names(model)
     frozen = model.non_trainable_variables
 
     def predict(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -123,7 +120,7 @@ def keras_model(
     return KerasModel(log_lik, log_prior, dict(zip(names, start, strict=True)), predict)
 
 
-def _names(model: Any) -> list[str]:
+def weight_names(model: Any) -> list[str]:
     """Return names of the weights: layer and kind, with the path before them if needed."""
     paths = [variable.path.split("/") for variable in model.trainable_variables]
     for parts in range(2, max(map(len, paths)) + 1):
@@ -133,42 +130,87 @@ def _names(model: Any) -> list[str]:
     return [f"{name}_{number}" for number, name in enumerate(names)]
 
 
+def check_network(model: Any) -> None:
+    """Raise an error at what is no network, has no weights, or is no function of a row."""
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"`model` must be a keras.Model; it is {describe(model)}.")
+    if not model.built or not model.trainable_variables:
+        raise ValueError(
+            "`model` has no weights that could be sampled: give it an Input, or call it once, and "
+            "leave some of it trainable."
+        )
+    _refuse_state(model)
+
+
 def _refuse_state(model: Any) -> None:
-    """Raise an error if outputs of one row depend on other rows, or on chance."""
+    """Raise an error if outputs of one row depend on other rows, or on chance.
+
+    Layers that are frozen do neither, since the network is called as for predictions.
+    """
+    frozen = {id(v) for layer in all_layers(model) if not layer.trainable for v in layer.variables}
     for variable in model.non_trainable_variables:
         path = ["model", *variable.path.split("/")]
+        if id(variable) in frozen:
+            continue
         if path[-1] == _RANDOM:
             raise ValueError(
                 "`model` draws random numbers, in dropout or a layer of noise. A posterior needs "
                 "a likelihood that is the same each time; the draws of the weights replace "
-                "dropout. Remove these layers."
+                "dropout. Remove these layers, or freeze them."
             )
         if path[-1] in _MOVING:
             raise ValueError(
                 f"`model`: with the batch normalization in {path[-2]!r} the output of a row "
                 "depends on the others of its minibatch, so that rows are not independent. Use "
-                "keras.layers.LayerNormalization or GroupNormalization."
+                "keras.layers.LayerNormalization or GroupNormalization, or freeze the layer "
+                "(layer.trainable = False): then it uses the means and variances that it has."
             )
 
 
-def _log_density(likelihood: Any) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return log p(y | outputs) of each row."""
+def all_layers(model: Any) -> list[Any]:
+    """Return all layers of a model, those of models within it included."""
+    found = []
+    for layer in getattr(model, "layers", []):
+        found += [layer, *all_layers(layer)]
+    return found
+
+
+def log_density_of(
+    likelihood: Any, argument: str = "likelihood"
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return log p(y | outputs) of each row; ``argument`` is what the user calls it."""
     import keras
 
     if isinstance(likelihood, str):
         try:
             likelihood = keras.losses.get(likelihood)
         except ValueError:
-            raise ValueError(f"`likelihood`: Keras has no loss called {likelihood!r}.") from None
+            raise ValueError(f"`{argument}`: Keras has no loss called {likelihood!r}.") from None
+        _refuse_loss(getattr(likelihood, "__name__", ""), argument)
         return lambda y, outputs: -_by_row(likelihood(y, outputs))
     if isinstance(likelihood, keras.losses.Loss):
+        _refuse_loss(likelihood.name, argument)
+        if getattr(likelihood, "_fn_kwargs", {}).get("label_smoothing"):
+            raise ValueError(f"`{argument}`: with `label_smoothing` a loss is no log density.")
         return lambda y, outputs: -_by_row(likelihood.call(y, outputs))
     if callable(likelihood):
         return lambda y, outputs: _by_row(likelihood(outputs).log_prob(y))
     raise TypeError(
-        "`likelihood` must be the name of a loss of Keras, a keras.losses.Loss, or a function of "
+        f"`{argument}` must be the name of a loss of Keras, a keras.losses.Loss, or a function of "
         f"the outputs that returns a distribution; it is {describe(likelihood)}."
     )
+
+
+def _refuse_loss(name: str, argument: str) -> None:
+    """Raise an error at a loss of Keras whose e^(−loss) is the density of no targets."""
+    if any(part in name for part in _NO_DENSITIES):
+        raise ValueError(
+            f"`{argument}`: {name} is no log density, so that there is no posterior. Use a "
+            "cross-entropy, the mean squared error, or a function of the outputs that returns a "
+            "distribution."
+        )
 
 
 def _by_row(terms: tf.Tensor) -> tf.Tensor:

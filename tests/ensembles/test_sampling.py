@@ -27,7 +27,7 @@ def log_density(y: Any, outputs: Any) -> Any:
     return -0.5 * (y - outputs[..., 0]) ** 2
 
 
-NETWORK = Network(start, forward, log_density, {"W0": 1.0, "b0": 2.0, "W1": 0.5, "b1": 2.0})
+NETWORK = Network(forward, log_density, {"W0": 1.0, "b0": 2.0, "W1": 0.5, "b1": 2.0})
 
 
 def members(count: int, rows: int = 200) -> Members:
@@ -95,7 +95,7 @@ def test_members_share_kernels_two_or_more_whatever_the_machine(count: int, toge
 def test_draws_are_sorted_by_member_and_chains_go_on_from_their_last() -> None:
     chains = members(4)
     use = np.ones(200, np.float32)
-    chains.measure(use)
+    chains.scales = chains._measured(use)
     samples = chains.run(use, 30, 0, 6)
     by_member = chains.by_member(samples)
     assert by_member["W0"].shape == (4, 6, 3, 1)

@@ -1,0 +1,150 @@
+"""A network of Keras as an ensemble uses it: frozen layers, computed once, and the rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import softmax
+
+from sgmcmc.ensembles.network import Array, Network, Weights
+from sgmcmc.ensembles.report import classes_judged, uniformity_error
+from sgmcmc.models.networks import all_layers, check_network, log_density_of, weight_names
+
+_PIECE = 256
+"""Rows of features that frozen layers compute at a time."""
+
+
+class Parts:
+    """A network in two parts: frozen layers, whose outputs are computed once, and the rest.
+
+    Args:
+        model: Keras model.
+        loss: Loss, as the user gave it.
+    """
+
+    def __init__(self, model: Any, loss: Any) -> None:
+        check_network(model)
+        self.loss, self.log_density = loss, log_density_of(loss, "loss")
+        self.names = weight_names(model)
+        inputs = getattr(model, "inputs", None) or []
+        if len(inputs) > 1:
+            raise ValueError(f"`model` has {len(inputs)} inputs; features must be one array.")
+        self.integers = bool(inputs) and str(inputs[0].dtype).startswith("int")
+        self._frozen, self._rest = _split(model)
+        self.has_frozen = self._frozen is not None
+        self.kernels = [each.path.endswith("kernel") for each in model.trainable_variables]
+        self.shapes = [tuple(each.shape) for each in model.trainable_variables]
+        self.size = sum(int(np.prod(shape)) for shape in self.shapes)
+        layers = [type(layer).__name__ for layer in all_layers(self._rest)]
+        # The convolutions of XLA on a CPU take five times as long as TensorFlow's own.
+        self.jit_compile = False if any("Conv" in name for name in layers) else None
+
+    def typed(self, X: Any) -> Array:
+        """Return features in the dtype of the network's input."""
+        return np.asarray(X, np.int32 if self.integers else np.float32)
+
+    def features(self, X: Array) -> Array:
+        """Return what the frozen layers make of some features."""
+        if self._frozen is None:
+            return X
+        pieces = range(0, len(X), _PIECE)
+        return np.concatenate(
+            [np.asarray(self._frozen(X[k : k + _PIECE], training=False)) for k in pieces]
+        )
+
+    def outputs(self, weights: Mapping[str, Any], features: Any) -> tf.Tensor:
+        """Return the outputs of one set of weights, float32 whatever the network computes in."""
+        values = [weights[name] for name in self.names]
+        fixed = self._rest.non_trainable_variables
+        return tf.cast(
+            self._rest.stateless_call(values, fixed, features, training=False)[0], tf.float32
+        )
+
+    def network(self, scale: float) -> Network:
+        """Return the network of an ensemble, whose members have kernels of their own."""
+        sds = {
+            name: scale / np.sqrt(np.prod(shape[:-1])) if kernel else 1.0
+            for name, shape, kernel in zip(self.names, self.shapes, self.kernels, strict=True)
+        }
+
+        def forward(weights: Weights, features: Any) -> tf.Tensor:
+            count = weights[self.names[0]].shape[0]
+            each = [{name: a[k] for name, a in weights.items()} for k in range(count)]
+            return tf.stack([self.outputs(one, features) for one in each])
+
+        def log_density(y: Any, outputs: tf.Tensor) -> tf.Tensor:
+            each = [self.log_density(y, outputs[k]) for k in range(outputs.shape[0])]
+            return tf.stack(each)
+
+        return Network(forward, log_density, sds, True, self.jit_compile)
+
+    def calibration(self, outputs: Array, y: Array, members: int) -> dict[str, Any]:
+        """Return facts on calibration, of outputs (draws, n, ...), if the loss has any."""
+        name = getattr(self.loss, "name", self.loss)
+        if isinstance(name, str) and "crossentropy" in name:
+            logits = getattr(self.loss, "_fn_kwargs", {}).get("from_logits", False)
+            return _classes(name, logits, outputs, y, members)
+        if isinstance(name, str):
+            return {}
+        try:
+            ranks = np.mean([self.loss(tf.constant(each)).cdf(y) for each in outputs], 0)
+        except NotImplementedError:
+            return {}
+        return {"calibration error, mean over intervals": uniformity_error(ranks.ravel())}
+
+
+def _classes(name: str, logits: bool, outputs: Array, y: Array, members: int) -> dict[str, Any]:
+    """Return the facts on the probabilities of classes."""
+    if "binary" in name:
+        p = 1 / (1 + np.exp(-outputs)) if logits else outputs
+        if p.shape[-1] != 1:
+            return {}
+        return classes_judged(np.concatenate([1 - p, p], -1), y.ravel().astype(int), members)
+    p = softmax(outputs, -1) if logits else outputs
+    codes = y.ravel().astype(int) if "sparse" in name else y.argmax(-1)
+    return classes_judged(p, codes, members) if p.ndim == 3 else {}
+
+
+def _split(model: Any) -> tuple[Any, Any]:
+    """Return the frozen layers at the beginning of a Sequential, or ``None``, and the rest."""
+    import keras
+
+    layers = model.layers if isinstance(model, keras.Sequential) else []
+    first = next((k for k, layer in enumerate(layers) if layer.trainable_variables), 0)
+    if not any(layer.variables for layer in layers[:first]):
+        return None, model
+    frozen = keras.Model(model.inputs[0], layers[first - 1].output)
+    shape = tuple(frozen.output.shape[1:])
+    rest = keras.Sequential([keras.Input(shape, dtype=frozen.output.dtype), *layers[first:]])
+    return frozen, rest
+
+
+def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
+    """Return the starting weights of all members, (members, ...)."""
+    import keras
+
+    names = weight_names(models[0])
+    if len(models) == 1:
+        before = random.getstate()  # from which Keras draws the seeds of new weights
+        random.seed(seed)
+        try:
+            models = [*models, *(keras.models.clone_model(models[0]) for _ in range(members - 1))]
+        except (ValueError, NotImplementedError, TypeError) as error:
+            raise ValueError(
+                "`model` cannot be made anew by keras.models.clone_model, so that there is one "
+                "member: give a list of built models, or members=1."
+            ) from error
+        finally:
+            random.setstate(before)
+    shapes = [[tuple(each.shape) for each in one.trainable_variables] for one in models]
+    if any(shape != shapes[0] for shape in shapes):
+        raise ValueError("`model`: all models of the list must have weights of the same shapes.")
+    values = zip(*(one.trainable_variables for one in models), strict=True)
+    return {
+        name: np.stack([np.asarray(each, np.float32) for each in all_])
+        for name, all_ in zip(names, values, strict=True)
+    }

@@ -1,0 +1,226 @@
+"""The function that trains and samples a network of Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.checks import describe
+from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.data.reading import read_dataset
+from sgmcmc.ensembles.network import Array, Network, Weights, check_memory
+from sgmcmc.ensembles.report import judged
+from sgmcmc.ensembles.sampling import Members
+from sgmcmc.ensembles.training import Schedule, train
+from sgmcmc.keras.parts import Parts, new_members
+from sgmcmc.keras.sampled import SampledNetwork
+from sgmcmc.results.samples import Samples
+
+_HELD = 10_000
+"""Largest number of held-out rows."""
+
+
+def sample_network(
+    model: Any,
+    data: Any,
+    loss: Any,
+    *,
+    members: int = 4,
+    n_iters: int = 2000,
+    draws: int = 50,
+    prior_scale: float = 4.0,
+    epochs: int | None = None,
+    validation_fraction: float = 0.1,
+    batch_size: int = 256,
+    predict_at: Any = None,
+    store_weights: bool = True,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> SampledNetwork:
+    """Sample the weights of a Keras network, by chains that start at trained members.
+
+    log p(θ | x, y) = Σ_i log p(y_i | f_θ(x_i)) + log p(θ), f the network and θ its weights that can
+    be trained, with the prior N(0, prior_scale² / inputs) for kernels and N(0, 1) for others.
+    ``members`` networks are trained by Adam, the first from the weights as they are, the others
+    from new ones; each is then a chain of underdamped Langevin dynamics. Weights need not mix: the
+    report judges the predictions of held-out rows, which join the others afterward. The model
+    itself is not changed.
+
+    Args:
+        model: Built :class:`keras.Model`, or a list of such, of the same layers, where the members
+            start. Frozen weights stay as they are; in a :class:`keras.Sequential` the frozen layers
+            at its beginning compute their outputs once.
+        data: Features and targets: a pair of arrays, a dict of ``"X"`` and ``"y"``, or a
+            :class:`tf.data.Dataset` of such elements.
+        loss: Loss, the negative log-likelihood of a row: its name or a
+            :class:`keras.losses.Loss`; or a function of the outputs that returns a distribution of
+            TensorFlow Probability.
+        members: Number of networks, each a chain; not for a list of models.
+        n_iters: Iterations of each chain, after a fifth as many and a run for the report.
+        draws: Number of draws to keep of each member.
+        prior_scale: SD of a kernel's weights times √inputs.
+        epochs: Number of epochs of training; 0 for none; ``None`` for 30 000 steps, but at least 5
+            epochs.
+        validation_fraction: Fraction of the rows that is held out for the report, at most 10 000.
+        batch_size: Number of rows in a minibatch of training and chains.
+        predict_at: Features at which the outputs of all draws are stored.
+        store_weights: Whether to store the weights of all draws; without them memory holds the
+            members and ``predict_at``'s outputs.
+        seed: Seed of new weights, order of rows, and chains.
+        verbose: Whether to show progress.
+
+    Returns:
+        A :class:`sgmcmc.keras.SampledNetwork`.
+
+    Raises:
+        TypeError: The model is not a Keras model, or data or loss are none of these.
+        ValueError: The model has no weights, batch normalization or random numbers outside of its
+            frozen layers, or does not fit into memory; the loss is no log density; the data are
+            NaN or have a single class.
+
+    Example:
+        >>> import keras, numpy as np, sgmcmc.keras
+        >>> X = np.random.default_rng(1).normal(size=(300, 2)).astype("float32")
+        >>> y = (X[:, 0] > 0).astype("int32")
+        >>> dense = keras.layers.Dense
+        >>> network = keras.Sequential([keras.Input((2,)), dense(4, "tanh"), dense(2)])
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> fit = sgmcmc.keras.sample_network(
+        ...     network, (X, y), loss, members=2, epochs=50, n_iters=100, draws=10, seed=1,
+        ...     verbose=False)
+        >>> bool(fit.predict(X, "softmax")[y == 1, 1].mean() > 0.8), fit.log_score(X, y) > -0.4
+        (True, True)
+
+    Source:
+        Sommer and others, *Microcanonical Langevin ensembles: advancing the sampling of Bayesian
+        neural networks*, ICLR 2025, for chains that start at trained members; Lakshminarayanan,
+        Pritzel & Blundell, NeurIPS 2017, for the ensemble.
+    """
+    for name, value, least in (
+        ("members", members, 1), ("n_iters", n_iters, 1), ("draws", draws, 1),
+        ("batch_size", batch_size, 1), ("epochs", 1 if epochs is None else epochs, 0),
+    ):  # fmt: skip
+        checks.whole_number(name, value, least)
+    scale = checks.positive_number("prior_scale", prior_scale)
+    if not (checks.is_number(validation_fraction) and 0 < validation_fraction < 1):
+        raise ValueError(
+            f"`validation_fraction` must be between 0 and 1; it is {validation_fraction!r}."
+        )
+    if not checks.flag("store_weights", store_weights) and predict_at is None:
+        raise ValueError("`store_weights=False` keeps only predictions: give `predict_at`.")
+    models = list(model) if isinstance(model, list | tuple) else [model]
+    parts = Parts(models[0], loss)
+    seed = checks.seed_number("seed", seed) % 2**31
+    count = members if len(models) == 1 else len(models)
+    check_memory(count, parts.size, draws if store_weights else 0)
+    starts = new_members(models, members, seed)
+    rows = _read(data, parts)
+    run = _Run(parts, parts.network(scale), rows, starts, batch_size, seed, verbose)
+    run.train(epochs, validation_fraction)
+    return run.sample(n_iters, draws, predict_at, store_weights)
+
+
+def _read(data: Any, parts: Parts) -> Data:
+    """Return the data, with the outputs of frozen layers for features."""
+    if isinstance(data, tuple | list) and len(data) == 2:
+        data = dict(zip(("X", "y"), data, strict=True))
+    if isinstance(data, tf.data.Dataset) and isinstance(data.element_spec, tuple):
+        data = data.map(lambda X, y: {"X": X, "y": y})
+    spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    if not isinstance(spec, Mapping) or set(spec) != {"X", "y"}:
+        raise TypeError(
+            "`data` must be a pair of features and targets, a dict of 'X' and 'y', or a "
+            f"tf.data.Dataset of such elements; it is {describe(data)}."
+        )
+    kind = np.dtype(getattr(spec["y"], "dtype", np.asarray(spec["y"]).dtype).name).kind
+    integers = ["X"] * parts.integers + ["y"] * (kind in "iub")
+    if not isinstance(data, tf.data.Dataset):
+        data = {**data, "X": parts.typed(data["X"])}
+    try:
+        read = read_dataset(data, tf.float32, integers)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("`dataset", "`data")) from None
+    y = np.asarray(read.columns["y"].tensor(0, read.size))
+    if (y == y[0]).all():
+        raise ValueError("`data`: the targets are the same in every row: nothing can be learned.")
+    columns = dict(read.columns)
+    if parts.has_frozen:
+        X = np.asarray(columns["X"].tensor(0, read.size))
+        columns["X"] = ArrayColumn(parts.features(X))
+    return Data({**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size)
+
+
+class _Run:
+    """The training and the chains of one call."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        network: Network,
+        data: Data,
+        weights: Weights,
+        batch_size: int,
+        seed: int,
+        verbose: bool,
+    ) -> None:
+        self.parts, self.network, self.data = parts, network, data
+        self.weights, self.batch_size, self.seed, self.verbose = weights, batch_size, seed, verbose
+        self.count = len(weights[parts.names[0]])
+
+    def train(self, epochs: int | None, validation_fraction: float) -> None:
+        """Train the members one after another, each on all cores."""
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(self.data.size)
+        held = min(_HELD, max(1, round(validation_fraction * len(order))))
+        self.held, used = order[:held], order[held:]
+        if epochs == 0:
+            return
+        schedule = Schedule(epochs, self.batch_size)
+        trained = [
+            train(
+                self.network, {name: a[k : k + 1] for name, a in self.weights.items()}, self.data,
+                (used if len(used) else order, self.held), schedule, rng,
+            )
+            for k in range(self.count)
+        ]  # fmt: skip
+        self.weights = {
+            name: np.concatenate([one[name] for one in trained]) for name in self.weights
+        }
+
+    def sample(
+        self, n_iters: int, draws: int, predict_at: Any, store_weights: bool
+    ) -> SampledNetwork:
+        """Run the chains, and judge them."""
+        chains = Members(
+            self.network, self.data, self.weights, self.batch_size, self.seed, self.verbose
+        )
+        wanted: dict[str, Any] = {}
+        if predict_at is not None:
+            X = tf.constant(self.parts.features(self.parts.typed(predict_at)))
+            wanted["test_functions"] = {"outputs": lambda weights: self.network.forward(weights, X)}
+        trained, sampled, samples = chains.fit(
+            self.held, n_iters, draws, store_params=store_weights, **wanted
+        )
+        y = self.data.rows(self.held)["y"]
+        outputs = sampled.reshape(-1, *sampled.shape[2:])
+        report = judged(
+            self._densities(trained, y),
+            self._densities(outputs, y),
+            self.parts.calibration(outputs, y.numpy(), self.count),
+            chains.facts(samples, draws),
+        )
+        return SampledNetwork(
+            Samples(chains.by_member(samples) if store_weights else {}, settings=samples.settings),
+            report,
+            None if predict_at is None else chains.values(samples, "outputs"),
+            self.parts,
+        )
+
+    def _densities(self, outputs: Array, y: tf.Tensor) -> Array:
+        """Return the log density of each row for outputs (draws, n, ...), float64."""
+        each = [np.asarray(self.parts.log_density(y, tf.constant(one))) for one in outputs]
+        return np.stack(each).astype(np.float64)
