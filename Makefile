@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-networks bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -128,6 +128,9 @@ bench-topics: $(STAMP) ## steps a second of the topic model; needs the data of K
 
 bench-mixture: $(STAMP) ## steps a second of the Dirichlet-process mixture; needs the web data
 	$(RUN) benchmarks.mixture
+
+bench-networks: $(STAMP) ## networks on tables, beside a deep ensemble and bde; needs their data; an hour
+	$(RUN) benchmarks.networks.run
 
 bench-manifolds: $(STAMP) ## steps a second on manifolds and of topics on the sphere; needs the data of KOS
 	$(RUN) benchmarks.manifolds

@@ -28,6 +28,7 @@ TARGETS = {
     "long-chains": "bench-long",
     "manifolds": "bench-manifolds",
     "mixture": "bench-mixture",
+    "networks": "bench-networks",
     "packages": "bench",
     "parts": "bench-parts",
     "passes": "bench-passes",

@@ -113,25 +113,30 @@ class Members:
         use = everything.copy()
         use[held if len(held) < len(use) else []] = 0.0
         X = self.data.rows(held)["X"]
-        trained = self.network.forward(
-            {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}, X
-        )
+        trained = self.outputs(held)
         n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
         self.scales, self._part = self._measured(use), _CAREFUL
         at_held = {"outputs": lambda weights: self.network.forward(weights, X)}
         first = self.run(use, short, short, draws, store_params=False, test_functions=at_held)
         self.scales, self._part = self._measured(everything), 1.0
         samples = self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
-        return np.asarray(trained), self.values(first, "outputs"), samples
+        return trained, self.values(first, "outputs"), samples
+
+    def outputs(self, rows: Array) -> Array:
+        """Return the outputs of the members as they are at some rows, (members, n, ...)."""
+        weights = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}
+        return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
         """Return the report's facts on the chains."""
+        members = {"members": self.count, "weights of each": count_of(self.weights)}
         settings = samples.settings
+        if "stepsize" not in settings:
+            return {**members, "dynamics": "none: members as they were trained"}
         return {
+            **members,
             "dynamics": str(settings["method"]),
-            "members": self.count,
             "draws of each": draws,
-            "weights of each": count_of(self.weights),
             "gradients over all rows": settings["n"] == self.data.size,
             "stepsize": float(settings["stepsize"]),
             "thinning": int(settings["thin"]),

@@ -92,8 +92,9 @@ class NetworkEnsemble(BaseEstimator):
         for width in hidden:
             checks.whole_number("hidden", width, 1)
         checks.choice("activation", self.activation, _ACTIVATIONS)
-        for name in ("members", "n_iters", "draws", "batch_size"):
+        for name in ("members", "draws", "batch_size"):
             checks.whole_number(name, getattr(self, name), 1)
+        checks.whole_number("n_iters", self.n_iters, 0)
         if self.epochs is not None:
             checks.whole_number("epochs", self.epochs, 1)
         checks.positive_number("prior_scale", self.prior_scale)
@@ -127,13 +128,19 @@ class NetworkEnsemble(BaseEstimator):
 
     def _sample(self, network: Network, seed: int) -> None:
         """Sample the members from where they are, and judge them."""
-        draws = int(self.draws)
         chains = Members(
             network, self._data, self._members, int(self.batch_size), seed, self.verbose
         )
-        trained, sampled, self.samples_ = chains.fit(self._held, int(self.n_iters), draws)
-        self._last = chains.weights
-        self._draws = _flat(chains.by_member(self.samples_))
+        if self.n_iters:
+            draws = int(self.draws)
+            trained, sampled, self.samples_ = chains.fit(self._held, int(self.n_iters), draws)
+            weights = chains.by_member(self.samples_)
+        else:
+            draws, trained = 1, chains.outputs(self._held)
+            weights = {name: each[:, np.newaxis] for name, each in self._members.items()}
+            sampled = trained[:, np.newaxis]
+            self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
+        self._last, self._draws = chains.weights, _flat(weights)
         y = self._data.rows(self._held)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
         self.report_ = judged(

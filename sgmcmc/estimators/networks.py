@@ -40,7 +40,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         heteroscedastic: Whether σ depends on x; else it is one number.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
         members: Number of networks, each a chain.
-        n_iters: Iterations of each chain, after a burn-in of a fifth as many.
+        n_iters: Iterations of each chain, after a third as many before; 0 leaves the members as
+            they were trained, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
@@ -272,7 +273,8 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         hidden: Widths of the hidden layers.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
         members: Number of networks, each a chain.
-        n_iters: Iterations of each chain, after a burn-in of a fifth as many.
+        n_iters: Iterations of each chain, after a third as many before; 0 leaves the members as
+            they were trained, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.

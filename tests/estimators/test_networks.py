@@ -88,6 +88,12 @@ def test_the_same_seed_gives_the_same_draws(regressor: BayesianNetworkRegressor)
     np.testing.assert_array_equal(regressor.samples_["W0"], again.samples_["W0"])
 
 
+def test_an_ensemble_without_sampling() -> None:
+    model = BayesianNetworkRegressor(**{**QUICK, "n_iters": 0}).fit(X, Y)
+    assert model.predict(X[:5]).shape == (5,) and model.samples_["W0"].shape[:2] == (3, 1)
+    assert model.report_["Held out"]["gain by sampling, a row"] == pytest.approx([0.0, 0.0])
+
+
 def test_a_single_member_with_student_responses_of_one_scale() -> None:
     given: dict[str, Any] = {**QUICK, "n_iters": 200, "members": 1, "likelihood": "student"}
     model = BayesianNetworkRegressor(**given, heteroscedastic=False).fit(X, Y)

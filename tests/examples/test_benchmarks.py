@@ -22,6 +22,7 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
         pytest.param("passes", marks=pytest.mark.slow),
         pytest.param("mixture", marks=pytest.mark.slow),
         pytest.param("topics", marks=pytest.mark.slow),
+        pytest.param("networks.run", marks=pytest.mark.slow),
         pytest.param("laws.run", marks=pytest.mark.slow),
     ],
 )
