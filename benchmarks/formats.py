@@ -134,8 +134,8 @@ def measure(form: str, path: Path) -> dict[str, float]:
     import tensorflow as tf
 
     import sgmcmc
+    from sgmcmc.data.passes import pieces, shards
     from sgmcmc.data.reading import read_dataset
-    from sgmcmc.data.shards import pieces, shards
 
     def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
         x, m = dataset["x"], params["m"]

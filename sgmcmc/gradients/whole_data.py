@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.data.shards import Shard, map_over, pieces, shards
+from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.target import Target
@@ -59,8 +60,7 @@ class WholeData:
     chain: int = 0
     chains: int = 1
     _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    _graphs: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    _sent: list[WholeData] = field(default_factory=list)
+    _passes: dict[Any, Pass] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -69,17 +69,7 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return WholeData(
-            self.target,
-            self.data,
-            self.minibatch_size,
-            self.latents,
-            self.seed,
-            number,
-            self.chains,
-            _graphs=self._graphs,
-            _sent=self._sent,
-        )
+        return replace(self, chain=number, _known=[])
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
@@ -113,6 +103,22 @@ class WholeData:
         warm_up = len(gradients) // 2 if kept else 0
         return np.mean(gradients[warm_up:], 0).astype(dtype)
 
+    def _one_pass(
+        self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
+    ) -> tuple[np.ndarray, Tensors]:
+        """Return the gradient over all pieces, and the kept latent variables."""
+        places = self._places(rng)
+        if not kept:
+            found = self._pass.sums("gradient", position, first="posterior", each=places)
+            return found[0], {}
+        total = np.zeros(position.shape)  # these go from piece to piece
+        for shard, each in zip(shards(self.data, row_terms=self.target.row_terms), places, strict=True):
+            for (start, columns), place in zip(pieces(self.data, shard), each, strict=True):
+                name = "kept gradient" if start else "kept posterior"
+                part, kept = self._pass.run(name, position, kept, place, columns)
+                total += part.numpy()
+        return total, kept
+
     def term_gradients(
         self, position: np.ndarray, places: np.ndarray, lookups: Mapping[str, str] | None = None
     ) -> np.ndarray:
@@ -126,34 +132,18 @@ class WholeData:
             lookups: Columns that number the rows of the parameters on which a term depends; the
                 coordinates are then those of these rows, one after another.
         """
-        dtype = self.target.dtype.as_numpy_dtype
-        table = np.empty((self.size, len(places)), dtype)
-        rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
         size = self.target.size if lookups is None else len(places)
-        every = shards(self.data, 2**20 // max(1, size), self.target.row_terms)
-        calls = [(position, places, shard, _seeds(rng, shard), lookups) for shard in every]
-        parts = map_over(self.data, self._lean(), "terms_of_shard", calls)
-        for shard, part in zip(every, parts, strict=True):
-            table[shard.start : shard.stop] = part
+        most = 2**20 // max(1, size)
+        rng = generator(self.seed, self.chain, RunPhase.CHAIN, Purpose.FULL_GRADIENT)
+        kept = {} if self.latents is None else self.latents.starts
+        key = (lookups is None, places.tobytes())
+        if key not in self._passes:
+            terms = partial(self._chainless()._terms, lookups, places)
+            self._passes[key] = Pass(self.data, {"terms": terms}, row_terms=self.target.row_terms)
+        (table,) = self._passes[key].joined(
+            "terms", position, dict(kept), most=most, each=self._places(rng, most)
+        )
         return table
-
-    def terms_of_shard(
-        self,
-        position: np.ndarray,
-        places: np.ndarray,
-        shard: Shard,
-        seeds: np.ndarray,
-        lookups: Mapping[str, str] | None,
-    ) -> np.ndarray:
-        """Return the gradient of each term of a part of the data at some coordinates."""
-        found: list[np.ndarray] = []
-        point, kept = tf.constant(position), {} if self.latents is None else self.latents.start()
-        for start, length, piece in pieces(self.data, shard):
-            arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[len(found)]))
-            terms = self._terms_of_piece(length, lookups)
-            graph = self._graph(("terms", length, lookups is None), terms, *arguments)
-            found.append(graph(*arguments).numpy()[:, places])
-        return np.concatenate(found)
 
     def data_places(self) -> np.ndarray:
         """Return the coordinates of the position on which the log-likelihood depends."""
@@ -179,88 +169,84 @@ class WholeData:
         trace(find, tf.zeros([target.size], target.dtype))
         return np.concatenate([everything[space.layout.slices[name]] for name in used])
 
-    def _lean(self) -> WholeData:
+    @property
+    def _pass(self) -> Pass:
+        """Passes of the gradient; one for all chains."""
+        if "gradient" not in self._passes:
+            whole = self._chainless()
+            functions = {
+                f"{kind}{name}": partial(function, with_prior)
+                for name, with_prior in (("gradient", False), ("posterior", True))
+                for kind, function in (("", whole._gradient), ("kept ", whole._kept_gradient))
+            }
+            self._passes["gradient"] = Pass(self.data, functions, row_terms=self.target.row_terms)
+        return self._passes["gradient"]
+
+    def _chainless(self) -> WholeData:
         """Return what a worker needs for a part of the data; one for all chains."""
-        if self.data.machines.here:
-            return self
-        if not self._sent:
-            chainless = WholeData(self.target, self.data, self.minibatch_size, self.latents)
-            self._sent.append(chainless)
-        return self._sent[0]
+        return WholeData(self.target, self.data, self.minibatch_size, self.latents)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}, "_known": [], "_sent": []}
+    def _gradient(
+        self, with_prior: bool, point: tf.Tensor, place: tf.Tensor, piece: Tensors
+    ) -> list[tf.Tensor]:
+        return [self._kept_gradient(with_prior, point, {}, place, piece)[0]]
 
-    def _graph(self, key: tuple[Any, ...], function: Any, *arguments: Any) -> Any:
-        if key not in self._graphs:
-            self._graphs[key] = trace(function, *arguments)
-        return self._graphs[key]
+    def _kept_gradient(
+        self,
+        with_prior: bool,
+        point: tf.Tensor,
+        kept: Tensors,
+        place: tf.Tensor,
+        piece: Tensors,
+    ) -> tuple[tf.Tensor, Tensors]:
+        """Return the gradient over a piece, and the kept latent variables.
 
-    def _one_pass(
-        self, position: np.ndarray, kept: Tensors, rng: np.random.Generator | None
-    ) -> tuple[np.ndarray, Tensors]:
-        """Return the gradient over all pieces, and the kept latent variables."""
-        every = shards(self.data, row_terms=self.target.row_terms)
-        total = np.zeros(position.shape)
-        if kept:  # which pass from piece to piece
-            for shard in every:
-                part, kept = self.gradient_of_shard(position, shard, _seeds(rng, shard), kept)
-                total += part
-            return total, kept
-        calls = [(position, shard, _seeds(rng, shard)) for shard in every]
-        for part, _ in map_over(self.data, self._lean(), "gradient_of_shard", calls):
-            total += part
-        return total, {}
+        The prior and the Jacobian count once, with the first piece.
+        """
+        piece, kept = self._completed(point, piece, place, kept)
+        return self.target.gradient(point, Minibatch(piece), with_prior), kept
 
-    def gradient_of_shard(
-        self, position: np.ndarray, shard: Shard, seeds: np.ndarray, kept: Tensors | None = None
-    ) -> tuple[np.ndarray, Tensors]:
-        """Return the gradient over a part of the data, and the kept latent variables."""
-        total, kept, point = np.zeros(position.shape), kept or {}, tf.constant(position)
-        for number, (start, length, piece) in enumerate(pieces(self.data, shard)):
-            arguments = (point, piece, tf.constant(start), kept, tf.constant(seeds[number]))
-            # The prior and the Jacobian count once, with the first piece.
-            graph = self._graph(
-                ("gradient", start == 0, length), self._of_piece(start == 0, length), *arguments
-            )
-            part, kept = graph(*arguments)
-            total += part.numpy()
-        return total, kept
-
-    def _of_piece(self, with_prior: bool, length: int) -> Any:
-        def gradient(
-            point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
-        ) -> tuple[tf.Tensor, Tensors]:
-            piece, kept = self._completed(point, piece, start + tf.range(length), kept, seed)
-            return self.target.gradient(point, Minibatch(piece), with_prior), kept
-
-        return gradient
-
-    def _terms_of_piece(self, length: int, lookups: Mapping[str, str] | None) -> Any:
-        def terms(
-            point: tf.Tensor, piece: Tensors, start: tf.Tensor, kept: Tensors, seed: tf.Tensor
-        ) -> tf.Tensor:
-            piece, _ = self._completed(point, piece, start + tf.range(length), kept, seed)
-            if lookups is not None:
-                return self.target.lookup_gradients(point, piece, lookups)
-            return self.target.term_gradients(point, piece)
-
-        return terms
+    def _terms(
+        self,
+        lookups: Mapping[str, str] | None,
+        places: np.ndarray,
+        point: tf.Tensor,
+        kept: Tensors,
+        place: tf.Tensor,
+        piece: Tensors,
+    ) -> list[tf.Tensor]:
+        piece, _ = self._completed(point, piece, place, kept)
+        if lookups is not None:
+            return [self.target.lookup_gradients(point, piece, lookups)]
+        found = self.target.term_gradients(point, piece)
+        return [found if len(places) == self.target.size else tf.gather(found, places, axis=1)]
 
     def _completed(
-        self, point: tf.Tensor, piece: Tensors, rows: tf.Tensor, kept: Tensors, seed: tf.Tensor
+        self, point: tf.Tensor, piece: Tensors, place: tf.Tensor, kept: Tensors
     ) -> tuple[Tensors, Tensors]:
-        """Return a piece with its latent variables, and those to keep."""
+        """Return a piece with its latent variables, and those to keep.
+
+        Args:
+            point: Position, flat.
+            piece: Columns of the piece.
+            place: Number of its first row, and its seed.
+            kept: Kept latent variables.
+        """
         if self.latents is None:
             return piece, kept
-        params = self.target.space.constrain(point)
-        return self.latents.draw(params, piece, rows, kept, seed)
+        rows = place[0] + tf.range(next(iter(piece.values())).shape[0])
+        return self.latents.draw(self.target.space.constrain(point), piece, rows, kept, place[1:])
 
-
-def _seeds(rng: np.random.Generator | None, shard: Shard) -> np.ndarray:
-    """Return a seed for the graph of each piece."""
-    count = -(-(shard.stop - shard.start) // shard.piece)
-    if rng is None:
-        return np.zeros((count, 2), np.int32)
-    return np.stack([rng.integers(-(2**31), 2**31, 2, dtype=np.int32) for _ in range(count)])
+    def _places(
+        self, rng: np.random.Generator | None, most: int | None = None
+    ) -> list[np.ndarray]:
+        """Return the first row and a seed of each piece of each shard, int32."""
+        found = []
+        for shard in shards(self.data, most, self.target.row_terms):
+            places = np.zeros((len(shard.starts), 3), np.int32)
+            places[:, 0] = shard.starts
+            if rng is not None:
+                for place in places:
+                    place[1:] = rng.integers(-(2**31), 2**31, 2, dtype=np.int32)
+            found.append(places)
+        return found

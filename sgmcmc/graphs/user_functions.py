@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import describe
@@ -106,6 +107,28 @@ def first_lines(error: Exception) -> str:
     if _OUT_OF_RANGE.search(text):
         text += ". An index, such as that of tf.gather, is out of range: they start at 0."
     return text
+
+
+_ROUNDING = 1e-3
+"""How far the sum of the terms, taken row by row, may be from `log_lik` of all rows at once, as a
+part of the sum of their sizes."""
+
+
+def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:
+    """Raise an error if a log-likelihood is not the sum of its values on single rows.
+
+    Args:
+        together: Value on all of some rows.
+        alone: Value on each of them.
+        advice: End of the message.
+    """
+    terms = np.asarray(alone, np.float64)
+    if abs(terms.sum() - float(together)) > _ROUNDING * max(float(np.abs(terms).sum()), 1e-30):
+        raise ValueError(
+            f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
+            f"{float(together):g}, and the sum of its values on each of them alone is "
+            f"{terms.sum():g}{advice or '.'}"
+        )
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.shards import Shard, map_over, pieces, shards
+from sgmcmc.data.passes import Pass, Shard, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, START, Marginal, Rule
 from sgmcmc.groups.normal import flat_numbers
@@ -61,48 +61,32 @@ class Anchor:
 
     def __init__(self, marginal: Marginal, data: Data) -> None:
         self._marginal = marginal
-        self._data = free(data)
-        self._graphs: dict[int, Any] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}}
+        self._pass = Pass(free(data), {"normal": self._normal})
 
     def at(self, params: Point) -> Data:
         """Return packs that hold the mode and information of each group at some parameters."""
         marginal = self._marginal
         q, most = marginal.groups.size, marginal.most
-        if START not in self._data.columns:
+        data = self._pass.data
+        if START not in data.columns:
             kind = next(
                 np.asarray(a).dtype for a in params.values() if np.asarray(a).dtype.kind == "f"
             )
-            start = np.empty((self._data.size, most, q), kind)
+            start = np.empty((data.size, most, q), kind)
             start[...] = marginal.groups.start
-            self._data = _with(self._data, {START: start})
-        data = self._data
+            data = _with(data, {START: start})
         per_pack = data.row_bytes // 4 + 4 * most * (q + 1) ** 2
-        calls = [(params, shard) for shard in shards(data, max(1, _NUMBERS // per_pack))]
-        parts = list(map_over(data, self, "of_shard", calls))
-        modes, roots = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self._data = _with(data, {START: np.where(np.isfinite(modes), modes, 0.0)})
+        modes, roots = self._pass.on(data).joined(
+            "normal", dict(params), most=max(1, _NUMBERS // per_pack)
+        )
+        self._pass = self._pass.on(_with(data, {START: np.where(np.isfinite(modes), modes, 0.0)}))
         return _with(free(data), {MODE: modes, ROOT: roots})
 
-    def of_shard(self, params: Point, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        """Return modes and roots of a part of the packs."""
-        found = []
-        for _, length, columns in pieces(self._data, shard):
-            point = {name: tf.constant(value) for name, value in params.items()}
-            if length not in self._graphs:
-                self._graphs[length] = trace(self._normal, point, columns)
-            found.append([part.numpy() for part in self._graphs[length](point, columns)])
-        modes, roots = (np.concatenate(each) for each in zip(*found, strict=True))
-        return modes, roots
-
-    def _normal(self, params: Tensors, columns: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+    def _normal(self, params: Tensors, columns: Tensors) -> list[tf.Tensor]:
         normal = self._marginal.normal(params, columns)
         q, most = self._marginal.groups.size, self._marginal.most
         root = tf.stack([tf.stack(row, -1) for row in normal.root], 1)
-        return tf.reshape(normal.mode, [-1, most, q]), tf.reshape(root, [-1, most, q, q])
+        return [tf.reshape(normal.mode, [-1, most, q]), tf.reshape(root, [-1, most, q, q])]
 
 
 def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]]) -> Data:

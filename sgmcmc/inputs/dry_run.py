@@ -20,7 +20,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.gradients.latents import Latents
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
+from sgmcmc.graphs.user_functions import as_tensor, call, first_lines, need_sum
 from sgmcmc.inputs.silent_mistakes import Complete, refuse_silent_mistakes
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
@@ -110,11 +110,6 @@ def _digest(columns: Tensors) -> bytes:
     return found.digest()
 
 
-_ROUNDING = 1e-3
-"""How far the sum of the terms, computed row by row, may be from `log_lik` of all rows at once, as
-a part of the sum of their sizes."""
-
-
 def dry_run(
     target: Target,
     data: Data,
@@ -158,7 +153,12 @@ def dry_run(
         refuse_silent_mistakes(target, data, rows, starts[0], _completer(target, latents), in_parts)
         tried.remember()
     for values in found if with_terms else ():
-        _need_sum_of_terms(values["log_lik"], values.pop("terms"))
+        need_sum(
+            float(values["log_lik"]),
+            values.pop("terms"),
+            ". Let it return one term for each "
+            "observation, a tensor of shape (n,), or use uniform minibatches.",
+        )
     gradient = found[0].pop("gradient")
     numbers = {name: float(value) for name, value in found[0].items()}
     return {**numbers, "the length of the gradient": float(np.linalg.norm(gradient))}
@@ -271,18 +271,6 @@ def _try_terms(target: Target, params: Tensors, columns: Tensors) -> tf.Tensor:
             "a time, and failed. Let it return them: a tensor of shape (n,) in place of its sum. "
             f"{first_lines(error)}"
         ) from error
-
-
-def _need_sum_of_terms(total: np.ndarray, terms: np.ndarray) -> None:
-    """Raise an error if a log-likelihood is not the sum of its values on single rows."""
-    size = max(float(np.abs(terms).sum()), 1e-30)
-    if abs(float(terms.sum(dtype=np.float64)) - float(total)) > _ROUNDING * size:
-        raise ValueError(
-            f"`log_lik` must be a sum over the observations. On {len(terms)} of them it is "
-            f"{float(total):g}, and the sum of its values on each of them alone is "
-            f"{float(terms.sum(dtype=np.float64)):g}. Let it return one term for each observation, "
-            "a tensor of shape (n,), or use uniform minibatches."
-        )
 
 
 def _try_gibbs(target: Target, latents: Latents, params: Tensors, columns: Tensors) -> Tensors:

@@ -14,9 +14,8 @@ from sgmcmc.atomic_files import KEPT, explained, replacement
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.shards import map_over
+from sgmcmc.data.passes import Pass, map_over
 from sgmcmc.data.sparse import over
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
 from sgmcmc.results.weights import weighted_quantiles
 
@@ -157,7 +156,7 @@ class Evaluation:
         self._arrays = draws
         self._data = data
         self._chain_dtype = dtype
-        self._graphs: dict[tuple[int, int], Callable[..., tf.Tensor]] = {}
+        self._pass = Pass(data, {"values": self._of_all})
         self._last: tuple[Span | None, Tensors] = None, {}
         self.chains, self.draws = next(iter(draws.values())).shape[:2]
         self.weights: np.ndarray | None = None
@@ -166,8 +165,7 @@ class Evaluation:
         self.shape, self.dtype = tried.shape[2:], tried.dtype
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}, "_last": (None, {})}
+        return {**self.__dict__, "_last": (None, {})}
 
     def over(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[np.ndarray]:
         """Yield a method's result for each of these arguments."""
@@ -193,15 +191,11 @@ class Evaluation:
     def piece(self, chain: int, draws: Span, columns: Tensors) -> np.ndarray:
         """Return the values at these draws, (draws, rows, *shape)."""
         params = {
-            name: tf.constant(np.ascontiguousarray(array[chain, draws.start : draws.stop]))
+            name: np.ascontiguousarray(array[chain, draws.start : draws.stop])
             for name, array in self._arrays.items()
         }
-        size = next(iter(columns.values())).shape[0]
-        place = draws.stop - draws.start, size
-        if place not in self._graphs:
-            self._graphs[place] = trace(self._of_all, params, columns)
         try:
-            return np.asarray(self._graphs[place](params, columns))
+            return np.asarray(self._pass.run("values", params, columns))
         except tf.errors.ResourceExhaustedError as error:
             raise MemoryError(f"`{self._label}` needs too much memory. {error}") from error
         except tf.errors.OpError as error:

@@ -14,15 +14,13 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
+from sgmcmc.graphs.user_functions import need_sum
 from sgmcmc.results.arrays import Arrays, by_chain
 from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read_path, reduced
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
 from sgmcmc.target.target import LogLik, terms
 from sgmcmc.target.tempered import untempered
-
-_ROUNDING = 1e-3
-"""Tolerated relative difference of the sum of the terms from the log-likelihood of the rows."""
 
 _LOO_NUMBERS = 2**24
 """Largest number of terms held for leave-one-out cross-validation."""
@@ -408,8 +406,4 @@ def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Eva
     params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}
     together = float(np.sum(function(params, dict(columns)), dtype=np.float64))
     alone = evaluation.piece(0, Span(0, 1, 0), columns)[0].astype(np.float64)
-    if abs(alone.sum() - together) > _ROUNDING * max(float(np.abs(alone).sum()), 1e-30):
-        raise ValueError(
-            f"`log_lik` must be a sum over the observations. On {rows.stop} of them it is "
-            f"{together:g}, and the sum of its values on each of them alone is {alone.sum():g}."
-        )
+    need_sum(together, alone)

@@ -175,5 +175,5 @@ class _Searching(Objective):
         return self._here[1]
 
     def _sum(self, kind: str, u: np.ndarray) -> list[np.ndarray]:
-        self._data = self.held_at(u)
+        self._pass = self._pass.on(self.held_at(u))
         return [self._stands_for * part for part in super()._sum(kind, u)]

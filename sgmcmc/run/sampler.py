@@ -28,7 +28,6 @@ from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import preconditioner_setting, read_preconditioner
 from sgmcmc.inputs.kept_functions import try_reductions, try_test_functions
 from sgmcmc.inputs.options import Options
-from sgmcmc.inputs.silent_mistakes import need_sum_of_pieces
 from sgmcmc.inputs.tuning import (
     JOINT,
     need_one_stepsize,
@@ -39,6 +38,7 @@ from sgmcmc.inputs.tuning import (
 )
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.run.request import Request, prepared
+from sgmcmc.target.posterior import is_in_pieces
 from sgmcmc.target.target import Target
 
 
@@ -199,9 +199,9 @@ def make_sampler(request: Request) -> Sampler:
     latents = read_latents(options.gibbs, options.latents, data, options.dtype)
     values = model.values
     if values is None or options.store is not None:  # a store identifies a chain by these values
-        values = dry_run(target, data, draws.size, starts, latents, used.need_terms(draws))
-        if isinstance(dynamics, ExactDynamics):
-            need_sum_of_pieces(target, data, starts[0])
+        terms = used.need_terms(draws)
+        in_parts = is_in_pieces(data) if isinstance(dynamics, ExactDynamics) else None
+        values = dry_run(target, data, draws.size, starts, latents, terms, in_parts)
     if len(starts) == 1:
         starts *= options.n_chains or 1
     whole = whole_data(target, data, draws, latents, seed, starts)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.target.target import Target
@@ -121,6 +123,11 @@ def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list
         value, list(points.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
     return [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+def is_in_pieces(data: Data) -> bool:
+    """Return whether the posterior over a dataset is added up piece by piece."""
+    return data.size > piece_rows(data.rows(np.arange(1)))
 
 
 def piece_rows(columns: Tensors) -> int:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.data.shards import Shard, map_over, pieces, shards
-from sgmcmc.data.sparse import over
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.data.passes import Pass
 from sgmcmc.minibatches import Weighted
+from sgmcmc.target.derivatives import of_likelihood
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 
@@ -54,54 +48,10 @@ def leverage(
     root = whitening.root
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
-    bends, found = _Bends(target, data, points), np.empty(data.size)
-    every = shards(data, _PIECE_NUMBERS // len(points), target.row_terms)
-    parts = map_over(data, bends, "of_shard", [(shard,) for shard in every])
-    for shard, part in zip(every, parts, strict=True):
-        found[shard.start : shard.stop] = part
-    return found
-
-
-@dataclass
-class _Bends:
-    """The curvature of terms along some directions.
-
-    Attributes:
-        target: Log posterior.
-        data: Dataset.
-        points: Mode, and points on one side and on the other.
-    """
-
-    target: Target
-    data: Data
-    points: np.ndarray
-    _graphs: dict[int, Any] = field(default_factory=dict)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}}
-
-    def of_shard(self, shard: Shard) -> np.ndarray:
-        """Return the mean curvature of each term, not below zero."""
-        positions = tf.constant(self.points, self.target.dtype)
-        found = np.empty(shard.stop - shard.start)
-        for start, length, columns in pieces(self.data, shard):
-            if length not in self._graphs:
-                self._graphs[length] = trace(self._terms, positions, columns)
-            values = self._graphs[length](positions, columns).numpy().astype(np.float64)
-            there, back = np.split(values[1:], 2)
-            bends = 2 * values[0] - there - back
-            first = start - shard.start
-            found[first : first + length] = np.maximum(bends.mean(0), 0.0) / _STEP**2
-        return found
-
-    def _terms(self, positions: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        target = self.target
-
-        def of_point(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
-            return target.terms(target.space.constrain(u), columns)
-
-        return over(of_point, positions, columns)
+    passes = Pass(data, of_likelihood(target), row_terms=target.row_terms)
+    points = points.astype(target.dtype.as_numpy_dtype)
+    (bends,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
+    return np.maximum(bends, 0.0) / _STEP**2
 
 
 STRATA, STRATUM_ROWS = 5, 10_000

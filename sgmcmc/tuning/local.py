@@ -123,12 +123,12 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
     positive, as with a prior that has a kink, the mean square of the parameter's gradient stands
     in for it.
     """
-    found, gradient = np.zeros(target.size), probe.prior_gradient(u)
+    found, gradient = np.zeros(target.size), probe.objective.prior_gradient(u)
     for place in target.space.layout.slices.values():
         for _ in range(_PROBES):
             z = np.zeros(target.size)
             z[place] = probe.signs()[place]
-            found[place] += (z * probe.times_prior_hessian(u, z))[place] / _PROBES
+            found[place] += (z * probe.objective.times_prior_hessian(u, z))[place] / _PROBES
         found[place] = np.where(found[place] > 0, found[place], (gradient[place] ** 2).mean())
     return found
 

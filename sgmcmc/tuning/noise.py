@@ -12,9 +12,9 @@ from sgmcmc.checks import from_outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.passes import Pass
 from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient, WholeData
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.minibatches.own import check_bound, drawn
 from sgmcmc.target.target import Target
@@ -50,7 +50,7 @@ class NoiseMeter:
         self._gradient = gradient or ControlVariate()
         dtype = target.dtype.as_numpy_dtype
         self._weights = None if draws.weights is None else draws.weights.astype(dtype)
-        self._graphs: dict[int, Any] = {}
+        self._pass: Pass | None = None
 
     def factor(self, n: int) -> float:
         """Return by what the noise is multiplied with minibatches of n rows."""
@@ -75,7 +75,10 @@ class NoiseMeter:
             (k, d), with the covariance of the noise.
         """
         dtype, rng = self._target.dtype, generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
-        estimate, found = self._estimate(center), []
+        if self._pass is None:
+            differences = self._differences(self._estimate(center))
+            self._pass = Pass(self._data, {"differences": differences})
+        found = []
         middles = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _FOLLOWING):
             middles = np.roll(positions, len(positions) // 2, 0)
@@ -88,9 +91,7 @@ class NoiseMeter:
             each = tf.constant(none if self._weights is None else self._weights[rows])
             middle = tf.constant(middles[start : start + _ROUND], dtype)
             arguments = (tf.constant(at, dtype), columns, each, tf.constant(rows, tf.int32), middle)
-            if len(at) not in self._graphs:
-                self._graphs[len(at)] = trace(self._differences(estimate), *arguments)
-            found.append(self._graphs[len(at)](*arguments).numpy())
+            found.append(self._pass.run("differences", *arguments).numpy())
         return np.concatenate(found).astype(np.float64)
 
     def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:

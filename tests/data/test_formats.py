@@ -17,8 +17,8 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.data import stored
 from sgmcmc.data.dataset import MappedColumn
+from sgmcmc.data.passes import pieces, shards
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.data.shards import pieces, shards
 from sgmcmc.data.stored import StoredColumn
 from tests.conftest import short_call
 

@@ -143,8 +143,8 @@ def test_step_by_step_is_refused(threads: Executor) -> None:
 
 
 def test_sums_over_the_data(threads: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sgmcmc.data.shards.PIECE_BYTES", 60 * 8)
-    monkeypatch.setattr("sgmcmc.data.shards._MOST", 3)
+    monkeypatch.setattr("sgmcmc.data.passes.PIECE_BYTES", 60 * 8)
+    monkeypatch.setattr("sgmcmc.data.passes._MOST", 3)
     target, here = make(log_lik, {"x": ROWS}, {"theta": (2,)})
     there = here.on(read_machines(threads))
     u, whitening = np.array([0.5, 1.5]), Preconditioner(np.ones(2) / 20, np.ones(2))

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc.tuning.objective
+from sgmcmc.data.passes import Pass
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.objective import Objective
 from tests.tuning.models import (
@@ -56,13 +57,14 @@ def test_without_a_prior() -> None:
 def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch, rows_a_piece: int) -> None:
     monkeypatch.setattr(sgmcmc.tuning.objective, "_PIECE_NUMBERS", 5 * rows_a_piece)
     target, data = make(logistic_terms, DATA, SHAPES, gaussian_prior(2.0))
-    split, whole, sizes = Objective(target, data), Objective._of_piece, []
+    split, run, sizes = Objective(target, data), Pass.run, []
 
-    def of_piece(self: Objective, kind: str, u: np.ndarray, columns: Any) -> Any:
-        sizes.append(len(columns["y"]))
-        return whole(self, kind, u, columns)
+    def counted(self: Pass, name: str, *arguments: Any) -> Any:
+        if name == "hessian":
+            sizes.append(len(arguments[-1]["y"]))
+        return run(self, name, *arguments)
 
-    monkeypatch.setattr(Objective, "_of_piece", of_piece)
+    monkeypatch.setattr(Pass, "run", counted)
     np.testing.assert_allclose(-split.likelihood_hessian(BETA), HESSIAN, rtol=1e-9, atol=1e-6)
     assert sum(sizes) == 300 and len(sizes) == -(-300 // rows_a_piece)
     value, gradient = split.value_and_gradient(BETA)

@@ -11,9 +11,9 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.inputs.dry_run import dry_run
-from sgmcmc.inputs.silent_mistakes import need_sum_of_pieces
 from sgmcmc.run.request import Model, Request, prepared
 from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.posterior import is_in_pieces
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.local import look_around
@@ -52,11 +52,9 @@ def read(request: Request) -> Request:
     request.dynamics.bind(model.target.space)
     if model.values is None:
         rows = min(500, model.data.size)
-        values = dry_run(
-            model.target, model.data, rows, model.starts, None, with_terms=False, in_parts=False
-        )
+        in_parts = is_in_pieces(model.data)
+        values = dry_run(model.target, model.data, rows, model.starts, None, False, in_parts)
         model = replace(model, values=values)
-    need_sum_of_pieces(model.target, model.data, model.starts[0])
     return replace(request, model=model)
 
 

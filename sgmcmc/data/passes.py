@@ -1,0 +1,253 @@
+"""Passes over the whole dataset: one cache of graphs, one loop over pieces, one way to executors.
+
+A piece is what fits in memory with what is computed of it; a shard is a run of pieces, which one
+process passes over. They depend on nothing but the data: sums are added in the order of the pieces
+within a shard, and of the shards, wherever they were computed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.sparse import has_sparse
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
+from sgmcmc.machines import HERE
+
+_MOST = 4096
+"""Largest number of shards, so that their results stay small."""
+
+_TERMS = 2**19
+"""Terms of the user's log-likelihood in a piece of which each row has several."""
+
+_LARGE = 10_000
+"""Rows from which on one graph may serve any number of rows: parts of several sizes are used."""
+
+
+class Shard(NamedTuple):
+    """The rows from ``start`` to ``stop``, in pieces of so many."""
+
+    start: int
+    stop: int
+    piece: int
+
+    @property
+    def starts(self) -> range:
+        """First row of each piece."""
+        return range(self.start, self.stop, self.piece)
+
+
+def shards(data: Data, most: int | None = None, row_terms: int = 1) -> list[Shard]:
+    """Return the shards of a dataset, in order.
+
+    Args:
+        data: Dataset.
+        most: Most terms of the log-likelihood in a piece.
+        row_terms: Terms of the user's log-likelihood that a row's own is made of.
+    """
+    piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
+    if row_terms > 1:
+        most = min(_TERMS, _TERMS if most is None else most)
+    if most is not None:
+        piece = max(1, min(piece, most // row_terms))
+    rows = piece * max(1, math.ceil(data.size / piece / _MOST))
+    return [Shard(k, min(k + rows, data.size), piece) for k in range(0, data.size, rows)]
+
+
+def map_over(
+    data: Data, thing: Any, method: str, calls: Sequence[tuple[Any, ...]]
+) -> Iterator[Any]:
+    """Yield a method's result for each part of the data, in the order of the calls.
+
+    The machines of the dataset call it; a single call is made here.
+    """
+    machines = data.machines if len(calls) > 1 else HERE
+    return machines.map(thing, method, calls)
+
+
+Function = Callable[..., Any]
+"""A function of tensors, the last of which may be the columns of some rows."""
+
+
+class Pass:
+    """Functions of some values and of columns, traced once, for rows or for the whole dataset.
+
+    Args:
+        data: Dataset.
+        functions: Functions by name. One that is summed or joined returns a list of tensors.
+        any_length: Whether to try one graph for pieces of any length, if the dataset is large.
+        row_terms: Terms of the user's log-likelihood that a row's own is made of.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        functions: Mapping[str, Function],
+        any_length: bool = False,
+        row_terms: int = 1,
+    ) -> None:
+        self.data = data
+        self._functions = functions
+        self._any_length = any_length
+        self._row_terms = row_terms
+        self._graphs: dict[tuple[Any, ...], Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker traces its own graphs.
+        return {**self.__dict__, "_graphs": {}}
+
+    def on(self, data: Data) -> Pass:
+        """Return the same over another dataset of such columns, with the same graphs."""
+        found = copy.copy(self)
+        found.data, found._graphs = data, self._graphs
+        return found
+
+    def run(self, name: str, *arguments: Any) -> Any:
+        """Return what a function returns for these tensors or arrays."""
+        given = tf.nest.map_structure(_as_tensor, arguments)
+        return self._graph(name, given)(*given)
+
+    def _graph(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """Return the graph of a function: one for any number of rows, if that can be had."""
+        columns = arguments[-1]
+        if self._any_length and isinstance(columns, dict) and not has_sparse(columns):
+            key = (name, "any", *_shapes(arguments[:-1]))
+            if key not in self._graphs:
+                self._graphs[key] = None
+                if self.data.size >= _LARGE:
+                    specs = {
+                        label: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
+                        for label, column in columns.items()
+                    }
+                    try:
+                        self._graphs[key] = trace(self._functions[name], *arguments[:-1], specs)
+                    except Exception as error:  # the user's functions ask for the number of rows
+                        pass_on(error)
+            if self._graphs[key] is not None:
+                return self._graphs[key]
+        key = (name, *_shapes(arguments))
+        if key not in self._graphs:
+            self._graphs[key] = trace(self._functions[name], *arguments)
+        return self._graphs[key]
+
+    def sums(
+        self,
+        name: str,
+        *values: Any,
+        most: int | None = None,
+        first: str | None = None,
+        each: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """Return the sums over the dataset of what a function returns, in float64.
+
+        Args:
+            name: Name of the function.
+            values: Values that it is handed before the columns.
+            most: Most terms of the log-likelihood in a piece.
+            first: Name of the function for the first piece; ``None`` for the same.
+            each: Further values, one for each piece of each shard; ``None`` for none.
+        """
+        every = shards(self.data, most, self._row_terms)
+        return added(self._parts(_summed, every, name, values, first, each))
+
+    def joined(
+        self,
+        name: str,
+        *values: Any,
+        most: int | None = None,
+        each: Sequence[np.ndarray] | None = None,
+    ) -> list[np.ndarray]:
+        """Return what a function returns for each row of the dataset, in order.
+
+        Args:
+            name: Name of the function.
+            values: Values that it is handed before the columns.
+            most: Most terms of the log-likelihood in a piece.
+            each: Further values, one for each piece of each shard; ``None`` for none.
+        """
+        every = shards(self.data, most, self._row_terms)
+        found: list[np.ndarray] = []
+        for shard, parts in zip(
+            every, self._parts(_joined, every, name, values, None, each), strict=True
+        ):
+            if not found:
+                found = [np.empty((self.data.size, *a.shape[1:]), a.dtype) for a in parts]
+            for whole, part in zip(found, parts, strict=True):
+                whole[shard.start : shard.stop] = part
+        return found
+
+    def _parts(
+        self,
+        how: Callable[..., list[np.ndarray]],
+        every: Sequence[Shard],
+        name: str,
+        values: tuple[Any, ...],
+        first: str | None,
+        each: Sequence[np.ndarray] | None,
+    ) -> Iterator[list[np.ndarray]]:
+        calls = [
+            (how, shard, name, values, first, None if each is None else each[k])
+            for k, shard in enumerate(every)
+        ]
+        return map_over(self.data, self, "of_shard", calls)
+
+    def of_shard(
+        self,
+        how: Callable[..., list[np.ndarray]],
+        shard: Shard,
+        name: str,
+        values: tuple[Any, ...],
+        first: str | None,
+        each: np.ndarray | None,
+    ) -> list[np.ndarray]:
+        """Return the sums over a part of the data, or its rows."""
+
+        def of_pieces() -> Iterator[list[np.ndarray]]:
+            for k, (start, columns) in enumerate(pieces(self.data, shard)):
+                kind = first if first is not None and start == 0 else name
+                more = () if each is None else (each[k],)
+                yield [part.numpy() for part in self.run(kind, *values, *more, columns)]
+
+        return how(of_pieces())
+
+
+def pieces(data: Data, shard: Shard) -> Iterator[tuple[int, Tensors]]:
+    """Yield the pieces of a shard: first row, and columns."""
+    for start in shard.starts:
+        yield start, data.slice(start, min(start + shard.piece, shard.stop))
+
+
+def added(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    """Return sums, added up in order."""
+    totals: list[np.ndarray] = []
+    for part in parts:
+        totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else part
+    return totals
+
+
+def _summed(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    return added([each.astype(np.float64) for each in part] for part in parts)
+
+
+def _joined(parts: Iterable[list[np.ndarray]]) -> list[np.ndarray]:
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+def _as_tensor(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, tf.SparseTensor) else tf.convert_to_tensor(leaf)
+
+
+def _shapes(arguments: Any) -> tuple[Any, ...]:
+    """Return what graphs depend on: names, shapes and dtypes."""
+    return tuple(
+        (type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "", *leaf.shape, leaf.dtype)
+        for leaf in tf.nest.flatten(arguments)
+    )
