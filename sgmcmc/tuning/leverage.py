@@ -8,9 +8,9 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.data.passes import Pass
 from sgmcmc.minibatches import Weighted
-from sgmcmc.target.derivatives import of_likelihood
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.objective import of_likelihood
 
 PROBES, _FEW_PROBES, _MANY_TERMS = 48, 16, 1e7
 """Directions in which leverage is measured; and of how many terms of the log-likelihood on it is

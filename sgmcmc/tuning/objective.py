@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.passes import Pass, added
+from sgmcmc.data.passes import Function, Pass, added
+from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.derivatives import cast, of_likelihood, of_prior
 from sgmcmc.target.target import Target
 
 _PIECE_NUMBERS, _FEW = 2**23, 32
@@ -132,7 +133,7 @@ def _in_double(target: Target, data: Data) -> Target:
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
 
     def value(u: tf.Tensor, row: Tensors) -> tf.Tensor:
-        return double.log_post(u, Minibatch(cast(row, tf.float64)))
+        return double.log_post(u, Minibatch(_cast(row, tf.float64)))
 
     try:
         trace(value, tf.zeros([target.size], tf.float64), data.rows(np.arange(1)))
@@ -144,3 +145,105 @@ def _in_double(target: Target, data: Data) -> Target:
 
 def _double(part: tf.Tensor) -> np.ndarray:
     return part.numpy().astype(np.float64)
+
+
+def of_likelihood(target: Target) -> dict[str, Function]:
+    """Return functions of a flat position and of columns, by name.
+
+    - ``gradient``: log-likelihood and its gradient, (d,).
+    - ``product``: Hessian at the first of two rows times the second, (d,).
+    - ``hessian``: Hessian, (d, d).
+    - ``bends``: mean curvature of each term along several directions, (n,), in float64. The
+      positions are the place, then points on one side of it, then those on the other.
+    """
+    return {
+        name: partial(function, target)
+        for name, function in (
+            ("gradient", _gradient),
+            ("product", _product),
+            ("hessian", _hessian),
+            ("bends", _bends),
+        )
+    }
+
+
+def of_prior(target: Target) -> dict[str, Function]:
+    """Return functions of flat positions, by name: log-prior and log-Jacobian alone.
+
+    - ``prior``: value and gradient.
+    - ``prior product``, ``prior hessian``: as those of the log-likelihood.
+    - ``prior values``, ``prior gradients``: at several positions, (k,) and (k, d).
+    """
+
+    def value(u: tf.Tensor) -> tf.Tensor:
+        return target.prior_value(target.space.constrain(u), target.space.coordinates(u))
+
+    gradients = target.concatenated().prior_gradient
+    return {
+        "prior": lambda u: [value(u), target.prior_gradient(u)],
+        "prior product": lambda both: [_along(target.prior_gradient, both)],
+        "prior hessian": lambda u: [_jacobian(target.prior_gradient, u)],
+        "prior values": lambda points: [tf.vectorized_map(value, points)],
+        "prior gradients": lambda points: [tf.vectorized_map(gradients, points)],
+    }
+
+
+def _slope(target: Target, columns: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+    return partial(
+        target.gradient, minibatch=Minibatch(_cast(columns, target.dtype)), with_prior=False
+    )
+
+
+def _gradient(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    columns = _cast(columns, target.dtype)
+    value = tf.reduce_sum(target.log_lik(dict(target.space.constrain(u)), dict(columns)))
+    return [value, target.gradient(u, Minibatch(columns), with_prior=False)]
+
+
+def _product(target: Target, both: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    return [_along(_slope(target, columns), both)]
+
+
+def _hessian(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    return [_jacobian(_slope(target, columns), u, vectorized=not has_sparse(columns))]
+
+
+def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+    def of_point(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        return target.terms(target.space.constrain(u), columns)
+
+    values = tf.cast(over(of_point, points, columns), tf.float64)
+    there, back = tf.split(values[1:], 2)
+    return [tf.reduce_mean(2 * values[0] - there - back, 0)]
+
+
+def _along(gradient: Callable[[tf.Tensor], tf.Tensor], both: tf.Tensor) -> tf.Tensor:
+    """Return the derivative of a gradient at the first row along the second."""
+    u, vector = both[0], both[1]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        slope = tf.reduce_sum(gradient(u) * vector)
+    return tape.gradient(slope, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def _jacobian(
+    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorized: bool = True
+) -> tf.Tensor:
+    """Return the derivative of a function of a flat position, by reverse differentiation."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(u)
+        value = function(u)
+    return tape.jacobian(
+        value,
+        u,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        experimental_use_pfor=vectorized,
+    )
+
+
+def _cast(columns: Tensors, dtype: tf.DType) -> Tensors:
+    """Return the columns in a floating point type; integers stay as they are."""
+    return {
+        name: tf.cast(value, dtype) if value.dtype.is_floating else value
+        for name, value in columns.items()
+    }
