@@ -112,7 +112,9 @@ class WholeData:
             found = self._pass.sums("gradient", position, first="posterior", each=places)
             return found[0], {}
         total = np.zeros(position.shape)  # these go from piece to piece
-        for shard, each in zip(shards(self.data, row_terms=self.target.row_terms), places, strict=True):
+        for shard, each in zip(
+            shards(self.data, row_terms=self.target.row_terms), places, strict=True
+        ):
             for (start, columns), place in zip(pieces(self.data, shard), each, strict=True):
                 name = "kept gradient" if start else "kept posterior"
                 part, kept = self._pass.run(name, position, kept, place, columns)
@@ -237,9 +239,7 @@ class WholeData:
         rows = place[0] + tf.range(next(iter(piece.values())).shape[0])
         return self.latents.draw(self.target.space.constrain(point), piece, rows, kept, place[1:])
 
-    def _places(
-        self, rng: np.random.Generator | None, most: int | None = None
-    ) -> list[np.ndarray]:
+    def _places(self, rng: np.random.Generator | None, most: int | None = None) -> list[np.ndarray]:
         """Return the first row and a seed of each piece of each shard, int32."""
         found = []
         for shard in shards(self.data, most, self.target.row_terms):

@@ -32,7 +32,7 @@ def score_covariance(
     over, position = Pass(data, {"scores": scores}), u.astype(target.dtype.as_numpy_dtype)
     if rows is None:
         most = max(1, _PIECE_NUMBERS // target.size)
-        sums, products = over.sums("scores", position, most_rows=most)
+        sums, products = over.sums("scores", position, most=most)
     else:
         sums, products = (p.numpy() for p in over.run("scores", position, data.rows(rows)))
     size = data.size if rows is None else len(rows)

@@ -13,9 +13,8 @@ from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.shards import pieces, shards
+from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled, Table
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
@@ -142,15 +141,14 @@ def _tables(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return r_j, and the gradient of each row's term at the mode, (N, d) both."""
     point = tf.constant(position, target.dtype)
-    params, graphs = target.space.constrain(point), {}
+    params = target.space.constrain(point)
+    terms = Pass(data, {"gradients": target.term_gradients})
     found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     most = max(1, 2**22 // max(1, target.size))
     for shard in shards(data, most):
-        for _, length, columns in pieces(data, shard):
+        for _, columns in pieces(data, shard):
             found[0].append(_factors(dynamics, target, params, columns))
-            if length not in graphs:
-                graphs[length] = trace(target.term_gradients, point, columns)
-            found[1].append(graphs[length](point, columns).numpy())
+            found[1].append(terms.run("gradients", point, columns).numpy())
     return np.concatenate(found[0]), np.concatenate(found[1])
 
 
