@@ -64,7 +64,7 @@ napoleon_use_ivar = True
 # Every reference leads somewhere; only names of other packages, and lists of attributes, do not.
 nitpicky = True
 nitpick_ignore_regex = [
-    (r"py:.*", r"(numpy|tensorflow|collections|keras|sgmcmc\.results\.report)\..*"),
+    (r"py:.*", r"(numpy|tensorflow|tf|collections|keras|sgmcmc\.results\.report)\..*"),
     (r"py:class", r"formula|family|ranks"),
     (r"py:exc", r"BrokenExecutor"),
 ]

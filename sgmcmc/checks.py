@@ -1,4 +1,4 @@
-"""Checks of single values: numbers, flags, choices and names.
+"""Checks of single values: numbers, flags, choices and names; names that have changed.
 
 Each function takes the name of the argument, so that its message can name it.
 """
@@ -6,14 +6,18 @@ Each function takes the name of the argument, so that its message can name it.
 from __future__ import annotations
 
 import difflib
+import functools
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+Named = TypeVar("Named", bound=Callable[..., Any])
 
 
 def did_you_mean(word: str, options: Iterable[str], quote: str = "'") -> str:
@@ -161,3 +165,125 @@ def by_name(argument: str, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(name, str):
             raise TypeError(f"`{argument}`: its keys must be strings; {name!r} is not.")
     return dict(value)
+
+
+RENAMED = {
+    "at_centre": "at_center",
+    "centre": "center",
+    "centre_at": "center_at",
+    "centred": "centered",
+    "parameterisation": "parameterization",
+    "store_unnormalised": "store_unnormalized",
+    "unnormalised": "unnormalized",
+    "MatrixFactorisation": "MatrixFactorization",
+    "matrix_factorisation": "matrix_factorization",
+}
+"""New name of each argument, attribute, function or class that changed."""
+
+
+def renamed(*olds: str) -> Callable[[Named], Named]:
+    """Return the decorator of a function or class some of whose arguments have an old name too.
+
+    Of a class, attributes of that name can be read too.
+
+    Args:
+        olds: Old names; the function has the new ones of ``RENAMED``.
+
+    Example:
+        >>> @renamed("centre_at")
+        ... def far(center_at=0.0):
+        ...     return center_at + 1.0
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     far(centre_at=2.0)
+        3.0
+        >>> str(caught[0].message)
+        '`centre_at` is called `center_at` now; the old name works until version 1.0.'
+    """
+
+    def accept(thing: Named) -> Named:
+        if not isinstance(thing, type):
+            return _accepting(thing, olds)
+        if "__init__" in vars(thing):
+            setattr(thing, "__init__", _accepting(vars(thing)["__init__"], olds))  # noqa: B010
+        for old in olds:
+            setattr(thing, old, _alias(old))
+        return thing
+
+    return accept
+
+
+def _accepting(function: Named, olds: tuple[str, ...]) -> Named:
+    """Return a function that takes its arguments by these old names too."""
+
+    @functools.wraps(function)
+    def accepting(*args: Any, **arguments: Any) -> Any:
+        for old in olds:
+            if old in arguments:
+                if RENAMED[old] in arguments:
+                    raise TypeError(f"`{RENAMED[old]}` was given twice, also as `{old}`.")
+                _warn(old)
+                arguments[RENAMED[old]] = arguments.pop(old)
+        return function(*args, **arguments)
+
+    return accepting  # type: ignore[return-value]
+
+
+def _alias(old: str) -> property:
+    def read(self: Any) -> Any:
+        _warn(old)
+        return getattr(self, RENAMED[old])
+
+    return property(read, doc=f"Old name of ``{RENAMED[old]}``.")
+
+
+def adopt_renamed(part: type, *olds: str) -> None:
+    """Give what a user's class defines under an old name its new name.
+
+    Args:
+        part: Class.
+        olds: Old names.
+    """
+    for old in olds:
+        if old in vars(part) and RENAMED[old] not in vars(part):
+            _warn(old, 5)  # the class statement, behind ABCMeta
+            setattr(part, RENAMED[old], vars(part)[old])
+
+
+def looked_up_renamed(room: Mapping[str, Any], name: str) -> Any:
+    """Return what a module has under the new name of ``name``, for its ``__getattr__``.
+
+    Args:
+        room: Globals of the module.
+        name: Name that the module does not have.
+
+    Raises:
+        AttributeError: There was never such a name.
+    """
+    if RENAMED.get(name) not in room:
+        raise AttributeError(f"module {room['__name__']!r} has no attribute {name!r}")
+    _warn(name, 4)
+    return room[RENAMED[name]]
+
+
+def up_to_date(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that an earlier version may have stored, under the names of this one.
+
+    Example:
+        >>> up_to_date({"dynamics": {"name": "SGRLD", "parameterisation": "expanded_mean"}})
+        {'dynamics': {'name': 'SGRLD', 'parameterization': 'expanded_mean'}}
+    """
+    now = {RENAMED.get(name, name): fact for name, fact in settings.items()}
+    parts = {name: now[name] for name in ("dynamics", "gradient") if name in now}
+    for name, part in parts.items():
+        if isinstance(part, Mapping):
+            now[name] = {RENAMED.get(key, key): value for key, value in part.items()}
+    return now
+
+
+def _warn(old: str, level: int = 3) -> None:
+    warnings.warn(
+        f"`{old}` is called `{RENAMED[old]}` now; the old name works until version 1.0.",
+        DeprecationWarning,
+        stacklevel=level,
+    )

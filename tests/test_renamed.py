@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.gradients import ControlVariate, Gradient
 from sgmcmc.results.archive import write_archive
@@ -92,7 +92,7 @@ def test_stores_and_files_of_earlier_versions(tmp_path: Path) -> None:
     sgrld(store=path, **NOW)
     about = json.loads((path / "about.json").read_text())
     once = json.dumps({key: value for key, value in about.items() if key != "checksum"})
-    for old, new in renamed.NEW.items():
+    for old, new in checks.RENAMED.items():
         once = once.replace(f'"{new}"', f'"{old}"')
     (path / "about.json").write_text(once)
     assert "parameterization" not in (path / "about.json").read_text()

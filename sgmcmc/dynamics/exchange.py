@@ -73,7 +73,9 @@ class ReplicaExchange(Dynamics):
     Example:
         >>> import sgmcmc
         >>> sgmcmc.dynamics.ReplicaExchange((1.0, 3.0, 10.0)).normals
-        4
+        5
+
+        With one coordinate: three for the replicas, two for the exchanges between neighbors.
 
     Source:
         Deng, Feng, Gao, Liang & Lin, ICML 2020, eq. 6 for the correction, where the two energies

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.checks import flag
 from sgmcmc.dynamics.langevin import overdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics, SimplexState
@@ -77,7 +77,7 @@ class GammaState(NamedTuple):
     steps: tf.Tensor
 
 
-@renamed.also("store_unnormalised")
+@checks.renamed("store_unnormalised")
 @dataclass(frozen=True)
 class SCIR(SimplexDynamics):
     """θ' = (1 − e^(−h))/2 · W, W ~ χ²(2â, 2θ e^(−h)/(1 − e^(−h))), with â = alpha + ĉ.

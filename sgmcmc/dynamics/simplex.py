@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.checks import describe, flag, or_list
 from sgmcmc.dynamics.base import Dynamics
 from sgmcmc.dynamics.langevin import overdamped
@@ -88,7 +88,7 @@ class SimplexDynamics(Dynamics):
         return SimplexState(self.simplices.scaled(position, counts, self.scaled))
 
 
-@renamed.also("parameterisation", "store_unnormalised")
+@checks.renamed("parameterisation", "store_unnormalised")
 @dataclass(frozen=True)
 class SGRLD(SimplexDynamics):
     """θ' = | θ + (h/2) [alpha − θ + ĉ − ω Σĉ] + √(hθ) η |.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
@@ -33,7 +33,7 @@ class Search:
     n_iters: int
 
 
-@renamed.also("centre", "centred")
+@checks.renamed("centre", "centred")
 class Gradient(ABC):
     """How the gradient of the log posterior is estimated from minibatches.
 
@@ -71,7 +71,7 @@ class Gradient(ABC):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        renamed.adopt(cls, "centre", "centred")
+        checks.adopt_renamed(cls, "centre", "centred")
 
     def search(self) -> Search | None:
         """Return the search for the start of chains; by default there is none."""

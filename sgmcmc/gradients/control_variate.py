@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.checks import whole_number
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient, Search
@@ -17,7 +17,7 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.target import Target
 
 
-@renamed.also("centre")
+@checks.renamed("centre")
 class CenteredState(NamedTuple):
     """The center of a control variate.
 
@@ -67,7 +67,7 @@ class Centered(Gradient):
         return here - target.term_gradients(self.center(state), minibatch.columns)
 
 
-@renamed.also("centre_at")
+@checks.renamed("centre_at")
 @dataclass(frozen=True)
 class ControlVariate(Centered):
     """ĝ(θ) = G + [∇log p(θ) − ∇log p(θ̂)] + Σ_{i∈S} w_i [∇log p(x_i|θ) − ∇log p(x_i|θ̂)].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.models.factorization import MatrixFactorization, matrix_factorization
 from sgmcmc.models.mixture_components import Prediction
 from sgmcmc.models.mixtures import DPMixture, dp_mixture
@@ -34,4 +34,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return renamed.looked_up(globals(), name)
+    return checks.looked_up_renamed(globals(), name)

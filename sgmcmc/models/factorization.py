@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
 
 
-@renamed.also("centre")
+@checks.renamed("centre")
 def matrix_factorization(
     ratings: Any,
     rank: int,
@@ -95,7 +95,7 @@ def matrix_factorization(
     )
 
 
-@renamed.also("centre")
+@checks.renamed("centre")
 @dataclass(frozen=True, eq=False)
 class MatrixFactorization:
     """A matrix factorization, as a sampler uses it; made by :func:`matrix_factorization`.

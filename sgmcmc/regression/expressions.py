@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,18 @@ _ALLOWED = (
 
 Constants = dict[str, tuple[str, Any]]
 """Name and value of each number of all rows, by the expression that it is the value of."""
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.MatMult: operator.matmul, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.USub: operator.neg, ast.UAdd: operator.pos,
+    ast.Invert: operator.invert, ast.Not: operator.not_,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda part, whole: part in whole, ast.NotIn: lambda part, whole: part not in whole,
+}  # fmt: skip
 
 _QUOTED = re.compile(r"`([^`]+)`")
 
@@ -199,13 +212,39 @@ class Expression:
         names = {name: frame[column] for name, column in self._quoted.items()}
         names |= {name: frame[name] for name in self.variables}
         known = {**transforms(), **FUNCTIONS, **dict(constants.values()), **names}
-        whole = ast.fix_missing_locations(ast.Expression(node))
         try:
-            return eval(compile(whole, "formula", "eval"), {"__builtins__": {}}, known)
+            return _value(node, known)
         except Exception as error:
             raise ValueError(
                 f"`formula`: {self.as_written(node)!r} cannot be computed. {error}"
             ) from error
+
+
+def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    """Return the value of a checked expression: operators, calls and names, and nothing else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return getattr(_value(node.value, names), node.attr)
+    if isinstance(node, ast.Dict):
+        keys = [_value(key, names) for key in node.keys if key is not None]
+        return dict(zip(keys, (_value(value, names) for value in node.values), strict=True))
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
+        return kind(_value(part, names) for part in node.elts)
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS[type(node.op)](_value(node.operand, names))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        right = _value(node.comparators[0], names)
+        return _OPERATORS[type(node.ops[0])](_value(node.left, names), right)
+    if isinstance(node, ast.Call):
+        words = {word.arg: _value(word.value, names) for word in node.keywords if word.arg}
+        return _value(node.func, names)(*(_value(part, names) for part in node.args), **words)
+    raise TypeError("Write & for and, | for or, and one comparison in each pair of parentheses.")
 
 
 class _Freezer(ast.NodeTransformer):

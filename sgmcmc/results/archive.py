@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.atomic_files import KEPT, arrays_in, explained, write_arrays
 from sgmcmc.results.arrays import LogPost, Results
 
@@ -89,7 +89,7 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     settings, report = about["settings"], about["report"]
     if not isinstance(settings, dict) or not isinstance(report, dict | None):
         raise ValueError("its settings or its report are none")
-    if "draws" not in about["names"] or not renamed.up_to_date(about["names"]).keys() <= _GROUPS:
+    if "draws" not in about["names"] or not checks.up_to_date(about["names"]).keys() <= _GROUPS:
         raise ValueError(f"it holds {', '.join(about['names']) or 'nothing'}")
     if not all(isinstance(name, str) for names in about["names"].values() for name in names):
         raise ValueError("names of parameters are none")
@@ -103,8 +103,8 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     if "reductions" in groups:
         groups["reductions"] = Results.nested(groups["reductions"])
     return {
-        **renamed.up_to_date(groups),
+        **checks.up_to_date(groups),
         "log_post": log_post,
-        "settings": renamed.up_to_date(settings),
+        "settings": checks.up_to_date(settings),
         "report": report,
     }

@@ -19,8 +19,7 @@ from sgmcmc.results.arrays import Arrays, by_chain
 from sgmcmc.results.evaluation import Evaluation, OfRows, Span, all_values, read_path, reduced
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.origin import Origin
-from sgmcmc.target.target import LogLik, terms
-from sgmcmc.target.tempered import untempered
+from sgmcmc.target.target import LogLik, terms, untempered
 
 _LOO_NUMBERS = 2**24
 """Largest number of terms held for leave-one-out cross-validation."""

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from sgmcmc import checks, renamed
+from sgmcmc import checks
 from sgmcmc.results import html
 from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results, by_chain, need_slice, sliced
@@ -22,7 +22,7 @@ from sgmcmc.results.store import read_store
 from sgmcmc.results.weights import read_weights, weights_of
 
 
-@renamed.also("unnormalised")
+@checks.renamed("unnormalised")
 class Samples(Conversions):
     """The draws of a chain: a read-only mapping from parameter names to arrays.
 

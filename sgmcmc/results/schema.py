@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.results.arrays import LogPost
 from sgmcmc.target.layout import Layout
 
@@ -62,8 +62,8 @@ class Schema:
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Schema:
         """Return what ``to_json`` gave, of an earlier version too."""
-        facts = renamed.up_to_date(facts)
-        facts["settings"] = renamed.up_to_date(facts["settings"])
+        facts = checks.up_to_date(facts)
+        facts["settings"] = checks.up_to_date(facts["settings"])
         shapes = {
             key: {name: tuple(shape) for name, shape in facts[key].items()}
             for key in ("params", "coordinates")
@@ -176,7 +176,7 @@ _BEFORE = {"updates": "joint", "temperature": 1.0}
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """Return the first difference in words, or ``None`` if there is none."""
-    before = renamed.up_to_date(before)
+    before = checks.up_to_date(before)
     for name in dict.fromkeys([*before, *now]):
         old: Any = before.get(name, _BEFORE.get(name))
         new: Any = now.get(name)

@@ -20,8 +20,7 @@ from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.target.geometry import Preconditioner, Space
-from sgmcmc.target.target import LogLik, LogPrior, Target
-from sgmcmc.target.tempered import tempered
+from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
 
 AUTO = "auto"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sgmcmc import renamed
+from sgmcmc import checks
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.driver import run
@@ -113,7 +113,7 @@ Gamma(shape + c, rate + e) exactly, whatever h is.
 
 
 @_SCIR.documented
-@renamed.also("store_unnormalised")
+@checks.renamed("store_unnormalised")
 def scir(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -166,7 +166,7 @@ SGLD, from the same minibatch. That is the parameterization ``"expanded_mean"``;
 
 
 @_SGRLD.documented
-@renamed.also("parameterisation", "store_unnormalised")
+@checks.renamed("parameterisation", "store_unnormalised")
 def sgrld(
     log_lik: LogLik,
     dataset: Mapping[str, Any],
@@ -189,7 +189,7 @@ def sgrld(
 
 
 @_SGRLD.setup_of(sgrld)
-@renamed.also("parameterisation")
+@checks.renamed("parameterisation")
 def sgrld_setup(*args: Any, **arguments: Any) -> StepwiseSampler:
     """Set up stochastic gradient Riemannian Langevin dynamics, to run step by step."""
     return set_up(*_SGRLD.setup_request(sgrld_setup, args, arguments))

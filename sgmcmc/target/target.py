@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
@@ -306,3 +307,32 @@ def terms(log_lik: LogLik, params: Tensors, columns: Tensors) -> tf.Tensor:
     if value.shape.rank == 1:
         return value
     return over_rows(lambda row: log_lik(dict(params), row), columns, value.dtype)
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """A function of the model divided by a temperature.
+
+    Args:
+        function: Log-likelihood or log-prior.
+        temperature: T, positive.
+    """
+
+    function: Callable[..., tf.Tensor]
+    temperature: float
+
+    def __call__(self, *arguments: Any) -> tf.Tensor:
+        """Return the value of the function divided by T."""
+        return tf.convert_to_tensor(self.function(*arguments)) / self.temperature
+
+
+def tempered(function: Any, temperature: float) -> Any:
+    """Return a function at a temperature: as it is at 1, or if there is none."""
+    if temperature == 1.0 or function is None:
+        return function
+    return Tempered(function, temperature)
+
+
+def untempered(function: Any) -> Any:
+    """Return the user's function, which may have been divided by a temperature."""
+    return cast(Any, function).function if isinstance(function, Tempered) else function
