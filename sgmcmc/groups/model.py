@@ -24,6 +24,7 @@ from sgmcmc.groups.packs import (
     without_large,
 )
 from sgmcmc.groups.spec import Groups
+from sgmcmc.groups.trial import try_functions
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]
@@ -236,7 +237,7 @@ def read_groups(
     able = [factor for factor in factors if factor.integrated]
     integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
-    _try(log_lik, factors, rows, codes, starts[0], dtype)
+    try_functions(log_lik, factors, rows, codes, starts[0], dtype)
     columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
@@ -342,55 +343,3 @@ def _with_effects(
         for name, start in factor.named(tf.constant(factor.start)).items():
             found[name] = np.broadcast_to(start.numpy(), (levels, *start.shape)).copy()
     return found
-
-
-def _try(
-    log_lik: LogLik,
-    factors: Sequence[Groups],
-    rows: Data,
-    codes: Mapping[str, np.ndarray],
-    params: Mapping[str, Any],
-    dtype: tf.DType,
-) -> None:
-    """Refuse functions that do not return a term for each row, or for each group."""
-    order = np.argsort(codes[factors[0].by], kind="stable")[:20]
-    columns = {name: column.tensor_at(order) for name, column in rows.columns.items()}
-    own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
-    n = len(order)
-    effects: Tensors = {}
-    for factor in factors:
-        flat = tf.repeat(tf.constant(factor.start, dtype)[tf.newaxis], n, axis=0)
-        named = factor.named(flat)
-        value = tf.convert_to_tensor(factor.log_prior(dict(named), dict(own)))
-        if value.shape != (n,):
-            raise ValueError(
-                f"`groups`: the log_prior of {factor.by!r} must return the log density of the "
-                f"effects of each group: for {n} groups a tensor of shape ({n},); it returned one "
-                f"of shape {value.shape}."
-            )
-        effects |= named
-
-    def terms(given: Tensors) -> np.ndarray:
-        value = tf.convert_to_tensor(log_lik({**own, **given}, dict(columns)))
-        if value.shape != (n,):
-            raise ValueError(
-                f"`log_lik` must return one term for each row if there are `groups`: for {n} rows "
-                f"a tensor of shape ({n},); it returned one of shape {value.shape}."
-            )
-        return value.numpy().astype(np.float64)
-
-    before = terms(effects)
-    first = tf.one_hot(0, n, dtype=dtype)
-    for factor in factors:
-        for name in factor.shapes:
-            moved = effects[name]
-            step = tf.reshape(first, [n, *[1] * (len(moved.shape) - 1)])
-            after = terms({**effects, name: moved + 0.5 * step})
-            unlike = np.flatnonzero(
-                ~np.isclose(after[1:], before[1:], rtol=1e-4, atol=1e-5, equal_nan=True)
-            )
-            if unlike.size:
-                raise ValueError(
-                    f"`log_lik` mixes rows: the term of a row depends on the effect {name!r} of "
-                    "another row. In `log_lik`, params[name] has an entry for each row already."
-                )

@@ -247,6 +247,22 @@ def test_wrong_inputs_are_named():
         _bad(log_lik=lambda p, d: _log_lik(p, d) + tf.reduce_sum(p["u"]))
     with pytest.raises(ValueError, match="the log_prior of 'g' must return the log density"):
         _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: tf.reduce_sum(_law(e, p))))
+    with pytest.raises(ValueError, match="the log_prior of 'g' mixes groups"):
+        _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: _law(e, p) - tf.reduce_sum(e["u"] ** 2)))
+    with pytest.raises(ValueError, match="`log_lik` ignores the effect 'u'"):
+        _bad(log_lik=lambda p, d: -0.5 * (d["y"] - p["a"]) ** 2)
+    with pytest.raises(ValueError, match="`log_lik` must return one term for each row"):
+        _bad(log_lik=lambda p, d: _log_lik(p, d)[:, tf.newaxis] * tf.ones([1, 2], tf.float64))
+    with pytest.raises(ValueError, match=r"one label for each row; its shape is \(2, "):
+        _bad(dataset={**data, "g": np.stack([GROUP, GROUP])})
+    with pytest.raises(ValueError, match="`groups` is an empty list"):
+        _bad(groups=[])
+    with pytest.raises(ValueError, match="two factors have effects called 'u'"):
+        _bad(groups=[Groups("g", {"u": [0.0]}, _law), Groups("g", {"u": [0.0]}, _law)])
+    with pytest.raises(ValueError, match=r"`nodes` must be an integer, 1 or more"):
+        Groups("g", {"u": 0.0}, _law, nodes=0)
+    with pytest.raises(TypeError, match="`log_prior` must be a function"):
+        Groups("g", {"u": 0.0}, None)
     with pytest.raises(ValueError, match=r"`effects` is empty"):
         Groups("g", {}, _law)
     with pytest.raises(ValueError, match=r"`effects\['u'\]` must be finite"):
