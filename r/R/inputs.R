@@ -45,6 +45,7 @@ pythonArgument <- function(name, arguments) {
         params = ,
         alpha = ,
         theta0 = startingValues(value),
+        groups = pythonGroups(value),
         seed = seedOf(value, arguments[["store"]]),
         preconditioner = if (is.list(value)) lapply(value, asArray) else asArray(value),
         stepsize = schedules(value, if ("nIters" %in% names(arguments)) {

@@ -108,6 +108,21 @@ def test_topic_variance_as_shown(shown: Callable[[str], str]) -> None:
 
 
 @pytest.mark.slow
+def test_million_groups_as_shown(
+    vignette: Callable[[str], ModuleType], shown: Callable[[str], str]
+) -> None:
+    """No warnings, and the truth within four SDs."""
+    printed = shown("million_groups")
+    assert re.search(r"^Warnings\n  none$", printed, re.M)
+    row = re.search(r"^ +200 .*$", printed, re.M)
+    assert row is not None
+    found = re.findall(r"(-?\d+\.\d+) ± (\d+\.\d+)", row.group())
+    truth = vignette("million_groups").TRUTH.values()
+    for (mean, sd), value in zip(found, truth, strict=True):
+        assert abs(float(mean) - value) < 4 * float(sd)
+
+
+@pytest.mark.slow
 def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("zero_variance")
     assert "median" in printed and "r_hat" in printed
@@ -408,6 +423,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "logistic_regression",
         "manifolds",
         "matrix_factorization",
+        "million_groups",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "parameterizations",

@@ -57,6 +57,24 @@ def predict(
     return rebuilt(chain).predict(f, dataset, reduce=reduce, quantiles=quantiles)
 
 
+def effects(
+    chain: Mapping[str, Any], by: str, groups: Sequence[str] | None, seed: int
+) -> dict[str, Any]:
+    """Return draws of the effects of some groups, (chains, draws, groups, ...), and their labels.
+
+    Labels that are numbers come from R as strings.
+    """
+    samples = rebuilt(chain)
+    structure = None if samples.origin is None else samples.origin.groups
+    labels = None if structure is None else structure.labels.get(by)
+    if groups is not None and labels is not None:
+        kind = labels.dtype.type if labels.dtype.kind in "iu" else str
+        labels = np.array([kind(group) for group in groups])
+    found = samples.effects(by, labels, seed=seed)
+    assert labels is not None
+    return {"effects": plain(found), "groups": [str(label) for label in labels]}
+
+
 def terms(
     chain: Mapping[str, Any], dataset: Mapping[str, Any] | None, log_lik: Callable[..., Any] | None
 ) -> np.ndarray:

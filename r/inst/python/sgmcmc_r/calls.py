@@ -74,12 +74,20 @@ def _described(error: Exception) -> dict[str, Any]:
 
 
 def _sample(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return parts(getattr(sgmcmc, method)(**arguments))
+    return parts(getattr(sgmcmc, method)(**_with_groups(arguments)))
 
 
 def _setup(method: str, arguments: Mapping[str, Any]) -> sgmcmc.StepwiseSampler:
     name = "setup" if method == "sample" else method + "_setup"
-    return getattr(sgmcmc, name)(**arguments)
+    return getattr(sgmcmc, name)(**_with_groups(arguments))
+
+
+def _with_groups(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments whose groups, which R describes by dicts, are objects of the package."""
+    groups = arguments.get("groups")
+    if groups is None:
+        return dict(arguments)
+    return {**arguments, "groups": [sgmcmc.Groups(**each) for each in groups]}
 
 
 def _zero_variance(
@@ -125,6 +133,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "quick_warnings": after.quick_warnings,
     "summary": after.summary,
     "predict": after.predict,
+    "effects": after.effects,
     "terms": after.terms,
     "extend": after.extend,
     "ksd": after.ksd,
