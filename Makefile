@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-networks bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mixture bench-networks bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-mixed bench-growing bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -147,6 +147,12 @@ bench-laws: $(STAMP) ## exact and measured variances of every chain that has a l
 
 bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run
+
+bench-mixed: $(STAMP) ## mixed models without constants against references; needs R with lme4, nlme, MASS, jsonlite; writes docs/hierarchical.md
+	$(RUN) benchmarks.mixed.run
+
+bench-growing: $(STAMP) ## seconds of a mixed model as N grows, also of other packages; hours; needs R with lme4; writes docs/hierarchical.md
+	$(RUN) benchmarks.mixed.growing
 
 bench-r: ## microseconds an iteration from R, beside Python; writes docs/from-r.md
 	r/check.sh install
