@@ -153,6 +153,11 @@ class _Searching(Objective):
         super().__init__(target, Anchor(target.log_lik, first).at(origin))
 
     @property
+    def rough(self) -> Objective:
+        """This one."""
+        return self
+
+    @property
     def weight(self) -> float:
         """Number of packs that each of them represents."""
         return self._stands_for
@@ -174,6 +179,6 @@ class _Searching(Objective):
             self._here = key, self._anchor.at(self._space.params(u, self._kind))
         return self._here[1]
 
-    def _sum(self, kind: str, u: np.ndarray) -> list[np.ndarray]:
+    def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:
         self._pass = self._pass.on(self.held_at(u))
-        return [self._stands_for * part for part in super()._sum(kind, u)]
+        return [self._stands_for * part for part in super()._sum(name, u, *more)]

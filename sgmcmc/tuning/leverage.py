@@ -10,7 +10,7 @@ from sgmcmc.data.passes import Pass
 from sgmcmc.minibatches import Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.objective import of_likelihood
+from sgmcmc.tuning.objective import Objective, of_likelihood
 
 PROBES, _FEW_PROBES, _MANY_TERMS = 48, 16, 1e7
 """Directions in which leverage is measured; and of how many terms of the log-likelihood on it is
@@ -26,12 +26,18 @@ _PIECE_NUMBERS = 2**22
 
 
 def leverage(
-    target: Target, data: Data, whitening: Preconditioner, seed: int, probes: int | None = None
+    target: Target,
+    data: Data,
+    whitening: Preconditioner,
+    seed: int,
+    probes: int | None = None,
+    objective: Objective | None = None,
 ) -> np.ndarray:
     """Return the whitened curvature of each observation's term at the mode, (N,), in float64.
 
-    h_i is the trace of Cᵀ(−∇² log p(x_i | θ̂))C with CCᵀ = M, and is estimated by the mean over
-    random directions z of −[ℓ_i(θ̂ + sCz) − 2ℓ_i(θ̂) + ℓ_i(θ̂ − sCz)]/s². In one pass over the data.
+    h_i is the trace of Cᵀ(−∇² log p(x_i | θ̂))C with CCᵀ = M. It is computed for log-likelihoods of
+    linear predictors, and estimated for others by the mean over random directions z of
+    −[ℓ_i(θ̂ + sCz) − 2ℓ_i(θ̂) + ℓ_i(θ̂ − sCz)]/s². In one pass over the data.
 
     Args:
         target: Log posterior, without a preconditioner.
@@ -39,13 +45,18 @@ def leverage(
         whitening: θ̂ and C.
         seed: Seed of the directions.
         probes: Number of directions; by default 48, or 16 of very many terms.
+        objective: Log posterior over the dataset in the dtype of the chain, if there is one.
     """
+    root = whitening.root
+    objective = objective or Objective(target, data, double=False)
+    exact = objective.leverages(whitening.origin, root if whitening.dense else np.diag(root))
+    if exact is not None:
+        return np.maximum(exact, 0.0)
     if probes is None:
         many = data.size * target.row_terms > _MANY_TERMS
         probes = _FEW_PROBES if many else PROBES
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
-    root = whitening.root
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
     passes = Pass(data, of_likelihood(target), row_terms=target.row_terms)

@@ -38,9 +38,9 @@ _PART = 0.02
 """The same of a part of the rows, for each coordinate and row that one of them stands for: the log
 posterior of all is lower at the part's mode by half of one."""
 
-_DIRECTIONS, _AWAY, _GOOD = 3, 0.1, 0.1
-"""Random directions in which curvature is measured, posterior SDs that the gradient is taken away
-from the mode, and the relative error, in the root mean square over coordinates, let pass."""
+_DIRECTIONS, _GOOD = 3, 0.1
+"""Random directions in which curvature is measured, and the relative error, in the root mean square
+over coordinates, let pass."""
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,21 @@ def find_mode(
             is anywhere. Steps begin on all rows, with this curvature.
     """
     start = np.asarray(start, np.float64)
+    rough = objective if part is None else objective.rough.over(None)
     if known is not None:
-        found = _mode(
-            objective, *_climb(objective, start, part or objective, hessian=known), part is not None
-        )
+        here = _on_all_rows(objective, rough, start, part or objective, known)
+        found = _mode(objective, rough, *here, measured=part is not None)
         if found.converged:
             return found
     if part is None:
         u = _trust_region(objective, start, _LITTLE, _PATIENCE)
-        return _mode(objective, *_climb(objective, u, objective), measured=False)
+        return _mode(objective, rough, *_climb(objective, u, objective), measured=False)
     u = _trust_region(part, start, max(_LITTLE, _PART * len(start) * part.weight), 2)
     if sample is not None:
         hessian = part.likelihood_hessian(u)
         part = sample(u, observed_information(part, u, hessian))
         u = _climb(part, u, part, _ROUGHLY, _FEW_STEPS)[0].u
-    return _mode(objective, *_climb(objective, u, part), measured=True)
+    return _mode(objective, rough, *_on_all_rows(objective, rough, u, part), measured=True)
 
 
 class _Point(NamedTuple):
@@ -145,24 +145,46 @@ class _Point(NamedTuple):
         return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
 
 
-def _mode(objective: Objective, here: _Point, exact: bool, measured: bool) -> Mode:
+def _on_all_rows(
+    objective: Objective,
+    rough: Objective,
+    u: np.ndarray,
+    source: Objective,
+    hessian: np.ndarray | None = None,
+) -> tuple[_Point, bool]:
+    """Return where Newton steps on all rows end, as :func:`_climb` does.
+
+    They go in the dtype of the chain as far as its rounding lets them, and on in float64 if that is
+    not close enough.
+    """
+    if rough.target is objective.target:
+        return _climb(objective, u, source, hessian=hessian)
+    here, exact = _climb(rough, u, source, hessian=hessian, whole=objective)
+    there = _look(objective, here.u, here.hessian, here.information)
+    if there.distance <= _CLOSE or exact:
+        return there, exact
+    return _climb(objective, here.u, source, hessian=here.hessian)
+
+
+def _mode(
+    objective: Objective, rough: Objective, here: _Point, exact: bool, measured: bool
+) -> Mode:
     """Return the mode at a point, with curvature that is good enough there.
 
     Args:
         objective: Log posterior over the whole dataset.
+        rough: The same in the dtype of the chain.
         here: Point.
         exact: Whether its curvature was computed there, from all rows.
         measured: Whether curvature that was not is kept if its error is measured to be small.
     """
     error = 0.0
     if not exact:
-        error = _error(objective, here) if measured else np.inf
+        error = _error(objective, rough, here) if measured else np.inf
     if error > _GOOD:
         here, error = _renewed(objective, here), 0.0
-    return Mode(
-        here.u, here.slope, here.information, here.distance, objective.evaluations, error,
-        here.hessian,
-    )  # fmt: skip
+    passes = objective.evaluations + (0 if rough is objective else rough.evaluations)
+    return Mode(here.u, here.slope, here.information, here.distance, passes, error, here.hessian)
 
 
 def _look(
@@ -205,6 +227,7 @@ def _climb(
     close: float = _CLOSE,
     steps: int = _STEPS,
     hessian: np.ndarray | None = None,
+    whole: Objective | None = None,
 ) -> tuple[_Point, bool]:
     """Return where Newton steps end, and whether the curvature is that of all rows there.
 
@@ -215,22 +238,24 @@ def _climb(
         close: Distance at which to stop.
         steps: Maximum number of steps.
         hessian: Curvature to begin with, in place of the source's.
+        whole: Log posterior over all rows whose curvature is computed if they are not; the first
+            argument by default.
     """
-    fresh = hessian is None
+    fresh, whole = hessian is None, whole or objective
     here = _look(objective, u, source.likelihood_hessian(u) if hessian is None else hessian)
     for _ in range(steps):
         if here.distance <= close:
             break
         there = _step(objective, here)
         shrunk = 1.0 if there is None else there.distance / here.distance
-        if there is None and fresh and source is objective:
+        if there is None and fresh and source is whole:
             break
         here, slow = there or here, shrunk > _QUICK
-        source = objective if slow and fresh else source
+        source = whole if slow and fresh else source
         # The prior's curvature costs no pass over the data.
         hessian = source.likelihood_hessian(here.u) if slow else here.hessian
         here, fresh = _judged(objective, here.u, here.value, here.gradient, hessian), slow
-    return here, fresh and source is objective
+    return here, fresh and source is whole
 
 
 def _step(objective: Objective, here: _Point) -> _Point | None:
@@ -251,23 +276,17 @@ def _step(objective: Objective, here: _Point) -> _Point | None:
     return None
 
 
-def _error(objective: Objective, here: _Point) -> float:
-    """Return how far the curvature at a point is from that which is used, relative to this.
+def _error(objective: Objective, rough: Objective, here: _Point) -> float:
+    """Return how far the curvature at a point is from the one used, relative to the latter.
 
-    Gradients at small random steps away from it tell; the error is ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the
+    Products of the Hessian H with a few vectors tell; the error is ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the
     covariance that is used, in the root mean square over signs z, or infinite.
     """
-    rng, root, d = (
-        np.random.default_rng(len(here.u)),
-        root_of(here.information.covariance),
-        len(here.u),
-    )
-    middle, squares = objective.likelihood_gradient(here.u), []
-    for _ in range(_DIRECTIONS):
-        move = _AWAY * root @ rng.choice([-1.0, 1.0], d)
-        change = objective.likelihood_gradient(here.u + move) - middle
-        squares.append(((root.T @ (change - here.hessian @ move)) ** 2).sum() / (d * _AWAY**2))
-    error = float(np.sqrt(np.mean(squares)))
+    root, d = root_of(here.information.covariance), len(here.u)
+    moves = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _DIRECTIONS))
+    exact = (rough if rough.has_factors(here.u) else objective).times_hessians(here.u, moves)
+    squares = (root.T @ (exact - here.hessian @ moves)) ** 2
+    error = float(np.sqrt(squares.sum() / (d * _DIRECTIONS)))
     return error if np.isfinite(error) else np.inf
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -15,11 +16,18 @@ from sgmcmc.data.passes import Function, Pass, added
 from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
+from sgmcmc.target.factors import Factored, cast
 from sgmcmc.target.target import Target
 
 _PIECE_NUMBERS, _FEW = 2**23, 32
 """How many numbers a Hessian's intermediate results may hold, which are n × d in each piece; and
 numbers of a row in place of d, in a product with it."""
+
+_TRIED, _STEP = 200, {tf.float32: 1e-2, tf.float64: 1e-5}
+"""Rows on which products with a Hessian of factors are compared with differences of gradients, and
+how far apart these are taken, by dtype; half the digits may be lost."""
+
+_AWAY = 0.1
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""
@@ -50,8 +58,25 @@ class Objective:
         self.evaluations = 0
         self.target = _in_double(target, data) if double else target
         self.size = target.size
-        functions = {**of_likelihood(self.target), **of_prior(self.target)}
+        self._factored = Factored(self.target)
+        functions = {
+            **of_likelihood(self.target),
+            **of_prior(self.target),
+            **self._factored.functions,
+        }
         self._pass = Pass(data, functions, any_length=True, row_terms=target.row_terms)
+        self._chains, self._rough = target, list[Objective]()
+        self._verdicts: dict[str, bool] = {}
+
+    @property
+    def rough(self) -> Objective:
+        """The same over all rows in the dtype of the chain, added up in float64."""
+        if self._chains is self.target:
+            return self.over(None)
+        if not self._rough:
+            self._rough.append(Objective(self._chains, self._pass.data, double=False))
+            self._rough[0]._verdicts = self._verdicts
+        return self._rough[0]
 
     def over(self, strata: Strata | None) -> Objective:
         """Return the same over rows that represent all, or over all, with the same graphs."""
@@ -66,18 +91,19 @@ class Objective:
             return 1.0
         return self._pass.data.size / sum(len(rows) for rows, _ in self._strata)
 
-    def _sum(self, name: str, u: np.ndarray) -> list[np.ndarray]:
+    def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:
         """Return the sums over the data of what a function of position and columns returns."""
         self.evaluations += 1
-        point = u.astype(self.target.dtype.as_numpy_dtype)
+        values = [v.astype(self.target.dtype.as_numpy_dtype) for v in (u, *more)]
         if self._strata is None:
             # Only a Hessian takes n × d numbers.
-            most = _PIECE_NUMBERS // (_FEW if name == "product" else 1 + self.size)
-            return self._pass.sums(name, point, most=most)
+            few = name in ("gradient", "product", "products")
+            most = _PIECE_NUMBERS // (_FEW if few else 1 + self.size)
+            return self._pass.sums(name, *values, most=most)
         if not self._taken:
             self._taken = [self._pass.data.rows(rows) for rows, _ in self._strata]
         return added(
-            [weight * _double(part) for part in self._pass.run(name, point, columns)]
+            [weight * _double(part) for part in self._pass.run(name, *values, columns)]
             for columns, (_, weight) in zip(self._taken, self._strata, strict=True)
         )
 
@@ -100,6 +126,92 @@ class Objective:
         """Return the gradient of log-prior and log-Jacobian, (d,)."""
         return self._prior("prior", u)[1]
 
+    def has_factors(self, u: np.ndarray) -> bool:
+        """Return whether the log-likelihood is one of a few linear predictors.
+
+        The graph says so; that its rows are separate is seen at a position.
+        """
+        if "factors" not in self._verdicts:
+            first = self._pass.data.rows(np.arange(min(_TRIED, self._pass.data.size)))
+            found = self._factored.of(first) is not None and self._agrees(u, first)
+            self._verdicts["factors"] = found
+        return self._verdicts["factors"] and self._factored.of(self._one) is not None
+
+    def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
+        """Return whether a product of factors is the derivative of the gradient of some rows."""
+        step, dtype = _STEP[self.target.dtype], self.target.dtype.as_numpy_dtype
+        move = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
+        there, back = (
+            _double(self._pass.run("gradient", point.astype(dtype), columns)[1])
+            for point in (u + move, u - move)
+        )
+        slope, products = (
+            _double(part)
+            for part in self._pass.run(
+                "products", u.astype(dtype), self._moves(u, move[:, np.newaxis]), columns
+            )
+        )
+        found = 2 * self._onto(u, slope, products, move[:, np.newaxis])[:, 0]
+        size = np.linalg.norm(there - back) + np.linalg.norm(found)
+        return bool(np.linalg.norm(there - back - found) <= 10 * step * size)
+
+    def _at(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
+        """Return what a function of the position returns that needs no data but their shapes."""
+        dtype = self.target.dtype.as_numpy_dtype
+        values = [v.astype(dtype) for v in (u, *more)]
+        return _double(self._pass.run(name, *values, self._one))
+
+    @functools.cached_property
+    def _one(self) -> Tensors:
+        return self._pass.data.rows(np.arange(1))
+
+    def _moves(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return derivatives of v along vectors, (m, k), in the dtype of the target."""
+        return (self._at("jacobian", u) @ vectors).astype(self.target.dtype.as_numpy_dtype)
+
+    def _onto(
+        self, u: np.ndarray, slope: np.ndarray, products: np.ndarray, vectors: np.ndarray
+    ) -> np.ndarray:
+        """Return products with the Hessian in u, (d, k), of those with that in v."""
+        return self._at("jacobian", u).T @ products + self._at("bend", u, slope) @ vectors
+
+    def times_hessians(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return the Hessian of the log-likelihood times the columns of a matrix, (d, k).
+
+        These are about as long as the posterior is wide: without linear predictors the products are
+        differences of gradients a tenth of that away.
+        """
+        if not self.has_factors(u):
+            middle = self.likelihood_gradient(u)
+            there = [self.likelihood_gradient(u + _AWAY * vector) for vector in vectors.T]
+            return np.stack([(gradient - middle) / _AWAY for gradient in there], 1)
+        slope, products = self._sum("products", u, self._moves(u, vectors))
+        return self._onto(u, slope, products, vectors)
+
+    def leverages(self, u: np.ndarray, root: np.ndarray) -> np.ndarray | None:
+        """Return the trace of Cᵀ(−∇² log p(x_i | θ))C for all rows, (N,).
+
+        ``None`` if it is not to be had exactly in one pass.
+
+        Args:
+            u: Position.
+            root: C, (d, d).
+        """
+        if not self.has_factors(u) or not self._factored.by_row(self._one):
+            return None
+        bend = np.zeros(len(self._at("jacobian", u)))
+        probe = np.random.default_rng(0).standard_normal(len(bend))
+        if self._at("bend", u, probe).any():
+            for column in root.T:
+                there, here, back = (self._at("values", u + k * column) for k in (1, 0, -1))
+                bend += there - 2 * here + back
+        dtype = self.target.dtype.as_numpy_dtype
+        most = _PIECE_NUMBERS // (1 + self.size)
+        (found,) = self._pass.joined(
+            "curvature", u.astype(dtype), self._moves(u, root), bend.astype(dtype), most=most
+        )
+        return found.astype(np.float64)
+
     def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Return the negative Hessian of the log posterior times a vector, (d,)."""
         (likelihood,) = self._sum("product", np.stack([u, vector]))
@@ -111,7 +223,12 @@ class Objective:
 
     def likelihood_hessian(self, u: np.ndarray) -> np.ndarray:
         """Return the Hessian of the log-likelihood, (d, d)."""
-        (hessian,) = self._sum("hessian", u)
+        if self.has_factors(u):
+            slope, square = self._sum("square", u)
+            jacobian = self._at("jacobian", u)
+            hessian = jacobian.T @ square @ jacobian + self._at("bend", u, slope)
+        else:
+            (hessian,) = self._sum("hessian", u)
         return (hessian + hessian.T) / 2
 
     def prior_hessian(self, u: np.ndarray) -> np.ndarray:
@@ -133,7 +250,7 @@ def _in_double(target: Target, data: Data) -> Target:
     double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
 
     def value(u: tf.Tensor, row: Tensors) -> tf.Tensor:
-        return double.log_post(u, Minibatch(_cast(row, tf.float64)))
+        return double.log_post(u, Minibatch(cast(row, tf.float64)))
 
     try:
         trace(value, tf.zeros([target.size], tf.float64), data.rows(np.arange(1)))
@@ -190,13 +307,14 @@ def of_prior(target: Target) -> dict[str, Function]:
 
 def _slope(target: Target, columns: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
     return partial(
-        target.gradient, minibatch=Minibatch(_cast(columns, target.dtype)), with_prior=False
+        target.gradient, minibatch=Minibatch(cast(columns, target.dtype)), with_prior=False
     )
 
 
 def _gradient(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-    columns = _cast(columns, target.dtype)
-    value = tf.reduce_sum(target.log_lik(dict(target.space.constrain(u)), dict(columns)))
+    columns = cast(columns, target.dtype)
+    value = target.log_lik(dict(target.space.constrain(u)), dict(columns))
+    value = tf.reduce_sum(tf.cast(value, tf.float64))
     return [value, target.gradient(u, Minibatch(columns), with_prior=False)]
 
 
@@ -239,11 +357,3 @@ def _jacobian(
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
         experimental_use_pfor=vectorized,
     )
-
-
-def _cast(columns: Tensors, dtype: tf.DType) -> Tensors:
-    """Return the columns in a floating point type; integers stay as they are."""
-    return {
-        name: tf.cast(value, dtype) if value.dtype.is_floating else value
-        for name, value in columns.items()
-    }

@@ -203,7 +203,9 @@ def make_plan(
         if not given.takes_all(data.size, target.row_terms):
             stage("leverage of the observations")
             dense = whitening_at(mode.position, mode.information.covariance)
-            minibatches = leverage_minibatches(leverage(target, data, dense, seed))
+            minibatches = leverage_minibatches(
+                leverage(target, data, dense, seed, objective=objective.rough)
+            )
             clock.done("leverage")
     stage("noise of the gradients")
     plan = _choose(target, data, mode, preconditioner, minibatches, given, seed)
@@ -228,7 +230,7 @@ def mode_from(
     def sample(u: np.ndarray, information: Information) -> Objective:
         whitening = whitening_at(u, information.covariance)
         rng = generator(seed, 1, RunPhase.MODE, Purpose.PART)
-        leverages = leverage(target, data, whitening, seed, _SAMPLE_PROBES)
+        leverages = leverage(target, data, whitening, seed, _SAMPLE_PROBES, objective.rough)
         return objective.over(strata_by_leverage(leverages, rng))
 
     enough = data.size >= 2 * STRATA * STRATUM_ROWS and _gives_terms(target, data, start)

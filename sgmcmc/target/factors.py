@@ -1,0 +1,398 @@
+"""Linear predictors, found in the graph of a log-likelihood.
+
+In most regressions the data meet the parameters in products of matrices: log p(x_i | θ) =
+f_i(η_i, φ) with predictors η_i = x_i A, where A and φ do not depend on the data. With v = (A, φ) a
+function of the flat position u and J = ∂v/∂u, the Hessian is Jᵀ H J + Σ_k (∂ℓ/∂v_k) ∂²v_k/∂u², and
+H consists of blocks Xᵀ W X, Xᵀ c and sums, with one number for each row and pair of predictors. So
+it costs a few gradients, whatever the number of coordinates, and so does the curvature of each row.
+The graph shows whether a model is of this form; other models have a general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.passes import Function
+from sgmcmc.data.sparse import has_sparse
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.interrupts import pass_on
+from sgmcmc.target.target import Target
+
+_MOST = 6
+"""Most predictors of a row, and most numbers φ."""
+
+_PARAMETERS, _DATA = 1, 2
+"""What a tensor of the graph depends on, as bits."""
+
+
+class _Product(NamedTuple):
+    """A product η = X A in the graph, by the names of its tensors."""
+
+    data: str
+    matrix: str
+    transposed: bool
+    result: str
+    columns: int
+
+
+class _Second(NamedTuple):
+    """Derivatives of the terms with respect to predictors and φ.
+
+    Attributes:
+        data: X of each predictor, (n, d).
+        sizes: d of each.
+        slopes: ∂ℓ/∂η by predictor, (n,).
+        ends: ∂ℓ/∂φ by number, summed over the rows.
+        within: ∂²ℓ/∂η∂η' by pair of predictors, (n,).
+        across: ∂²ℓ/∂φ∂η by number and predictor, (n,).
+        rest: ∂²ℓ/∂φ∂φ' by pair of numbers, summed over the rows.
+    """
+
+    data: list[tf.Tensor]
+    sizes: list[int]
+    slopes: list[tf.Tensor]
+    ends: list[tf.Tensor]
+    within: list[list[tf.Tensor]]
+    across: list[list[tf.Tensor]]
+    rest: list[list[tf.Tensor]]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A log-likelihood of linear predictors.
+
+    Attributes:
+        graph: Graph of the log-likelihood as a function of the flat position and the columns.
+        products: Products of data and parameters.
+        others: Names of the tensors φ.
+    """
+
+    graph: Any
+    products: tuple[_Product, ...]
+    others: tuple[str, ...]
+
+    def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return the parts of v, column by column of A; the columns of data do not matter."""
+        matrices, others = self._parts(u, columns)
+        return [tf.reshape(part, [-1]) for part in (*map(tf.transpose, matrices), *others)]
+
+    def flat(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return v, (m,)."""
+        return tf.concat(self.values(u, columns), 0)
+
+    def jacobian(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return ∂v/∂u, (m, d)."""
+        return tf.concat([_rows(part, u) for part in self.values(u, columns)], 0)
+
+    def bend(self, u: tf.Tensor, slope: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        """Return Σ_k s_k ∂²v_k/∂u² for a vector s, (d, d)."""
+        parts = self.values(u, columns)
+        slopes = tf.split(slope, [part.shape[0] for part in parts])
+        value = sum(tf.reduce_sum(s * part) for s, part in zip(slopes, parts, strict=True))
+        return _rows(_gradients(value, [u])[0], u)
+
+    def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return gradient and Hessian of the log-likelihood with respect to v, (m,) and (m, m)."""
+        found = self._second(u, columns)
+        blocks: list[list[tf.Tensor]] = [[] for _ in found.data]
+        for a, left in enumerate(found.data):
+            for b, right in enumerate(found.data):
+                if b < a:
+                    blocks[a].append(tf.transpose(blocks[b][a]))
+                else:
+                    scaled = left * found.within[a][b][:, tf.newaxis]
+                    blocks[a].append(tf.matmul(scaled, right, transpose_a=True))
+        square = tf.concat([tf.concat(row, 1) for row in blocks], 0)
+        slope = _to_columns(found.data, found.slopes)
+        if found.ends:
+            beside = tf.stack([_to_columns(found.data, rows) for rows in found.across])
+            below = tf.concat([beside, tf.stack([tf.stack(row) for row in found.rest])], 1)
+            square = tf.concat([tf.concat([square, tf.transpose(beside)], 1), below], 0)
+            slope = tf.concat([slope, tf.stack(found.ends)], 0)
+        return [slope, square]
+
+    def products_with(self, u: tf.Tensor, moves: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
+        found = self._second(u, columns)
+        each, ends = self._split(moves, found)
+        along = [x @ move for x, move in zip(found.data, each, strict=True)]
+        parts = []
+        for a, x in enumerate(found.data):
+            rows = sum(w[:, tf.newaxis] * z for w, z in zip(found.within[a], along, strict=True))
+            for across, end in zip(found.across, ends, strict=True):
+                rows += across[a][:, tf.newaxis] * end
+            parts.append(tf.matmul(x, rows, transpose_a=True))
+        for across, rest in zip(found.across, found.rest, strict=True):
+            row = sum(
+                tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, across, strict=True)
+            )
+            row += sum(r * end for r, end in zip(rest, ends, strict=True))
+            parts.append(row[tf.newaxis])
+        slope = _to_columns(found.data, found.slopes)
+        return [
+            tf.concat([slope, tf.stack(found.ends)], 0) if found.ends else slope,
+            tf.concat(parts, 0),
+        ]
+
+    def curvature(
+        self, u: tf.Tensor, moves: tf.Tensor, bend: tf.Tensor, columns: Tensors
+    ) -> list[tf.Tensor]:
+        """Return the sum of each term's negative second derivatives along directions, (n,).
+
+        Args:
+            u: Position, flat.
+            moves: Derivatives of v along the directions, (m, k).
+            bend: Sum of the second derivatives of v along them, (m,).
+            columns: Some rows, whose terms the log-likelihood returns.
+        """
+        found = self._second(u, columns, by_row=True)
+        each, ends = self._split(moves, found)
+        bends, corners = self._split(bend[:, tf.newaxis], found)
+        along = [x @ move for x, move in zip(found.data, each, strict=True)]
+        total = tf.zeros_like(found.slopes[0])
+        for a, z in enumerate(along):
+            for b, other in enumerate(along):
+                total += found.within[a][b] * tf.reduce_sum(z * other, 1)
+            for across, end in zip(found.across, ends, strict=True):
+                total += 2 * across[a] * tf.linalg.matvec(z, end)
+            total += found.slopes[a] * tf.linalg.matvec(found.data[a], bends[a][:, 0])
+        for r, end in enumerate(ends):
+            for s, other in enumerate(ends):
+                total += found.rest[r][s] * tf.reduce_sum(end * other)
+            total += found.ends[r] * corners[r][0]
+        return [-total]
+
+    def _split(self, moves: tf.Tensor, found: _Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
+        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
+        return rows, [last[k] for k in range(len(found.ends))]
+
+    def _second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> _Second:
+        """Return derivatives of the terms of some rows.
+
+        The log-likelihood is linear in the weights of its terms, so that the derivative of a sum
+        with respect to them is what it is made of, row by row.
+
+        Args:
+            u: Position, flat.
+            columns: Some rows.
+            by_row: Whether sums over rows are wanted row by row, too.
+        """
+        matrices, others = self._parts(u, columns)
+        data = self._import(u, columns, {}, [product.data for product in self.products])
+        data = [x for x, a in zip(data, matrices, strict=True) for _ in range(a.shape[1])]
+        sizes = [a.shape[0] for a in matrices for _ in range(a.shape[1])]
+        flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
+        etas = [tf.matmul(x, a) for x, a in zip(data, flat, strict=True)]
+        numbers = [part for other in others for part in tf.unstack(tf.reshape(other, [-1]))]
+        points, count = [*etas, *numbers], len(etas)
+        terms = self._terms(u, columns, matrices, others, points)
+        weights = tf.ones_like(terms)
+        slopes = _gradients(tf.reduce_sum(weights * terms), points)
+        square = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
+        ends, rest = slopes[count:], [row[count:] for row in square[count:]]
+        if by_row:
+            ends = [_gradients(end, [weights])[0] for end in ends]
+            rest = [[_gradients(end, [weights])[0] for end in row] for row in rest]
+        of_rows = [[column[:, 0] for column in row[:count]] for row in square]
+        slopes = [slope[:, 0] for slope in slopes[:count]]
+        return _Second(data, sizes, slopes, ends, of_rows[:count], of_rows[count:], rest)
+
+    def _parts(self, u: tf.Tensor, columns: Tensors) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return the matrices A and the tensors φ at a position."""
+        found = self._import(u, columns, {}, [*(p.matrix for p in self.products), *self.others])
+        count = len(self.products)
+        matrices = [
+            tf.transpose(part) if product.transposed else part
+            for part, product in zip(found, self.products, strict=False)
+        ]
+        return matrices, found[count:]
+
+    def _terms(
+        self,
+        u: tf.Tensor,
+        columns: Tensors,
+        matrices: list[tf.Tensor],
+        others: list[tf.Tensor],
+        points: Sequence[tf.Tensor],
+    ) -> tf.Tensor:
+        """Return what the log-likelihood returns for some predictors and numbers φ."""
+        cut, left = {}, list(points)
+        for product, matrix in zip(self.products, matrices, strict=True):
+            taken, left = left[: matrix.shape[1]], left[matrix.shape[1] :]
+            cut[product.result] = tf.concat(taken, 1)
+        for name, other in zip(self.others, others, strict=True):
+            size = other.shape.num_elements()
+            taken, left = left[:size], left[size:]
+            cut[name] = tf.reshape(tf.stack(taken), other.shape)
+        return self._import(u, columns, cut, [self.graph.outputs[0].name])[0]
+
+    def _import(
+        self, u: tf.Tensor, columns: Tensors, cut: Tensors, wanted: list[str]
+    ) -> list[tf.Tensor]:
+        """Return tensors of the graph, others being put in the place of those that are cut."""
+        held = dict(cut)
+        given = [u, *tf.nest.flatten(columns), *map(tf.identity, self.graph.captured_inputs)]
+        held.update(zip((leaf.name for leaf in self.graph.inputs), given, strict=True))
+        definition = self.graph.graph.as_graph_def()
+        return tf.graph_util.import_graph_def(definition, held, wanted, name="factors")
+
+
+class Factored:
+    """Functions of linear predictors, which are found once for all of them.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._found: list[Factors | None] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker finds its own: graphs stay in their process.
+        return {**self.__dict__, "_found": []}
+
+    def of(self, columns: Tensors) -> Factors | None:
+        """Return the predictors of the log-likelihood, if there are some.
+
+        Args:
+            columns: Some rows.
+        """
+        if not self._found:
+            with tf.init_scope():
+                self._found.append(find_factors(self._target, columns))
+        return self._found[0]
+
+    def by_row(self, columns: Tensors) -> bool:
+        """Return whether the log-likelihood returns its terms."""
+        found = self.of(columns)
+        return found is not None and found.graph.outputs[0].shape.rank == 1
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """The functions of :class:`Factors`, by name."""
+        return {
+            "jacobian": partial(self._call, Factors.jacobian),
+            "bend": partial(self._call, Factors.bend),
+            "values": partial(self._call, Factors.flat),
+            "square": partial(self._call, Factors.hessian),
+            "products": partial(self._call, Factors.products_with),
+            "curvature": partial(self._call, Factors.curvature),
+        }
+
+    def _call(self, function: Function, *arguments: Any) -> Any:
+        found = self.of(arguments[-1])
+        assert found is not None
+        return function(found, *arguments)
+
+
+def find_factors(target: Target, columns: Tensors) -> Factors | None:
+    """Return the linear predictors of a log-likelihood; ``None`` if it is not one of few of them.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        columns: Some rows.
+    """
+    if has_sparse(columns) or target.row_terms > 1:
+        return None
+    specs = {
+        name: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
+        for name, column in columns.items()
+    }
+
+    def value(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        params = target.space.constrain(u)
+        return tf.convert_to_tensor(target.log_lik(dict(params), cast(columns, target.dtype)))
+
+    try:
+        graph = trace(value, tf.TensorSpec([target.size], target.dtype), specs)
+    except Exception as error:  # the user's functions ask for the number of rows
+        pass_on(error)
+        return None
+    if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
+        return None
+    return _cut(graph, len(specs))
+
+
+def _cut(graph: Any, columns: int) -> Factors | None:
+    """Return where the data meet the parameters in a graph."""
+    known = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
+    for place, leaf in enumerate(graph.inputs[: 1 + columns]):
+        known[leaf.name] = _DATA if place else _PARAMETERS
+    products: dict[str, _Product] = {}
+    others: dict[str, int] = {}
+    for op in graph.graph.get_operations():
+        if op.type == "Placeholder":
+            continue
+        depends = 0
+        for tensor in op.inputs:
+            depends |= known[tensor.name]
+        known.update((tensor.name, depends) for tensor in op.outputs)
+        if depends != _PARAMETERS | _DATA:
+            continue
+        for place, tensor in enumerate(op.inputs):
+            if known[tensor.name] == _PARAMETERS and tensor.dtype.is_floating:
+                product = _product(op, place, known)
+                if product is not None:
+                    products[product.result] = product
+                else:
+                    size = tensor.shape.num_elements()
+                    others[tensor.name] = _MOST + 1 if size is None else size
+    (output,) = graph.outputs
+    fits = known[output.name] == _PARAMETERS | _DATA and output.shape.rank in (0, 1)
+    predictors = sum(product.columns for product in products.values())
+    if not fits or not 0 < predictors <= _MOST or sum(others.values()) > _MOST:
+        return None
+    return Factors(graph, tuple(products.values()), tuple(others))
+
+
+def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
+    """Return what an operation multiplies, if that is rows of data and a matrix of parameters."""
+    flags = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
+    if op.type not in flags or place != 1 or known[op.inputs[0].name] != _DATA:
+        return None
+    left, right = map(op.get_attr, flags[op.type])
+    data, matrix = op.inputs
+    if left or matrix.shape.rank != 2 or not matrix.shape.is_fully_defined():
+        return None
+    if data.shape.rank != 2 or data.shape[0] is not None:
+        return None
+    columns = matrix.shape[0 if right else 1]
+    return _Product(data.name, matrix.name, right, op.outputs[0].name, columns)
+
+
+def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
+    """Return the columns in a floating point type; integers stay as they are."""
+    return {
+        name: tf.cast(value, dtype) if value.dtype.is_floating else value
+        for name, value in columns.items()
+    }
+
+
+def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return derivatives in a graph; tapes do not see what was imported."""
+    found = tf.gradients(value, list(points), unconnected_gradients="zero")
+    return [tf.convert_to_tensor(part) for part in found]
+
+
+def _rows(values: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
+    """Return the derivative of a vector, row by row."""
+    if tf.gradients(values, u)[0] is None:  # a linear function's derivative
+        return tf.zeros([values.shape[0], u.shape[0]], u.dtype)
+    return tf.vectorized_map(
+        lambda k: _gradients(tf.gather(values, k), [u])[0], tf.range(values.shape[0])
+    )
+
+
+def _to_columns(data: list[tf.Tensor], rows: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return Xᵀ times numbers of the rows, by predictor, in one vector."""
+    return tf.concat(
+        [tf.linalg.matvec(x, r, transpose_a=True) for x, r in zip(data, rows, strict=True)], 0
+    )

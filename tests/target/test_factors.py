@@ -1,0 +1,109 @@
+"""Hessians and leverages of linear predictors, which are found in the graph of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.target.geometry import Bijected, Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.objective import Objective
+
+RNG = np.random.default_rng(1)
+N, D = 40, 3
+COLUMNS = {"X": RNG.normal(size=(N, D)), "y": (RNG.uniform(size=N) < 0.5).astype(float)}
+LogLik = Callable[[Any, Any], tf.Tensor]
+
+
+def logistic(params: Any, data: Any) -> tf.Tensor:
+    logits = params["a"] + tf.linalg.matvec(data["X"], params["b"])
+    return -tf.nn.sigmoid_cross_entropy_with_logits(labels=data["y"], logits=logits)
+
+
+def normal(params: Any, data: Any) -> tf.Tensor:
+    """Coefficients scaled by another parameter, and a scale: v is not linear in u."""
+    mean = tf.linalg.matvec(data["X"], params["b"] * params["a"])
+    return -tf.math.log(params["s"]) - 0.5 * ((data["y"] - mean) / params["s"]) ** 2
+
+
+def multinomial(params: Any, data: Any) -> tf.Tensor:
+    logits = tf.matmul(data["X"], params["B"]) + params["c"]
+    labels = tf.cast(data["y"], tf.int32)
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+
+def poisson_sum(params: Any, data: Any) -> tf.Tensor:
+    eta = tf.tensordot(data["X"], params["b"], 1)
+    return tf.reduce_sum(data["y"] * eta - tf.exp(eta))
+
+
+def looked_up(params: Any, data: Any) -> tf.Tensor:
+    """A predictor, and single coefficients by row: too many numbers that are in no product."""
+    rows = tf.gather(params["u"], tf.cast(data["y"], tf.int32))
+    return tf.linalg.matvec(data["X"], params["b"]) - rows**2
+
+
+def mixed_rows(params: Any, data: Any) -> tf.Tensor:
+    """A sum over pairs of rows."""
+    return -(tf.cumsum(tf.linalg.matvec(data["X"], params["b"])) ** 2)
+
+
+EXP = {"s": Bijected(tfp.bijectors.Exp(), ())}
+MODELS: dict[str, tuple[LogLik, Space]] = {
+    "logistic": (logistic, Space({"a": (), "b": (D,)})),
+    "normal": (normal, Space({"a": (), "b": (D,), "s": ()}, EXP)),
+    "multinomial": (multinomial, Space({"B": (D, 2), "c": (2,)})),
+    "poisson": (poisson_sum, Space({"b": (D,)})),
+}
+
+
+def of(log_lik: LogLik, space: Space) -> tuple[Objective, np.ndarray]:
+    data = Data({name: ArrayColumn(a) for name, a in COLUMNS.items()}, N)
+    u = 0.3 * np.random.default_rng(2).standard_normal(space.layout.size)
+    return Objective(Target(log_lik, None, space, tf.float64), data), u
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_hessian_of_linear_predictors(name: str) -> None:
+    """That of differentiating twice, and its products with vectors."""
+    objective, u = of(*MODELS[name])
+    assert objective.has_factors(u)
+    found = objective.likelihood_hessian(u)
+    (exact,) = objective._sum("hessian", u)
+    np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-10 * np.abs(exact).max())
+    vectors = np.random.default_rng(3).standard_normal((len(u), 2))
+    products = objective.times_hessians(u, vectors)
+    np.testing.assert_allclose(products, exact @ vectors, atol=1e-10 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("name", ["logistic", "normal", "multinomial"])
+def test_leverages_add_up_to_the_trace(name: str) -> None:
+    """Row by row the curvature of the row alone; over all rows that of the Hessian."""
+    log_lik, space = MODELS[name]
+    objective, u = of(log_lik, space)
+    root = np.tril(np.random.default_rng(4).standard_normal((len(u), len(u)))) * 1e-3
+    found = objective.leverages(u, root)
+    assert found is not None
+    trace = -np.trace(root.T @ objective.likelihood_hessian(u) @ root)
+    assert found.sum() == pytest.approx(trace, rel=1e-6)
+    first = objective.over([(np.array([5]), 1.0)])
+    alone = -np.trace(root.T @ first.likelihood_hessian(u) @ root)
+    assert found[5] == pytest.approx(alone, rel=1e-5)
+
+
+def test_other_models_have_the_general_way() -> None:
+    objective, u = of(looked_up, Space({"b": (D,), "u": (8,)}))
+    assert not objective.has_factors(u)
+    assert objective.leverages(u, np.eye(len(u))) is None
+    objective, u = of(poisson_sum, MODELS["poisson"][1])
+    assert objective.leverages(u, np.eye(len(u))) is None  # a sum has no terms by row
+    objective, u = of(mixed_rows, Space({"b": (D,)}))
+    assert not objective.has_factors(u)
+    (exact,) = objective._sum("hessian", u)
+    np.testing.assert_allclose(objective.likelihood_hessian(u), exact)
