@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.minibatch import Tensors, cast
 from sgmcmc.data.passes import Function
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
@@ -366,14 +366,6 @@ def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
         return None
     columns = matrix.shape[0 if right else 1]
     return _Product(data.name, matrix.name, right, op.outputs[0].name, columns)
-
-
-def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
-    """Return the columns in a floating point type; integers stay as they are."""
-    return {
-        name: tf.cast(value, dtype) if value.dtype.is_floating else value
-        for name, value in columns.items()
-    }
 
 
 def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -6,18 +6,24 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.minibatch import Minibatch, Tensors, cast
 from sgmcmc.data.passes import Function, Pass, added
 from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.factors import Factored, cast
 from sgmcmc.target.target import Target
+
+if TYPE_CHECKING:
+    from sgmcmc.target.factors import Factored
+
+_FACTORED_FROM = 10_000
+"""Rows from which on linear predictors are looked for, which takes longer than Hessians of few."""
 
 _PIECE_NUMBERS, _FEW = 2**23, 32
 """How many numbers a Hessian's intermediate results may hold, which are n × d in each piece; and
@@ -28,6 +34,7 @@ _TRIED, _STEP = 200, {tf.float32: 1e-2, tf.float64: 1e-5}
 how far apart these are taken, by dtype; half the digits may be lost."""
 
 _AWAY = 0.1
+"""Posterior SDs over which other differences of gradients are taken."""
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""
@@ -58,12 +65,10 @@ class Objective:
         self.evaluations = 0
         self.target = _in_double(target, data) if double else target
         self.size = target.size
-        self._factored = Factored(self.target)
-        functions = {
-            **of_likelihood(self.target),
-            **of_prior(self.target),
-            **self._factored.functions,
-        }
+        self._factored = _factored(self.target, data)
+        functions = {**of_likelihood(self.target), **of_prior(self.target)}
+        if self._factored is not None:
+            functions.update(self._factored.functions)
         self._pass = Pass(data, functions, any_length=True, row_terms=target.row_terms)
         self._chains, self._rough = target, list[Objective]()
         self._verdicts: dict[str, bool] = {}
@@ -131,11 +136,13 @@ class Objective:
 
         The graph says so; that its rows are separate is seen at a position.
         """
+        factored = self._factored
+        if factored is None:
+            return False
         if "factors" not in self._verdicts:
             first = self._pass.data.rows(np.arange(min(_TRIED, self._pass.data.size)))
-            found = self._factored.of(first) is not None and self._agrees(u, first)
-            self._verdicts["factors"] = found
-        return self._verdicts["factors"] and self._factored.of(self._one) is not None
+            self._verdicts["factors"] = factored.of(first) is not None and self._agrees(u, first)
+        return self._verdicts["factors"] and factored.of(self._one) is not None
 
     def _agrees(self, u: np.ndarray, columns: Tensors) -> bool:
         """Return whether a product of factors is the derivative of the gradient of some rows."""
@@ -197,7 +204,9 @@ class Objective:
             u: Position.
             root: C, (d, d).
         """
-        if not self.has_factors(u) or not self._factored.by_row(self._one):
+        if not self.has_factors(u) or self._factored is None:
+            return None
+        if not self._factored.by_row(self._one):
             return None
         bend = np.zeros(len(self._at("jacobian", u)))
         probe = np.random.default_rng(0).standard_normal(len(bend))
@@ -243,6 +252,15 @@ class Objective:
     def prior_values(self, points: np.ndarray) -> np.ndarray:
         """Return log-prior and log-Jacobian at several positions, (k,)."""
         return self._prior("prior values", points)[0]
+
+
+def _factored(target: Target, data: Data) -> Factored | None:
+    """Return the functions of linear predictors for a dataset that is large enough for them."""
+    if data.size < _FACTORED_FROM:
+        return None
+    from sgmcmc.target.factors import Factored  # small datasets are sampled without it
+
+    return Factored(target)
 
 
 def _in_double(target: Target, data: Data) -> Target:

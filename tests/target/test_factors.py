@@ -13,11 +13,19 @@ import tensorflow_probability as tfp
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
+from sgmcmc.tuning import objective as objectives
 from sgmcmc.tuning.objective import Objective
 
 RNG = np.random.default_rng(1)
 N, D = 40, 3
 COLUMNS = {"X": RNG.normal(size=(N, D)), "y": (RNG.uniform(size=N) < 0.5).astype(float)}
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectives, "_FACTORED_FROM", 1)
+
+
 LogLik = Callable[[Any, Any], tf.Tensor]
 
 
