@@ -28,11 +28,3 @@ class Minibatch(NamedTuple):
     columns: Tensors
     weights: float | tf.Tensor = 1.0
     rows: tf.Tensor | tuple[()] = ()
-
-
-def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
-    """Return the columns in a floating point type; integers stay as they are."""
-    return {
-        name: tf.cast(value, dtype) if value.dtype.is_floating else value
-        for name, value in columns.items()
-    }

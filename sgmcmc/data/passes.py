@@ -251,3 +251,11 @@ def _shapes(arguments: Any) -> tuple[Any, ...]:
         (type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "", *leaf.shape, leaf.dtype)
         for leaf in tf.nest.flatten(arguments)
     )
+
+
+def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
+    """Return the columns in a floating point type; integers stay as they are."""
+    return {
+        name: tf.cast(value, dtype) if value.dtype.is_floating else value
+        for name, value in columns.items()
+    }

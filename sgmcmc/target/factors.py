@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc.data.minibatch import Tensors, cast
-from sgmcmc.data.passes import Function
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.passes import Function, cast
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors, cast
-from sgmcmc.data.passes import Function, Pass, added
+from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.passes import Function, Pass, added, cast
 from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
