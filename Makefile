@@ -89,7 +89,7 @@ vignettes: $(STAMP) ## all vignettes in full, with what each takes; figures in b
 lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(BIN)/codespell -D packaging/words.txt sgmcmc README.md CONTRIBUTING.md docs/*.md
+	$(BIN)/codespell -D packaging/words.txt sgmcmc README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/reference/*.md vignettes/*.py r/R r/vignettes
 	if [ -x $(BIN)/lint-imports ]; then $(BIN)/lint-imports --no-cache; fi
 
 types: $(STAMP) ## mypy

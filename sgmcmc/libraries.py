@@ -2,7 +2,7 @@
 
 TensorFlow's C++ side writes information lines to file descriptor 2 when it is imported and when
 it first compiles. Nothing in Python can filter them there, so the descriptor itself is turned
-aside for that moment, and whatever is not known chatter is written to the real one afterwards. So
+aside for that moment, and whatever is not known chatter is written to the real one afterward. So
 this module is imported before TensorFlow, which it must not import itself.
 
 ArviZ and TensorFlow Probability take as long to import as TensorFlow does. A process that only

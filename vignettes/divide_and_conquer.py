@@ -4,7 +4,7 @@
 # Figures 2.4.1 to 2.4.4 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*
 # (Lancaster 2018), section 2.4.2. Two ways to sample a posterior without looking at all rows in
 # each step: minibatches (SGLD, SGHMC), and shards of the data that are sampled apart and combined
-# afterwards (`sgmcmc.divide`: consensus Monte Carlo, products of kernel densities, the Weierstrass
+# afterward (`sgmcmc.divide`: consensus Monte Carlo, products of kernel densities, the Weierstrass
 # rejection sampler). Four posteriors ask a question each: heavy tails, two modes, a curved ridge,
 # and more and more coordinates.
 #
@@ -271,7 +271,7 @@ def plot(results: Mapping[str, Any], rising: Mapping[int, Mapping[str, list[floa
     picture = figure(14, 11)
     rows = picture.subfigures(len(results) + 1, 1, height_ratios=[1.0] * len(results) + [1.1])
     for part, (name, (posterior, truth, scores, shown)) in zip(rows, results.items(), strict=False):
-        part.suptitle(f"{name} (grey: the posterior, lines: a method)")
+        part.suptitle(f"{name} (gray: the posterior, lines: a method)")
         panels = part.subplots(1, len(METHODS) + 1, width_ratios=[1] * len(METHODS) + [1.4])
         i, j = posterior.shown
         axes = [_axis(truth[:, place]) for place in (i, j)]

@@ -303,7 +303,7 @@ def plot(groups: Mapping[str, Mapping[str, np.ndarray | str]], reference: np.nda
     axis = np.linspace(-0.9, 0.9, 80)
     truth = _density(reference.reshape(-1, 4), axis)
     for part, (title, group), depth in zip(parts, groups.items(), rows, strict=True):
-        part.suptitle(f"{title} (grey: NUTS, blue: the chain; contours hold 50, 80 and 95 %)")
+        part.suptitle(f"{title} (gray: NUTS, blue: the chain; contours hold 50, 80 and 95 %)")
         panels = part.subplots(depth, 4, sharex=True, sharey=True, squeeze=False).ravel()
         for panel, (label, draws) in zip(panels, group.items(), strict=False):
             panel.set_title(label, fontsize=9)

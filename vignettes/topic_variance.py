@@ -95,8 +95,8 @@ class Length(NamedTuple):
 SHORT = Length(40, 20, 1)
 
 
-def commonest(counts: Counts, words: int) -> Counts:
-    """Return the counts of the commonest words, of the documents that have at least ten."""
+def most_frequent(counts: Counts, words: int) -> Counts:
+    """Return the counts of the most frequent words, in the documents that have at least ten."""
     table = counts.toarray()
     table = table[:, np.sort(np.argsort(-table.sum(axis=0), kind="stable")[:words])]
     return Counts.read(table[table.sum(axis=1) >= 10])
@@ -172,7 +172,7 @@ def compare(
 ) -> dict[float, dict[str, np.ndarray]]:
     """Return the perplexities of all seeds, by fraction of the documents and by sampler."""
     both = Counts.read(np.concatenate([corpus.train.toarray(), corpus.test.toarray()]))
-    chosen = commonest(both, words)
+    chosen = most_frequent(both, words)
     unseen = len(chosen) // 15
     rng, found = np.random.default_rng(1), {}
     order = rng.permutation(len(chosen))

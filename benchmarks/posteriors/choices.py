@@ -73,7 +73,7 @@ def breast_cancer_logit() -> Posterior:
     """Thirty features that nearly separate the two kinds."""
     data = columns("breast_cancer")
     names = [name for name in data if name != "target"]
-    return binary("benign tumours, nearly separated", design(data, names), data["target"])
+    return binary("benign tumors, nearly separated", design(data, names), data["target"])
 
 
 @posterior

@@ -41,7 +41,7 @@ zeroVariance <- function(chain, degree = 1, testFunctions = NULL, fit = "pooled"
         if (!identical(dim(gradients[[name]]), dim(chain[[name]]))) {
             stop(
                 "`chain`: the draws of ", name, " are not those that its gradients belong to; ",
-                "drop draws by `burnIn` and `thin`, not afterwards",
+                "drop draws by `burnIn` and `thin`, not afterward",
                 call. = FALSE
             )
         }

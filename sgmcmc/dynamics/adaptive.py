@@ -228,7 +228,7 @@ class SGFS(Dynamics):
         return state._replace(position=position)
 
     def learn(self, state: ScoringState, parts: tf.Tensor) -> ScoringState:
-        """Return the state with F moved towards the estimate from another minibatch."""
+        """Return the state with F moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         found = self.size / self.rows * covariance_of_sum(parts, self.diagonal)
         learned = averaged(state.information, count, found)

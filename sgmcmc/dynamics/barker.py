@@ -47,7 +47,7 @@ class Barker(Dynamics):
     SGLD: mean (ε/2) ĝ and variance ε. But no step is longer than z, so that large gradients, and
     stepsizes too large for the steepest direction, do not make the chain diverge.
 
-    The noise of ĝ moves probabilities towards 1/2. For a normal noise of variance V the correction
+    The noise of ĝ moves probabilities toward 1/2. For a normal noise of variance V the correction
     multiplies z ĝ by k/√(k² − Vz²), k = 1.702, if Vz² < k²; else the sign of z ĝ is used,
     which still moves too little. ``noise_variance="extreme"`` uses that everywhere.
 
@@ -107,7 +107,7 @@ class Barker(Dynamics):
         return state._replace(position=state.position + moved)
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
-        """Return the state with V moved towards the estimate from another minibatch."""
+        """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
         return state._replace(variance=variance, count=count)

@@ -163,7 +163,7 @@ class SGGMC(GeodesicDynamics):
         return state._replace(position=position, momentum=momentum)
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
-        """Return the state with V moved towards the estimate from another minibatch."""
+        """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=False))
         return state._replace(variance=variance, count=count)

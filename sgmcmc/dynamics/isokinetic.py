@@ -48,7 +48,7 @@ class LearningState(NamedTuple):
 class SMILE(Dynamics):
     """Microcanonical Langevin dynamics with stochastic gradients: B, A, O, A, B.
 
-    B: u turns towards ĝ(θ), as in half a step of du/dt = P(u) S ĝ/(d − 1), in closed form; A: θ +=
+    B: u turns toward ĝ(θ), as in half a step of du/dt = P(u) S ĝ/(d − 1), in closed form; A: θ +=
     S u/2; O: u ← (u + ηz)/|u + ηz| with z standard normal and η² = (e^(2 friction) − 1)/d. u has
     length 1, P(u) projects on what is orthogonal to it, and S = √(dε): a step moves each coordinate
     by √ε on average, as one of underdamped dynamics does.
@@ -136,7 +136,7 @@ class SMILE(Dynamics):
         return state._replace(direction=direction)
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
-        """Return the state with V moved towards the estimate from another minibatch."""
+        """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         learned = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
         if isinstance(self.until, int):
@@ -166,6 +166,6 @@ def _turned(direction: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
     size = tf.norm(slope)
     along = tf.math.divide_no_nan(slope, size)
     decay = tf.exp(-0.5 * size / (slope.shape[0] - 1))
-    towards = tf.reduce_sum(along * direction)
-    pull = (1.0 - decay) * (1.0 + decay + towards * (1.0 - decay))
+    toward = tf.reduce_sum(along * direction)
+    pull = (1.0 - decay) * (1.0 + decay + toward * (1.0 - decay))
     return tf.math.l2_normalize(2.0 * decay * direction + pull * along)

@@ -241,7 +241,7 @@ class SGHMC(Dynamics):
         return state._replace(momentum=state.momentum + 0.5 * stepsize * gradient)
 
     def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
-        """Return the state with V moved towards the estimate from another minibatch."""
+        """Return the state with V moved toward the estimate from another minibatch."""
         count = state.count + 1.0
         found = covariance_of_sum(parts, self.noise_variance == DIAGONAL)
         return state._replace(variance=averaged(state.variance, count, found), count=count)

@@ -91,7 +91,7 @@ class SCIR(SimplexDynamics):
     the totals Σĉ of several points differ from draw to draw, it is not independent of ω, and the
     distribution of ω is wrong at any h. ``fresh_scale`` draws Σθ ~ Gamma(Σâ) before each step; then
     ω ~ Dirichlet(â) goes to ω' ~ Dirichlet(â) whatever Σθ was. That is for all data in each step: ω
-    moves towards â/Σâ, whose mean over minibatches is not that of all data if totals differ.
+    moves toward â/Σâ, whose mean over minibatches is not that of all data if totals differ.
 
     A gamma parameter λ, with likelihood λ^c e^(−eλ), moves by the same transition over a time t:
     λ' = (1 − e^(−b̂t))/(2b̂) · W, W ~ χ²(2â, 2b̂λ e^(−b̂t)/(1 − e^(−b̂t))), with â = shape + ĉ and

@@ -33,7 +33,7 @@ class Groups:
 
     by adaptive Gauss–Hermite quadrature at each group's own mode. So the posterior has the global
     parameters alone, and the observations of the chain are whole groups.
-    :meth:`sgmcmc.Samples.effects` draws the effects of each group afterwards, given each draw of θ.
+    :meth:`sgmcmc.Samples.effects` draws the effects of each group afterward, given each draw of θ.
 
     Args:
         by: Name of the entry of ``dataset`` with the group of each row: integers, strings or

@@ -56,7 +56,7 @@ def from_joint(
         groups: Local variables, whose first axis counts groups of rows, as names by the column of
             ``data`` with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
             :class:`sgmcmc.Groups`: a chain integrates them out, and ``samples.effects("site")``
-            draws them afterwards. ``None`` leaves all variables coordinates of the chain. Groups
+            draws them afterward. ``None`` leaves all variables coordinates of the chain. Groups
             must be independent and identically distributed given the other parameters, and rows
             must look theirs up by ``tf.gather(u, data["site"])``.
         dtype: Dtype of covariates that are floats; integers stay integers.

@@ -169,7 +169,7 @@ def some_rows(predictor: Predictor, data: Any) -> pd.DataFrame:
 
 
 def _grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
-    """Return all combinations of some values, other columns at their mean or commonest value."""
+    """Return all combinations of some values, other columns at their mean or mode."""
     import pandas as pd
 
     frame = predictor.frame

@@ -312,8 +312,8 @@ class Regression:
 
         Args:
             data: Rows, or a dict of values by column: then all combinations of these, other
-                columns at their mean or commonest value. ``None`` for rows of the regression, at
-                most 2000.
+                columns at their mean or most frequent value. ``None`` for rows of the regression,
+                at most 2000.
             by: Column, or list of columns, for whose values predictions are averaged.
             prob: Probability of the central interval.
 

@@ -119,7 +119,7 @@ def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
-    """Return the covariance of draws, shrunk towards the identity, more so if they are few.
+    """Return the covariance of draws, shrunk toward the identity, more so if they are few.
 
     Args:
         draws: Draws in coordinates in which the covariance may be the identity, (k, d).

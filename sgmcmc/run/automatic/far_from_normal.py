@@ -121,7 +121,7 @@ class UntilFar(UntilEffective):
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return the covariance of the draws in whitened coordinates, drawn towards the identity."""
+    """Return the covariance of the draws in whitened coordinates, drawn toward the identity."""
     u = unconstrained(samples, space)
     zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
     return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))

@@ -248,7 +248,7 @@ def first_stepsize(d: int) -> float:
 
 
 def spread_of(draws: np.ndarray, dense: bool) -> tuple[np.ndarray, float, float]:
-    """Return the covariance of draws, drawn towards the identity, and its extreme eigenvalues.
+    """Return the covariance of draws, drawn toward the identity, and its extreme eigenvalues.
 
     Args:
         draws: Draws in coordinates in which the covariance may be the identity, (k, d).

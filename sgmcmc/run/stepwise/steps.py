@@ -84,7 +84,7 @@ def init_sess(
 def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> None:
     """Run some more iterations of a session, in as few compiled calls as there are blocks.
 
-    Afterwards ``sampler.params`` is the new state.
+    Afterward ``sampler.params`` is the new state.
 
     Args:
         sampler: Sampler, as a ``*_setup`` function returns it.
