@@ -79,6 +79,7 @@ MOVED = {
     "differences-from-r": "from-r#what-has-changed",
     "licences": "project#licenses",
     "matrix-factorisation": "matrix-factorization",
+    "reference/data": "reference/models#example-data",
     "releasing": "project#releasing",
     "sampler-sghmc": "named-samplers#sghmc",
     "sampler-sgld": "named-samplers#sgld",
