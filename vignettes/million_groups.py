@@ -4,7 +4,7 @@
 # Visits of a million customers to a shop: a Poisson regression in which each customer has an
 # intercept and a slope of their own, correlated. As coordinates of a chain these would be two
 # million. With `groups=` they are integrated out: the chain has five parameters, its observations
-# are whole customers, and the effects of any customer are drawn afterwards. Customers have five
+# are whole customers, and the effects of any customer are drawn afterward. Customers have five
 # rows on average, some one row and some fifty: the figure shows what a group of which size tells.
 #
 # Run it with `python vignettes/million_groups.py`, which takes about ten minutes. The tests run

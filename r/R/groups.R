@@ -5,7 +5,7 @@
 #' adaptive Gauss-Hermite quadrature at each group's own mode, so that the chain has the global
 #' parameters alone, and its observations are whole groups. Of several factors the one with the
 #' most levels is integrated out, and the effects of the others are parameters of the chain.
-#' [report()] has the error of the quadrature. `groupEffects` draws the effects afterwards, each given
+#' [report()] has the error of the quadrature. `groupEffects` draws the effects afterward, each given
 #' the draw of the global parameters at its own place. [predict()][predictions] has the effects of
 #' the group of each row; those of groups that the chain has not seen are drawn from their
 #' distribution.
