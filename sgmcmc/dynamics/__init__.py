@@ -9,10 +9,11 @@ from sgmcmc.dynamics.barker import SGLRW, Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
-from sgmcmc.dynamics.hamiltonian import HMC, MALA, NUTS
+from sgmcmc.dynamics.hamiltonian import HMC, MALA
 from sgmcmc.dynamics.isokinetic import SMILE
 from sgmcmc.dynamics.langevin import SGD, SGLD
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
+from sgmcmc.dynamics.no_u_turn import NUTS
 from sgmcmc.dynamics.scir import SCIR
 from sgmcmc.dynamics.simplex import SGRLD
 from sgmcmc.dynamics.subsampled import MHSS, ZigZag

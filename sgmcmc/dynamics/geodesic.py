@@ -182,14 +182,14 @@ class SGGMC(GeodesicDynamics):
             along = tf.linalg.matvec(vectors, momentum / scale, transpose_a=True)
             return scale * tf.linalg.matvec(vectors, _cooling(tf.maximum(values, 0.0)) * along)
         if callable(self.noise_variance):
-            return momentum * _cooling(0.5 * stepsize * self._variance_at(position))
+            return momentum * _cooling(0.5 * stepsize * self.variance_at(position))
         if not np.any(self.noise_variance):
             return momentum
         return momentum * _cooling(
             0.5 * stepsize * tf.constant(self.noise_variance, momentum.dtype)
         )
 
-    def _variance_at(self, position: tf.Tensor) -> tf.Tensor:
+    def variance_at(self, position: tf.Tensor) -> tf.Tensor:
         """Return V(θ) by the user's function, one number for each coordinate."""
         layout = self.known_space.layout
         found = self.noise_variance(self.known_space.constrain(position))

@@ -1,24 +1,19 @@
-"""Hamiltonian Monte Carlo, MALA and the No-U-Turn Sampler, by kernels of TensorFlow Probability."""
+"""Hamiltonian Monte Carlo and MALA: the motion, its discretization, and moves of given length."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sgmcmc import libraries
 from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.target.geometry import Space
 
-if TYPE_CHECKING:
-    import tensorflow_probability as tfp
-
-_DIVERGED = -1000.0
+DIVERGED = -1000.0
 """A log acceptance ratio below which the trajectory has left the posterior."""
 
 _ROUNDING = 1e-4
@@ -29,9 +24,6 @@ STEPS = 10
 
 _MOST = 1024
 """Largest number of steps of a trajectory of a given length."""
-
-_LEVELS, _MARGIN = (2, 3, 4, 5), 0.06
-"""Tree depths at which circles go unseen, and by what a stepsize stays away from these bands."""
 
 
 class Moves(NamedTuple):
@@ -61,6 +53,7 @@ class ExactState(NamedTuple):
         gradient: Gradient of the log posterior at the position, flat.
         root: C, in warm-up: moves are made in z, θ = θ_now + Cz; nothing if the position's own
             coordinates are used.
+        frequency: ω, of the part of the potential whose flow is exact.
         moves: Counts of events so far.
     """
 
@@ -68,15 +61,67 @@ class ExactState(NamedTuple):
     log_post: tf.Tensor
     gradient: tf.Tensor
     root: tf.Tensor | tuple[()]
+    frequency: tf.Tensor
     moves: Moves
+
+
+class Point(NamedTuple):
+    """A point of a trajectory, in float64.
+
+    Attributes:
+        z: Position, as the difference to where the move starts.
+        log_post: Log posterior there.
+        gradient: Its gradient.
+    """
+
+    z: tf.Tensor
+    log_post: tf.Tensor
+    gradient: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Motion:
+    """The motion of one move: H(z, ν) = −log p(z) + ν·ν/2, discretized by a splitting.
+
+    With ω = 0 a step is the leapfrog's. With ω > 0 the flow of ω²ζ²/2 + ν²/2, a rotation, is exact,
+    and kicks are those of the rest of the potential: ν += (ε/2) (∇log p + ω²ζ); rotation by ωε;
+    ν += (ε/2) (∇log p + ω²ζ). ζ is the distance to the origin of the chain's coordinates.
+
+    Args:
+        log_post: Function of z that returns the log posterior and its gradient.
+        start: ζ where the move starts, (d,).
+        frequency: ω, a scalar.
+    """
+
+    log_post: LogPost
+    start: tf.Tensor
+    frequency: tf.Tensor
+
+    def step(
+        self, point: Point, velocity: tf.Tensor, stepsize: tf.Tensor
+    ) -> tuple[Point, tf.Tensor]:
+        """Return point and velocity one step on."""
+        omega = self.frequency
+        velocity += stepsize / 2 * self._force(point)
+        angle, zeta = omega * stepsize, self.start + point.z
+        # sin(ωε)/ω, which is ε for ω = 0.
+        across = tf.where(omega > 0, tf.sin(angle) / tf.maximum(omega, 1e-9), stepsize)
+        along = tf.cos(angle)
+        z = along * zeta + across * velocity - self.start
+        velocity = along * velocity - omega * tf.sin(angle) * zeta
+        there = Point(z, *self.log_post(z))
+        return there, velocity + stepsize / 2 * self._force(there)
+
+    def _force(self, point: Point) -> tf.Tensor:
+        return point.gradient + self.frequency**2 * (self.start + point.z)
 
 
 @dataclass(frozen=True)
 class Hamiltonian(ExactDynamics):
-    """Moves along trajectories of H(θ, ν) = −log p(θ | x) + ν·ν/2, by a kernel of TFP's.
+    """Moves along trajectories of H(θ, ν) = −log p(θ | x) + ν·ν/2.
 
-    Positions are handed to the kernel as differences to where the move starts, in float64, so that
-    energies are compared in float64 whatever the dtype of the chain.
+    Positions are differences to where the move starts, in float64, so that energies are compared in
+    float64 whatever the dtype of the chain.
 
     Attributes:
         metric: Form of the metric in warm-up, "dense" or "diagonal": the state then holds
@@ -96,15 +141,13 @@ class Hamiltonian(ExactDynamics):
 
     @abstractmethod
     def move(
-        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
-        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
-        """Return the end of one move, log posterior and gradient there, and counts.
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Point, Moves]:
+        """Return the end of one move, and counts.
 
         Args:
-            log_prob: Function that returns the log posterior, with its gradient.
-            known: Log posterior and gradient at the origin, at no cost.
-            origin: Start of the move, (d,).
+            motion: Motion of the move.
+            here: Start of it, whose z is zero.
             stepsize: ε, a scalar or (d,), in float64.
             seed: Two int32.
         """
@@ -118,7 +161,12 @@ class Hamiltonian(ExactDynamics):
             root = tf.linalg.diag(root) if self.metric == "dense" else root
         zero = tf.zeros([], tf.float64)
         return ExactState(
-            position, value, tf.cast(gradient, position.dtype), root, Moves(*[zero] * 5)
+            position,
+            value,
+            tf.cast(gradient, position.dtype),
+            root,
+            tf.constant(getattr(self, "frequency", 0.0), tf.float64),
+            Moves(*[zero] * 5),
         )
 
     def transition(
@@ -131,25 +179,26 @@ class Hamiltonian(ExactDynamics):
         def there(z: tf.Tensor) -> tf.Tensor:
             return start + _times(root, z)
 
-        @tf.custom_gradient
-        def log_prob(z: tf.Tensor) -> Any:
+        def at(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             value, gradient = log_post(there(z))
-            gradient = _transposed_times(root, gradient)
-            return value, lambda upstream: upstream * gradient
+            return value, _transposed_times(root, gradient)
 
-        @tf.custom_gradient
-        def known(z: tf.Tensor) -> Any:
-            gradient = _transposed_times(root, tf.cast(state.gradient, tf.float64))
-            return tf.identity(state.log_post), lambda upstream: upstream * gradient
-
-        z, value, gradient, moved = self.move(
-            log_prob, known, tf.zeros_like(start), tf.cast(stepsize, tf.float64), seed
-        )
-        gradient = _transposed_solve(root, gradient)
+        gradient = _transposed_times(root, tf.cast(state.gradient, tf.float64))
+        here = Point(tf.zeros_like(start), state.log_post, gradient)
+        motion = Motion(at, _solve(root, start), state.frequency)
+        end, moved = self.move(motion, here, tf.cast(stepsize, tf.float64), seed)
+        gradient = _transposed_solve(root, end.gradient)
         moves = Moves(
             *[a + tf.cast(b, tf.float64) for a, b in zip(state.moves, moved, strict=True)]
         )
-        return ExactState(tf.cast(there(z), dtype), value, tf.cast(gradient, dtype), root, moves)
+        return ExactState(
+            tf.cast(there(end.z), dtype),
+            end.log_post,
+            tf.cast(gradient, dtype),
+            root,
+            state.frequency,
+            moves,
+        )
 
     def facts(self, state: ExactState) -> dict[str, float]:
         """Return acceptance rate, divergences and gradients of the moves so far."""
@@ -169,15 +218,18 @@ def acceptance_of(log_ratio: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.math.is_nan(probability), tf.zeros_like(probability), probability)
 
 
-def split(seed: tf.Tensor) -> tf.Tensor:
-    """Return two seeds of one."""
-    return libraries.tensorflow_probability().random.split_seed(seed, n=2)
-
-
 def _times(root: Any, z: tf.Tensor) -> tf.Tensor:
     if isinstance(root, tuple):
         return z
     return root * z if root.shape.rank == 1 else tf.linalg.matvec(root, z)
+
+
+def _solve(root: Any, vector: tf.Tensor) -> tf.Tensor:
+    if isinstance(root, tuple):
+        return vector
+    if root.shape.rank == 1:
+        return vector / root
+    return tf.linalg.triangular_solve(root, vector[:, tf.newaxis])[:, 0]
 
 
 def _transposed_times(root: Any, gradient: tf.Tensor) -> tf.Tensor:
@@ -204,12 +256,17 @@ class HMC(Hamiltonian):
     iteration ε is multiplied by a number drawn uniformly from 1 − jitter to 1 + jitter, so that no
     direction is periodic. The posterior is the stationary distribution, whatever ε is.
 
+    With a ``frequency`` ω the motion under ω²ζ²/2 alone, ζ the chain's whitened coordinates, is
+    exact, a rotation, and only the rest of the log posterior is discretized. Near N(0, I) and with
+    ω = 1 little is left, so that steps may be long: a normal posterior needs one.
+
     Args:
         n_leapfrog: Number of leapfrog steps per trajectory; ``None`` for 10, or for as many as
             ``length`` requires.
         length: Length of a trajectory, instead of ``n_leapfrog``: there are as many steps of the
             mean ε as it requires, at most 1024. π/2 is right if the posterior is near N(0, I).
         jitter: Relative width of the random stepsize, from 0 to below 1.
+        frequency: ω, from 0 to 1; 0 for plain leapfrog steps.
 
     Example:
         >>> import sgmcmc
@@ -218,12 +275,14 @@ class HMC(Hamiltonian):
 
     Source:
         Duane, Kennedy, Pendleton & Roweth, Physics Letters B 195, 1987; Neal, *MCMC using
-        Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011, sections 3.2 and 4.2.
+        Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011, sections 3.2 and 4.2;
+        frequency: Shahbaba, Lan, Johnson & Neal, Statistics and Computing 24, 2014, section 3.1.
     """
 
     n_leapfrog: int | None = None
     length: float | None = None
     jitter: float = 0.2
+    frequency: float = 0.0
 
     name = "hmc"
     acceptance = 0.85
@@ -238,6 +297,7 @@ class HMC(Hamiltonian):
             n_leapfrog=whole_number("n_leapfrog", steps, 1) if self.length is None else None,
             length=None if self.length is None else positive_number("length", self.length),
             jitter=_below_one("jitter", self.jitter),
+            frequency=read_frequency(self.frequency),
         )
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
@@ -247,23 +307,43 @@ class HMC(Hamiltonian):
         return self.length / max(1, math.ceil(self.length / stepsize))
 
     def move(
-        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
-        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Point, Moves]:
         """Return the end of one trajectory, or its start if that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
         if self.length is not None:
             wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
             cut = wanted > _MOST
             steps = tf.cast(tf.clip_by_value(wanted, 1.0, _MOST), tf.int32)
-        own, inner = tf.unstack(split(seed))
-        uniform = tf.random.stateless_uniform([], own, -1.0, 1.0, tf.float64)
-        jittered = stepsize * (1.0 + self.jitter * uniform)
-        results = _kernel(known, jittered, steps).bootstrap_results(origin)
-        end, results = _kernel(log_prob, jittered, steps).one_step(origin, results, seed=inner)
-        found, ratio = results.accepted_results, results.log_accept_ratio
-        moved = Moves(1.0, acceptance_of(ratio), ~(ratio > _DIVERGED), steps, cut)
-        return end, found.target_log_prob, found.grads_target_log_prob[0], moved
+        first, second = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        uniforms = tf.random.stateless_uniform([2], first, dtype=tf.float64, alg="philox")
+        velocity = normals(here.z.shape, second)
+        jittered = stepsize * (1.0 + self.jitter * (2.0 * uniforms[0] - 1.0))
+        _, end, final = tf.while_loop(
+            lambda i, *_: i < steps,
+            lambda i, point, velocity: (i + 1, *motion.step(point, velocity, jittered)),
+            (tf.constant(0), here, velocity),
+            parallel_iterations=1,
+        )
+        ratio = log_weight(end, final) - log_weight(here, velocity)
+        accepted = tf.math.log(uniforms[1]) < ratio
+        chosen = Point(*[tf.where(accepted, a, b) for a, b in zip(end, here, strict=True)])
+        return chosen, Moves(1.0, acceptance_of(ratio), ~(ratio > DIVERGED), steps, cut)
+
+
+def log_weight(point: Point, velocity: tf.Tensor) -> tf.Tensor:
+    """Return −H."""
+    return point.log_post - tf.reduce_sum(velocity**2) / 2
+
+
+def normals(shape: Any, seed: tf.Tensor) -> tf.Tensor:
+    """Return standard normals in float64, the same numbers with and without XLA."""
+    return tf.random.stateless_normal(shape, seed, dtype=tf.float64, alg="philox")
+
+
+def read_frequency(value: Any) -> float:
+    """Return a frequency of the user's, checked."""
+    return 1.0 if is_number(value) and value == 1 else _below_one("frequency", value)
 
 
 def _below_one(argument: str, value: Any) -> float:
@@ -273,13 +353,6 @@ def _below_one(argument: str, value: Any) -> float:
     if not 0 <= value < 1:
         raise ValueError(message)
     return float(value)
-
-
-def _kernel(
-    log_prob: Callable[..., tf.Tensor], stepsize: tf.Tensor, steps: tf.Tensor
-) -> tfp.mcmc.TransitionKernel:
-    mcmc = libraries.tensorflow_probability().mcmc
-    return mcmc.HamiltonianMonteCarlo(log_prob, step_size=stepsize, num_leapfrog_steps=steps)
 
 
 @dataclass(frozen=True)
@@ -309,76 +382,7 @@ class MALA(Hamiltonian):
         return self
 
     def move(
-        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
-        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Point, Moves]:
         """Return where a step leads, or its start if that was not accepted."""
-        return HMC(n_leapfrog=1, jitter=0.0).move(log_prob, known, origin, stepsize, seed)
-
-
-@dataclass(frozen=True)
-class NUTS(Hamiltonian):
-    """Hamiltonian Monte Carlo whose trajectories are doubled until they turn back.
-
-    Of the points of a trajectory one is drawn with probability in proportion to e^(−H). The
-    posterior is the stationary distribution, whatever ε is.
-
-    Args:
-        max_tree_depth: Largest depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.
-
-    Example:
-        >>> import sgmcmc
-        >>> sgmcmc.dynamics.NUTS(max_tree_depth=8)
-        NUTS(max_tree_depth=8)
-
-    Source:
-        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014; with the multinomial
-        sampling of Betancourt, *A Conceptual Introduction to Hamiltonian Monte Carlo*, 2017,
-        appendix A.
-    """
-
-    max_tree_depth: int = 10
-
-    name = "nuts"
-    acceptance = 0.85
-
-    def bind(self, space: Space) -> NUTS:
-        """Return this dynamics with its constant checked."""
-        return replace(self, max_tree_depth=whole_number("max_tree_depth", self.max_tree_depth, 1))
-
-    def suitable(self, stepsize: float, whitened: bool) -> float:
-        """Return the stepsize, or near N(0, I) a smaller one at which turns are seen.
-
-        There all coordinates turn by the same angle, 2 arcsin(ε/2), in a step. At angles from π/2ᵏ
-        to π/(2ᵏ − 1) a tree of 2ᵏ points has not turned back yet, one of twice as many has come
-        round, which is not seen, and doubling goes on to the last.
-        """
-        for k in _LEVELS if whitened else ():
-            low, high = (2 * math.sin(math.pi / n / 2) for n in (2**k, 2**k - 1))
-            if low * (1 - _MARGIN) < stepsize < high * (1 + _MARGIN):
-                return low * (1 - _MARGIN)
-        return stepsize
-
-    def move(
-        self, log_prob: Callable[..., tf.Tensor], known: Callable[..., tf.Tensor],
-        origin: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Moves]:  # fmt: skip
-        """Return the point drawn from one trajectory."""
-        results = self._kernel(known, stepsize).bootstrap_results(origin)
-        end, results = self._kernel(log_prob, stepsize).one_step(origin, results, seed=seed)
-        moved = Moves(
-            1.0,
-            acceptance_of(results.log_accept_ratio),
-            results.has_divergence,
-            results.leapfrogs_taken,
-            results.reach_max_depth,
-        )
-        return end, results.target_log_prob, results.grads_target_log_prob[0], moved
-
-    def _kernel(
-        self, log_prob: Callable[..., tf.Tensor], stepsize: tf.Tensor
-    ) -> tfp.mcmc.TransitionKernel:
-        mcmc = libraries.tensorflow_probability().mcmc
-        return mcmc.NoUTurnSampler(
-            log_prob, step_size=stepsize, max_tree_depth=self.max_tree_depth, parallel_iterations=1
-        )
+        return HMC(n_leapfrog=1, jitter=0.0).move(motion, here, stepsize, seed)

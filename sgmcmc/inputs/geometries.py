@@ -255,12 +255,17 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     return np.sqrt(matrix) if matrix.ndim == 1 else np.linalg.cholesky(matrix)
 
 
+_MULTIPLIED = 2000
+"""Coordinates beyond which a digest is of the root, and no covariance is made."""
+
+
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:
     """Return variances or covariance, if small, else a digest."""
     if preconditioner is None:
         return "none"
     root = preconditioner.root
-    if preconditioner.axes is not None:
-        return digest(np.concatenate([root, preconditioner.lengths, preconditioner.axes.ravel()]))
+    if preconditioner.kind not in ("dense", "diagonal") or len(root) > _MULTIPLIED:
+        arrays = preconditioner.arrays().values()
+        return digest(np.concatenate([array.ravel().astype(np.float64) for array in arrays]))
     covariance = root @ root.T if preconditioner.dense else root**2
     return covariance.tolist() if root.size <= 64 else digest(covariance)

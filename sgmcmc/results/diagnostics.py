@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
 from sgmcmc import libraries
 from sgmcmc.results.arrays import coordinate_name
@@ -17,6 +18,10 @@ _COORDINATES = 1000
 
 RHAT = 1.01
 """The largest R-hat of chains that agree."""
+
+_MANY, _CHANCE = 100, 0.01
+"""Coordinates of a parameter beyond which the largest R-hat is allowed what chance explains, and
+the probability of more than that if chains agree."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Diagnostics:
         tail: Effective sample sizes for the 5 % and 95 % quantiles.
         rhat: R-hat of all coordinates; NaN for a single chain.
         names: Labels of the coordinates.
+        limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one of very many the
+            value that the largest of them exceeds with a probability of 0.01.
     """
 
     draws: int
@@ -36,6 +43,7 @@ class Diagnostics:
     tail: list[float]
     rhat: list[float]
     names: list[str]
+    limits: list[float]
 
     @property
     def scarcest(self) -> str:
@@ -49,7 +57,12 @@ class Diagnostics:
 
     def enough(self, ess: float) -> bool:
         """Return whether every coordinate has this effective sample size, and chains agree."""
-        return self.smallest >= ess and float(np.nanmax(self.rhat)) <= RHAT
+        return self.smallest >= ess and self.agree
+
+    @property
+    def agree(self) -> bool:
+        """Whether no R-hat is above its limit; not if there is a single chain."""
+        return float(np.nanmax(np.divide(self.rhat, self.limits))) <= 1.0
 
     def warnings(self, ess: float) -> list[str]:
         """Return sentences on diagnostics that fall short."""
@@ -59,8 +72,8 @@ class Diagnostics:
                 f"The smallest effective sample size is {self.smallest:.0f} ({self.scarcest}), "
                 f"not {ess:g}."
             )
-        if not np.isnan(self.rhat).all() and np.nanmax(self.rhat) > RHAT:
-            worst = int(np.nanargmax(self.rhat))
+        if not np.isnan(self.rhat).all() and not self.agree:
+            worst = int(np.nanargmax(np.divide(self.rhat, self.limits)))
             found.append(
                 "The chains do not agree: the largest R-hat is "
                 f"{self.rhat[worst]:.3f} ({self.names[worst]})."
@@ -78,6 +91,7 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()
     found: list[tuple[float, ...]] = []
+    limits: list[float] = []
     names: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,6 +103,21 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
                 rhat = az.rhat(x) if chains > 1 else np.nan
-                found.append((az.ess(x), az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
+                ess = az.ess(x)
+                found.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
+                limits.append(_limit(float(ess), flat.shape[2], chains))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
-    return Diagnostics(count, bulk, tail, rhat, names)
+    return Diagnostics(count, bulk, tail, rhat, names, limits)
+
+
+def _limit(ess: float, coordinates: int, chains: int) -> float:
+    """Return the largest R-hat of one of so many coordinates if chains agree.
+
+    With m half-chains, R-hat² − 1 is about (F − 1) m/ESS, (m − 1)F having a chi-square distribution
+    with m − 1 degrees of freedom; so it is twice, of the ranks and of the folded ranks.
+    """
+    if coordinates <= _MANY or not ess > 0:
+        return RHAT
+    halves = 2 * chains
+    quantile = scipy.stats.chi2.isf(_CHANCE / (2 * coordinates), halves - 1) / (halves - 1)
+    return max(RHAT, float(np.sqrt(1.0 + (quantile - 1.0) * halves / ess)))

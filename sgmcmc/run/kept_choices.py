@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.anchored import with_held
 from sgmcmc.run.request import Request, is_open
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.geometry import Arrow, Preconditioner
 
 _CENTER = "centre/"
 """Prefix in stores of the center of control variates."""
@@ -26,6 +27,8 @@ _CENTER = "centre/"
 _HELD, _SLOPE, _SIDE = "held/", "held slope/", "held side/"
 """Prefixes of the center that the nodes of groups are held at, of the error of the gradient there,
 and of the sides of it by which they follow."""
+_WHITENING = "whitening/"
+"""Prefix in stores of what the coordinates are made of."""
 
 
 def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
@@ -101,13 +104,12 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
         "stepsize": tuned.stepsize if isinstance(tuned.stepsize, float) else None,
         "burn_in": model.options.burn_in,
         "minibatch_size": tuned.minibatch_size,
+        "frequency": getattr(tuned.dynamics, "frequency", None),
     }
     arrays: dict[str, Any] = {}
     preconditioner, minibatches = model.options.preconditioner, model.options.minibatches
     if isinstance(preconditioner, Preconditioner):
-        names = ("root", "origin", "axes", "lengths")
-        kept = {name: getattr(preconditioner, name) for name in names}
-        arrays |= {name: array for name, array in kept.items() if array is not None}
+        arrays |= {f"{_WHITENING}{k}": a for k, a in preconditioner.arrays().items()}
     if isinstance(minibatches, Weighted):
         arrays["p"] = minibatches.p
     about["minibatches"] = "uniform" if isinstance(minibatches, Uniform) else None
@@ -128,9 +130,12 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
 def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
     """Return the request with what was chosen."""
     changes: dict[str, Any] = {"preconditioner": "none"}
-    if "root" in known:
-        low_rank = known.get("axes"), known.get("lengths")
-        changes["preconditioner"] = Preconditioner(known["root"], known["origin"], *low_rank)
+    whitening = _starting(known, _WHITENING)
+    if whitening:
+        of_arrays = Arrow.of_arrays if "leaves" in whitening else Preconditioner.of_arrays
+        changes["preconditioner"] = of_arrays(whitening)
+    if about.get("frequency") is not None:
+        changes["dynamics"] = replace(request.dynamics, frequency=about["frequency"])
     if about["stepsize"] is not None:
         changes["stepsize"] = about["stepsize"]
     if "burn_in" in about:

@@ -16,6 +16,12 @@ PIECE_NUMBERS, MOST_ROWS = 2**18, 2048
 """Numbers of the dataset, and rows, in a piece: it stays in the cache of a core between the forward
 and the backward pass, and its sum in float32 is right to 10⁻³ or so."""
 
+_LARGEST = 2**17
+"""Most rows of a piece, of a position with very many coordinates."""
+
+_FOR_EACH = 32
+"""Numbers of a piece for each coordinate of such a position."""
+
 
 class WholePosterior:
     """log p(θ | x) and its gradient over all observations, for use inside a compiled chain.
@@ -35,7 +41,7 @@ class WholePosterior:
         self._columns = columns
         self._parts = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
-        self.rows = min(self._size, rows or piece_rows(columns))
+        self.rows = min(self._size, rows or piece_rows(columns, target.size))
 
     def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
@@ -130,8 +136,12 @@ def is_in_pieces(data: Data) -> bool:
     return data.size > piece_rows(data.rows(np.arange(1)))
 
 
-def piece_rows(columns: Tensors) -> int:
-    """Return how many rows of these columns make a piece."""
+def piece_rows(columns: Tensors, d: int = 1) -> int:
+    """Return how many rows of these columns make a piece.
+
+    A piece of few numbers and very many coordinates is larger: its gradient has d of them.
+    """
     dense = [column for column in columns.values() if not isinstance(column, tf.SparseTensor)]
-    numbers = sum(math.prod(column.shape[1:]) for column in dense)
-    return int(min(MOST_ROWS, max(1, PIECE_NUMBERS // max(1, numbers))))
+    numbers = max(1, sum(math.prod(column.shape[1:]) for column in dense))
+    rows = min(MOST_ROWS, max(1, PIECE_NUMBERS // numbers))
+    return int(max(rows, min(_LARGEST, _FOR_EACH * d // numbers)))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy.linalg import block_diag, expm
 
+import sgmcmc
 from sgmcmc.manifolds import Manifold, Simplex, Sphere, Stiefel
 
 Array = np.ndarray
@@ -146,3 +147,23 @@ def test_a_slope_at_the_edge_of_the_simplex_is_held() -> None:
 def test_starts_that_are_refused(manifold: Manifold, value: Array, message: str) -> None:
     with pytest.raises(ValueError, match=f"(?s)^`start` .*{message}"):
         manifold.check("start", value, tf.float32)
+
+
+def test_the_report_has_the_temperature_that_noise_gives() -> None:
+    """The mean distance to the mode of a narrow distribution on the sphere, over the exact one."""
+    rng = np.random.default_rng(1)
+    mode, N, kappa = np.array([0.0, 0.0, 1.0]), 10_000, 0.25
+    x = mode + 0.5 * rng.normal(size=(N, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    total = kappa * x.sum(0)
+    samples = sgmcmc.sggmc(
+        lambda params, data: kappa * tf.linalg.matvec(data["x"], params["v"]),
+        {"x": x}, {"v": mode}, 2e-5, manifolds={"v": Sphere()}, minibatch_size=100, n_chains=4,
+        n_iters=10_000, burn_in=1000, seed=1, verbose=False,
+    )  # fmt: skip
+    size = np.linalg.norm(total)
+    distance = size - samples["v"].astype(float) @ total  # exact: mean 1
+    predicted = samples.report["Predicted"]["temperature (1 is right)"]["v"]
+    assert 1.5 < predicted < 3.0
+    assert distance.mean() == pytest.approx(predicted, rel=0.1)
+    assert any("temperature of 'v'" in warning for warning in samples.report.warnings)

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.dynamics import HMC, MALA, NUTS
+from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
 from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
 from sgmcmc.run.exact.start import find_start, read
@@ -59,6 +60,8 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (HMC(n_leapfrog=3), 0.9),
         (HMC(n_leapfrog=1, jitter=0.0), 1.3),
         (HMC(length=1.5), 0.5),
+        (HMC(n_leapfrog=2, frequency=1.0), 1.6),
+        (NUTS(frequency=0.7), 0.9),
         (MALA(), 1.3),
         (NUTS(max_tree_depth=2), 1.2),
         (NUTS(), 0.6),
@@ -80,6 +83,32 @@ def test_stationary_mean_and_covariance_are_those_of_the_posterior(
         burn_in=50,
     )
     check(compare(flat(samples, 2), problem.mean, problem.covariance), 0.05)
+
+
+def test_a_normal_posterior_is_moved_through_exactly() -> None:
+    """With frequency one: no error of energy in a long step, and any step can be undone."""
+    rng = np.random.default_rng(1)
+    start, z, velocity = tf.constant(rng.normal(size=(3, 4)))
+
+    def log_post(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        zeta = start + z
+        return -tf.reduce_sum(zeta**2) / 2 - tf.reduce_sum(zeta**4), -zeta - 4 * zeta**3
+
+    def of_normal(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return -tf.reduce_sum((start + z) ** 2) / 2, -(start + z)
+
+    for frequency, target in ((1.0, of_normal), (0.6, log_post), (0.0, log_post)):
+        motion = Motion(target, start, tf.constant(frequency, tf.float64))
+        here = Point(z, *target(z))
+        there, turned = motion.step(here, velocity, tf.constant(0.3, tf.float64))
+        back, again = motion.step(there, turned, tf.constant(-0.3, tf.float64))
+        np.testing.assert_allclose(back.z, z, atol=1e-12)
+        np.testing.assert_allclose(again, velocity, atol=1e-12)
+        if target is of_normal:
+            far, fast = motion.step(here, velocity, tf.constant(1.9, tf.float64))
+            np.testing.assert_allclose(log_weight(far, fast), log_weight(here, velocity))
+            angle = np.cos(1.9) * (start + z) + np.sin(1.9) * velocity
+            np.testing.assert_allclose(start + far.z, angle, rtol=1e-12)
 
 
 def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:

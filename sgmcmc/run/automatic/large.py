@@ -29,7 +29,7 @@ from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Wishes, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
-from sgmcmc.run.reports.reporting import Sections, make_report
+from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
@@ -277,10 +277,7 @@ def _report(
         "Draws": {
             "kept": kept,
         },
-        "Watched": {
-            name: f"ESS {found.smallest:.0f}, R-hat {max(found.rhat):.3f}"
-            for name, found in lengths.diagnostics.items()
-        },
+        "Watched": watched_facts(lengths.diagnostics),
         **_of_error(error),
     }
     warnings = _warnings(plan, lengths, wishes, after, error)

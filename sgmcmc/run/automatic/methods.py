@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -39,10 +40,14 @@ _ROWS, _TIMINGS = 50_000, 3
 """Rows that a gradient is timed on, and how often."""
 
 MOVES = 320
-"""Moves of each chain of HMC or NUTS before the first draw is kept."""
+"""Moves of each chain of NUTS before the first draw is kept."""
 
-_LENGTH = 1.25 * math.pi / 2
-"""Length of a trajectory in units of d^(−1/4), the stepsize, up to the moves that are refused."""
+_COLD, _WARM_UP, _FIRST = 600, 200, 250
+"""Gradients of each chain of HMC before coordinates are known, moves after that until the first
+draw, and draws at least."""
+
+_STEPS = 0.9
+"""Gradients of a move of HMC near N(0, I), in units of d^(1/4)."""
 
 _OVERRUN = 4.0
 """How many times as long as foretold an exact chain of the package's own choice may run."""
@@ -59,14 +64,25 @@ def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> flo
     size = min(data.size, max(1, _ROWS // target.row_terms))
     posterior = WholePosterior(target, data.slice(0, size))
     point = tf.constant(position, target.dtype)
-    graph = trace(lambda u: posterior(u)[1], point)
-    graph(point)
+    graph = _gradient(posterior, point)
     seconds = []
     for _ in range(_TIMINGS):
         began = time.perf_counter()
         graph(point).numpy()
         seconds.append(time.perf_counter() - began)
     return min(seconds) * data.size / size
+
+
+def _gradient(posterior: WholePosterior, point: tf.Tensor) -> Any:
+    """Return the compiled gradient, as chains have it, called once."""
+    for jit_compile in (True, False):
+        graph = trace(lambda u: posterior(u)[1], point, jit_compile=jit_compile)
+        try:
+            graph(point)
+        except tf.errors.OpError:  # XLA cannot compile the model
+            continue
+        return graph
+    raise AssertionError("not reached")
 
 
 @dataclass(frozen=True)
@@ -86,9 +102,9 @@ class Foretold:
     @classmethod
     def of(cls, gradient: float, d: int, wishes: Wishes) -> Foretold:
         """Return what HMC costs in d coordinates that are near N(0, I)."""
-        steps = math.ceil(_LENGTH * d**0.25)
-        moves = MOVES + 2.0 * wishes.ess
-        return cls(gradient, wishes.n_chains * moves * steps, wishes)
+        steps = math.ceil(_STEPS * d**0.25)
+        moves = _WARM_UP + max(_FIRST, 2.0 * wishes.ess / wishes.n_chains)
+        return cls(gradient, wishes.n_chains * (_COLD + moves * steps), wishes)
 
     @property
     def seconds(self) -> float:

@@ -14,12 +14,12 @@ from sgmcmc.data.numbers import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.results.schema import DRAWS, LOG_POST
+from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import crew_of
 from sgmcmc.run.driver import whole_by_chain
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.geometry import Arrow, Preconditioner
 from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.ascent import DualAveraging
 from sgmcmc.tuning.information import shrunk_covariance
@@ -28,8 +28,8 @@ WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others
 the warm-up ends if the draws are as wide as they should be, else coordinates are changed."""
 
-SHORT, LAST = (25, 25), (25, 75)
-"""The windows after which directions of curvature are looked for, and those after the last time."""
+SHORT, LAST = (25, 25), (25, 50, 50)
+"""Windows after which curvature is computed, and those after the last time."""
 
 _LAST = 50
 """Iterations after a change of coordinates that no other follows."""
@@ -39,6 +39,18 @@ _SINGLE, _BATCH = 25, 5
 
 _STUCK = 0.25
 """What part of the trajectories may be cut short in a warm-up that gets anywhere."""
+
+_SLOW = 5.0
+"""Draws that are worth an independent one, of coordinates whose scale is not known."""
+
+_SEEN = 64
+"""Draws that are handed on at most."""
+
+_LEFT = 0.5
+"""Fraction of the gradients' mean square up to which the rest of a split potential is small."""
+
+_MUCH = 0.1
+"""Change of the frequency that calls for another stepsize."""
 
 _NORMAL = 2.5
 """A variance in the chain's coordinates, or its inverse, that calls for others."""
@@ -58,6 +70,9 @@ class WarmedUp:
         seconds: Seconds spent in its iterations.
         lost: Whether the chains failed to reach the region in which draws are as wide as they
             should be.
+        frequency: ω of the part of the potential whose flow should be exact.
+        width: Mean variance of the last draws in the coordinates of the end.
+        seen: Some of the last draws, flat and unconstrained, (k, d).
     """
 
     preconditioner: Preconditioner | None
@@ -68,22 +83,31 @@ class WarmedUp:
     gradients: float
     seconds: float
     lost: bool
+    frequency: float
+    width: float
+    seen: np.ndarray
 
 
 class _Positions(Recorder):
-    """Writes down the positions themselves."""
+    """Writes down the positions themselves, and the gradients there."""
 
     def specs(self) -> dict[str, tuple[tuple[int, ...], tf.DType]]:
-        """Return shape and dtype of a position."""
-        return {DRAWS: ((self.target.size,), self.target.dtype)}
+        """Return shape and dtype of a position and of a gradient."""
+        spec = ((self.target.size,), self.target.dtype)
+        return {DRAWS: spec, GRADIENTS: spec}
 
     def values(self, position: tf.Tensor, gradient: tf.Tensor, iteration: tf.Tensor) -> Any:
-        """Return the position."""
-        return {DRAWS: position}
+        """Return position and gradient."""
+        return {DRAWS: position, GRADIENTS: gradient}
 
     @property
     def draw_layout(self) -> Layout:
         """Layout of the position."""
+        return self.target.space.layout
+
+    @property
+    def gradient_layout(self) -> Layout:
+        """Layout of the gradient."""
         return self.target.space.layout
 
 
@@ -96,6 +120,7 @@ class WarmUp:
         wanted: Acceptance rate that the stepsize is chosen for; ``None`` leaves it unchanged.
         deadline: Time at which to stop, by the monotonic clock.
         windows: Iterations of the windows.
+        scaled: Places of the coordinates whose scale alone may change; ``None`` for all.
     """
 
     def __init__(
@@ -104,9 +129,10 @@ class WarmUp:
         wanted: float | None,
         deadline: float,
         windows: Sequence[int] = WINDOWS,
+        scaled: np.ndarray | None = None,
     ) -> None:
         self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
-        self._windows = windows
+        self._windows, self._scaled_places = windows, scaled
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
         self._dynamics, self._metric = dynamics, dynamics.metric
@@ -115,10 +141,15 @@ class WarmUp:
         self._root = np.eye(d) if self._metric == "dense" else np.ones(d)
         most = sum(windows) + _LAST
         rows = [
-            {DRAWS: np.empty((most, d), dtype), LOG_POST: np.empty((2 * most, 2))}
+            {
+                DRAWS: np.empty((most, d), dtype),
+                GRADIENTS: np.empty((most, d), dtype),
+                LOG_POST: np.empty((2 * most, 2)),
+            }
             for _ in sampler.starts
         ]
-        self._draws = [row[DRAWS] for row in rows]
+        self._rows = rows
+        self._splits, self._frequency, self._center = hasattr(dynamics, "frequency"), 0.0, None
         label = f"{sampler.chain.label}, warm-up"
         phase = replace(
             sampler.chain, kind=RunPhase.MODE, label=label, recorder=_Positions(sampler.target)
@@ -137,16 +168,25 @@ class WarmUp:
         averaging, began = self._averaging(self._first), time.monotonic()
         with Progress(self._label, self._most * len(self._runners), verbose) as progress:
             self._window(self._windows[0], averaging, progress)
+            length = self._windows[0]
             for length in self._windows[1:]:
+                if self._split(length):
+                    averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
-                if self._metric is None or self._stuck:
+                if self._stuck or self._late:
                     break
-                if self._late or not self._change(length):
-                    break
-                averaging = self._averaging(self._restarted)
+                if self._scaled_places is not None:
+                    self._rescale(length)
+                elif self._metric is not None:
+                    if not self._change(length):
+                        break
+                    averaging = self._averaging(self._restarted)
             else:
-                self._window(_LAST, averaging, progress)
-                self._astray = not self._normal(_LAST)[0]
+                if self._metric is not None and self._scaled_places is None:
+                    length = _LAST
+                    self._window(_LAST, averaging, progress)
+                    self._astray = not self._normal(_LAST)[0]
+            self._find_center(length)
         space, moves = self._sampler.target.space, [runner.facts() for runner in self._runners]
         return WarmedUp(
             self._combined(),
@@ -157,6 +197,9 @@ class WarmUp:
             sum(facts["moves"] * facts["gradients of a move"] for facts in moves),
             time.monotonic() - began,
             self._astray or self._stuck,
+            self._frequency,
+            float(self._within(length)[0].var(0).mean()),
+            self._seen(length),
         )
 
     @property
@@ -221,25 +264,94 @@ class WarmUp:
             runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
         return True
 
+    def _rescale(self, length: int) -> None:
+        """Change the scale of some coordinates to that of the last draws."""
+        places = self._scaled_places
+        variances = self._within(length)[0][:, places].var(0)
+        effective = length * len(self._rows) / _SLOW
+        self._root = self._root.copy()
+        self._root[places] *= np.sqrt((effective * variances + 5.0) / (effective + 5.0))
+        self._changed += 1
+        for runner in self._runners:
+            runner.change_state(lambda state: state._replace(root=tf.constant(self._root)))
+
     def _normal(self, length: int) -> tuple[bool, np.ndarray]:
         """Return whether the last draws are near N(0, I), and their covariance or variances."""
-        zeta = np.concatenate([draws[self._done - length : self._done] for draws in self._draws])
-        root = self._root
-        within = np.linalg.solve(root, zeta.T).T if root.ndim == 2 else zeta / root
-        spread, widest, narrowest = spread_of(within.astype(np.float64), root.ndim == 2)
+        spread, widest, narrowest = spread_of(self._within(length)[0], self._root.ndim == 2)
         return widest <= _NORMAL and narrowest >= 1 / _NORMAL, spread
+
+    def _within(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the last draws, and the gradients there, in the present coordinates, (k, d)."""
+        last = slice(max(0, self._done - length), self._done)
+        zeta, gradients = (
+            np.concatenate([row[name][last] for row in self._rows]).astype(np.float64)
+            for name in (DRAWS, GRADIENTS)
+        )
+        root = self._root
+        if root.ndim == 2:
+            return np.linalg.solve(root, zeta.T).T, gradients @ root
+        return zeta / root, gradients * root
+
+    def _seen(self, length: int) -> np.ndarray:
+        """Return some of the last draws, flat and unconstrained."""
+        every = max(1, -(-length * len(self._rows) // _SEEN))
+        rows = [row[DRAWS][self._done - length : self._done : every] for row in self._rows]
+        zeta = np.concatenate(rows).astype(np.float64)
+        before = self._sampler.target.space.preconditioner
+        return zeta if before is None else before.origin + before.times(zeta)
+
+    def _split(self, length: int) -> bool:
+        """Choose the part of the potential whose flow is exact; return whether it changed much.
+
+        ω² is the regression of −∇log p on ζ over the last draws, at most 1. It is used if at least
+        half of the gradient's mean square is explained by it.
+        """
+        if not self._splits or self._wanted is None:
+            return False
+        zeta, gradients = self._within(-(-length // 2))
+        square, before = float((zeta**2).sum()), self._frequency
+        slope = min(1.0, max(0.0, -float((zeta * gradients).sum()) / max(square, 1e-300)))
+        rest = float(((gradients + slope * zeta) ** 2).sum())
+        explained = rest < _LEFT * float((gradients**2).sum())
+        self._frequency = float(np.sqrt(slope)) if explained else 0.0
+        for runner in self._runners:
+            runner.change_state(
+                lambda state: state._replace(frequency=tf.constant(self._frequency, tf.float64))
+            )
+        return abs(self._frequency - before) > _MUCH
+
+    def _find_center(self, length: int) -> None:
+        """Find the posterior mean in the chain's coordinates, with gradients as control variates.
+
+        The mean of ζ + ∇log p(ζ) is that of ζ, and does not vary if the posterior is N(·, I).
+        """
+        if self._frequency > 0 and not self._stuck:
+            zeta, gradients = self._within(length)
+            center = (zeta + gradients).mean(0)
+            self._center = self._root @ center if self._root.ndim == 2 else self._root * center
 
     def _combined(self) -> Preconditioner | None:
         """Return the preconditioner that makes the coordinates those of the warm-up's end."""
+        found = self._scaled()
+        if found is None or self._center is None:
+            return found
+        before = self._sampler.target.space.preconditioner
+        shift = self._center if before is None else before.times(self._center)
+        return found.centered_at(found.origin + shift)
+
+    def _scaled(self) -> Preconditioner | None:
+        """Return the same without a change of the origin."""
         before = self._sampler.target.space.preconditioner
         if not self._changed:
             return before
         if before is None:
             return Preconditioner(self._root, np.zeros(len(self._root)))
+        if isinstance(before, Arrow):
+            return before.scaled(self._root)
         if before.dense or self._root.ndim == 2:
             outer, inner = (a if a.ndim == 2 else np.diag(a) for a in (before.root, self._root))
             return Preconditioner(outer @ inner, before.origin)
-        return Preconditioner(before.root * self._root, before.origin)
+        return before.scaled(self._root)
 
 
 def first_stepsize(d: int) -> float:

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from sgmcmc import checks
 from sgmcmc.dynamics import HMC
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
@@ -23,15 +21,13 @@ from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LAST, SHORT, WINDOWS, WarmedUp, WarmUp, first_stepsize
 from sgmcmc.run.exact.reporting import Told, report_on_moves
+from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler
-from sgmcmc.tuning.axes import find_axes
-from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO
-from sgmcmc.tuning.objective import Objective
 
 _BURN_IN, _COLD_BURN_IN = 20, 100
 """Iterations dropped after a warm-up, and without one."""
@@ -166,13 +162,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     large = start.metric != "none" and model.target.size > DENSE_UP_TO
     curved = large and preconditioner != "diagonal"
     if curved:
-        # Before coordinates are known, trajectories of a given length need very many steps.
-        short = replace(request, dynamics=HMC(_STEPS))
-        found = _warmed_up(short, replace(start, metric="none"), wishes, told, verbose, SHORT)
-        for windows in (SHORT, SHORT, LAST):
-            told.clock.done("warm-up")
-            start = _along_axes(request, found, wishes, told, verbose)
-            found = _warmed_up(request, start, wishes, told, verbose, windows, found)
+        found = _with_curvature(request, start, wishes, told, verbose)
     else:
         found = _warmed_up(request, start, wishes, told, verbose)
     if found.lost and start.mode is not None:
@@ -182,34 +172,50 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
         found = _warmed_up(request, start, wishes, told, verbose)
     told.warmed_up = found
     told.clock.done("warm-up")
+    dynamics = request.dynamics
+    if hasattr(dynamics, "frequency"):
+        dynamics = replace(dynamics, frequency=found.frequency)
     return request.tuned(
         found.positions,
+        dynamics=dynamics,
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
         preconditioner=found.preconditioner or "none",
         mode=told.mode,
     )
 
 
-def _along_axes(
-    request: Request, found: WarmedUp, wishes: Wishes, told: Told, verbose: bool
-) -> Start:
-    """Return where a short warm-up has led, with the directions of unusual curvature there."""
-    model = request.read
-    target, data, seed = model.target, model.data, model.seed + found.iterations
-    with Progress("directions of curvature", 1, verbose) as progress:
-        positions = [
-            target.space.start(params, target.dtype).astype(np.float64)
-            for params in found.positions
-        ]
-        left = math.inf
-        if wishes.max_seconds is not None:
-            left = told.clock.began + wishes.max_seconds - time.monotonic()
-        scales = look_around(target, data, positions, seed).whitening
-        axes = find_axes(Objective(target, data), scales, positions, seed, left)
+def _with_curvature(
+    request: Request, start: Start, wishes: Wishes, told: Told, verbose: bool
+) -> WarmedUp:
+    """Return the result of a warm-up whose coordinates come from the curvature where chains are.
+
+    Before coordinates are known, trajectories of a given length would have very many steps.
+    """
+    left = math.inf if wishes.max_seconds is None else wishes.max_seconds
+    with Progress("curvature", 1, verbose) as progress:
+        shape = told.shape = Shape(request.read, left)
+        starts = shape.climbed(wishes.n_chains)
         progress.advance(1)
-    told.axes = axes
-    told.clock.done("directions of curvature")
-    return Start(axes.preconditioner, found.positions, None, "none")
+    told.clock.done("curvature")
+    if starts is not None:
+        start = Start(shape.whitening, starts, None, "none")
+        found = _warmed_up(request, start, wishes, told, verbose, SHORT)
+        rounds: list[tuple[int, ...]] = [LAST]
+    else:
+        short = replace(request, dynamics=HMC(_STEPS))
+        found = _warmed_up(short, replace(start, metric="none"), wishes, told, verbose, SHORT)
+        rounds = [SHORT, LAST] if shape.whitens else [SHORT, SHORT, LAST]
+    for windows in rounds:
+        told.clock.done("warm-up")
+        with Progress("curvature", 1, verbose) as progress:
+            preconditioner = shape.at(found, told.clock.began + left - time.monotonic())
+            progress.advance(1)
+        told.clock.done("curvature")
+        scaled = shape.scaled
+        metric = "none" if scaled is None else "diagonal"
+        start = Start(preconditioner, found.positions, None, metric, scaled=scaled)
+        found = _warmed_up(request, start, wishes, told, verbose, windows, found)
+    return found
 
 
 def _warmed_up(
@@ -235,7 +241,9 @@ def _warmed_up(
     )
     left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
-    found = WarmUp(make_sampler(trial), wanted, told.clock.began + left, windows).run(verbose)
+    deadline = told.clock.began + left
+    warm_up = WarmUp(make_sampler(trial), wanted, deadline, windows, start.scaled)
+    found = warm_up.run(verbose)
     if before is None:
         return found
     return replace(

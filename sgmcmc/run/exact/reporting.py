@@ -9,14 +9,15 @@ import numpy as np
 
 from sgmcmc.bars import Clock
 from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.measured_error import watched
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
+from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.misgivings import too_coarse
-from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
-from sgmcmc.tuning.axes import Axes
-from sgmcmc.tuning.mode import Mode
+from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts, watched_facts
+from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
 """Least acceptance rate, and largest fraction of trajectories cut short, without a warning."""
@@ -31,7 +32,7 @@ class Told:
         reason: Reason for the dynamics; empty if the user chose them.
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
-        axes: Directions of curvature; ``None`` if none were searched for.
+        shape: Shape of the information; ``None`` if it was not searched for.
         warnings: Sentences on problems.
     """
 
@@ -39,7 +40,7 @@ class Told:
     reason: str = ""
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
-    axes: Axes | None = None
+    shape: Shape | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -69,12 +70,8 @@ def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
             "metric updates": told.warmed_up.changed,
             "full gradients, all chains": told.warmed_up.gradients,
         }
-    if told.axes is not None:
-        lengths = told.axes.preconditioner.lengths
-        found["Warm-up"] |= {
-            "directions of unusual curvature": 0 if lengths is None else len(lengths),
-            "largest curvature left, scaled coordinates": told.axes.stiffest,
-        }
+    if told.shape is not None:
+        found["Warm-up"] |= told.shape.facts()
     found["Chain"] = {
         "observations (full gradient)": settings["N"],
         "stepsize": settings["stepsize"],
@@ -86,6 +83,10 @@ def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
         "trajectories cut short": int(sum(chain["moves cut short"] for chain in facts)),
     }
     found["Draws"] = {}
+    if origin.sampler.target.size > DENSE_UP_TO:
+        found["Watched"] = watched_facts(
+            {name: diagnose({name: series}) for name, series in watched(samples).items()}
+        )
     return make_report(origin.sampler, samples, diagnostics, found, warnings, told.clock)
 
 

@@ -67,6 +67,7 @@ class Start:
         params: User's parameters there, for each chain or for all.
         mode: Mode; ``None`` if none was useful.
         metric: Form of the coordinates that the warm-up may change: "dense", "diagonal", or "none".
+        scaled: Places of the coordinates whose scale alone it may change; ``None`` for all.
         warnings: Sentences on problems.
     """
 
@@ -75,6 +76,7 @@ class Start:
     mode: Mode | None
     metric: str
     warnings: tuple[str, ...] = ()
+    scaled: np.ndarray | None = None
 
 
 def find_start(

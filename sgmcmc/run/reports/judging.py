@@ -101,7 +101,7 @@ def judge(
         )
     sds = np.sqrt(np.diag(mode.information.covariance))
     information = information_in(whitening, mode)
-    centers = _centers(samples, space)
+    centers = centers_of(samples, space)
     quiet = Surroundings(information, np.zeros_like(information), whitening.root)
     around, along = quiet, []
     if not sampler.draws.every_row:
@@ -199,7 +199,7 @@ def _finite(u: np.ndarray) -> np.ndarray:
     return np.clip(np.where(np.isnan(u), low, u), low, high)
 
 
-def _centers(samples: Samples, space: Space) -> np.ndarray | None:
+def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
     """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.reports.misgivings import is_right, misgivings, of_draws, of_rounding
 from sgmcmc.run.reports.robust import robust_section
+from sgmcmc.run.reports.temperature import temperature_facts
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.modes import Survey
@@ -88,6 +90,14 @@ def make_report(
             "warnings": [*warnings, *of_groups],
         }
     )
+
+
+def watched_facts(diagnostics: Mapping[str, Diagnostics]) -> dict[str, Any]:
+    """Return facts about watched quantities, by name."""
+    return {
+        name: f"ESS {found.smallest:.0f}, R-hat {max(found.rhat):.3f}"
+        for name, found in diagnostics.items()
+    }
 
 
 def report_on(
@@ -178,8 +188,13 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
         reason, judgement = "no mode was found from the mean of the draws", None
     chain = chain_facts(samples, sampler)
     if judgement is None:
-        sections: Sections = {"Chain": chain, "Predicted": {"not available": reason}, "Draws": {}}
-        warnings = of_draws(diagnostics, samples.settings, ENOUGH)
+        warm, warnings = temperature_facts(sampler, samples, TOLERANCE)
+        sections: Sections = {
+            "Chain": chain,
+            "Predicted": {"not available": reason, **warm},
+            "Draws": {},
+        }
+        warnings += of_draws(diagnostics, samples.settings, ENOUGH)
     else:
         swings = is_right(judgement, TOLERANCE)
         warnings = misgivings(judgement, sampler, diagnostics, TOLERANCE)
@@ -269,9 +284,7 @@ def _worth(plan: Plan) -> dict[str, Any]:
 
 def _kind(sampler: Sampler) -> str:
     preconditioner = sampler.target.space.preconditioner
-    if preconditioner is None:
-        return "none"
-    return "dense" if preconditioner.dense else "diagonal"
+    return "none" if preconditioner is None else preconditioner.kind
 
 
 def _predicted_facts(judgement: Judgement, sampler: Sampler) -> dict[str, Any]:

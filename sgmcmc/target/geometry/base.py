@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import scipy.linalg
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
@@ -184,17 +187,68 @@ class Preconditioner:
         self.origin = np.asarray(origin, np.float64)
         self.dense = self.root.ndim == 2
         self.axes, self.lengths = axes, lengths
-        self._inverse = np.linalg.inv(self.root) if self.dense else 1.0 / self.root
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that makes it, by name."""
+        found = {"root": self.root, "origin": self.origin}
+        if self.axes is not None and self.lengths is not None:
+            found |= {"axes": self.axes, "lengths": self.lengths}
+        return found
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Preconditioner:
+        """Return what ``arrays`` gave."""
+        return cls(arrays["root"], arrays["origin"], arrays.get("axes"), arrays.get("lengths"))
+
+    @property
+    def kind(self) -> str:
+        """Description of it, in words."""
+        if self.lengths is not None:
+            return f"diagonal, and {len(self.lengths)} directions"
+        return "dense" if self.dense else "diagonal"
+
+    @functools.cached_property
+    def _inverse(self) -> np.ndarray:
+        if not self.dense:
+            return 1.0 / self.root
+        return scipy.linalg.lapack.dtrtri(self.root, lower=1)[0]
 
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy."""
         gap = np.asarray(u, np.float64) - self.origin
         if self.dense:
-            return (self._inverse @ gap.T).T
+            return scipy.linalg.solve_triangular(self.root, gap.T, lower=True).T
         scaled = self._inverse * gap
         if self.axes is None or self.lengths is None:
             return scaled
         return scaled + ((scaled @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
+
+    def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
+        if self.dense:
+            return vectors @ self.root
+        scaled = self.root * vectors
+        if self.axes is None or self.lengths is None:
+            return scaled
+        return scaled + ((scaled @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return C times each of some vectors, (..., d), as NumPy."""
+        if self.dense:
+            return vectors @ self.root.T
+        if self.axes is not None and self.lengths is not None:
+            vectors = vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+        return self.root * vectors
+
+    def scaled(self, factors: np.ndarray) -> Preconditioner:
+        """Return C diag(factors), of a diagonal C."""
+        return Preconditioner(self.root * factors, self.origin)
+
+    def centered_at(self, origin: np.ndarray) -> Preconditioner:
+        """Return the same with another origin."""
+        found = copy.copy(self)
+        found.origin = np.asarray(origin, np.float64)
+        return found
 
     def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
         """Return u of ζ."""

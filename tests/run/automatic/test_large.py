@@ -71,7 +71,7 @@ def test_what_exact_moves_are_foretold() -> None:
     """Gradients of all moves of all chains, and what is affordable of that."""
     wishes = Wishes(0.05, 400, 4, None, None, None)
     found = methods.Foretold.of(1e-3, 10_000, wishes)
-    assert found.gradients == 4 * (methods.MOVES + 800) * 20  # 1.25 π/2 · 10 = 19.6 steps
+    assert found.gradients == 4 * (600 + (200 + 250) * 9)  # 0.9 · 10 steps
     assert found.affordable and found.seconds <= 1e-3 * found.gradients
     assert not methods.Foretold.of(1.0, 10_000, wishes).affordable
     hurried = Wishes(0.05, 400, 4, None, None, 1.0)

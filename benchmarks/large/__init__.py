@@ -1,0 +1,1 @@
+"""Large posteriors, held to references: `make bench-large`."""

@@ -1,0 +1,107 @@
+"""Writes the table of large posteriors: `python -m benchmarks.large.table` from the raw numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environments import HERE
+from benchmarks.large.collection import POSTERIORS
+from benchmarks.report import describe_machine, replace_section, table
+
+RESULTS = HERE / "results-large.json"
+DOCUMENT = HERE.parent / "docs" / "posteriors.md"
+SD, MEAN, MOST = 0.05, 0.1, 0.05
+ERRORS = 3.0  # standard errors that Monte Carlo is allowed
+
+
+def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the worst scalar, the part of others that are off, and whether all is right."""
+    worst, off = [], []
+    for name, found in result["judged"].items():
+        ratio, ratio_error = np.array(found["sd_ratio"]), np.array(found["sd_error"])
+        away, away_error = np.abs(found["mean_away"]), np.array(found["mean_error"])
+        bad = (np.abs(ratio - 1.0) > SD + ERRORS * ratio_error) | (
+            away > MEAN + ERRORS * away_error
+        )
+        if found["scalar"]:
+            worst.append((bool(bad[0]), float(ratio[0]), float(away[0]), name))
+        else:
+            off += bad.tolist()
+    part = float(np.mean(off)) if off else 0.0
+    first = max(worst, key=lambda one: (one[0], abs(np.log(one[1])) + one[2]), default=None)
+    return {
+        "scalar": first,
+        "off": part,
+        "good": not any(one[0] for one in worst) and part <= MOST,
+        "warned": bool(result["judged warnings"]),
+    }
+
+
+def line(name: str, result: Mapping[str, Any]) -> str:
+    """Return a posterior's result in a line of plain text."""
+    if "failed" in result:
+        return f"{name}: {result['failed']}"
+    found = verdict(result)
+    warned = "".join(" ! " + text for text in result["warnings"])
+    return (
+        f"{'ok  ' if found['good'] else 'FAIL'} {name}: N {result['N']}, d {result['d']}, "
+        f"{_method(result)}, {_scalar(found)}, {found['off']:.1%} of others off, "
+        f"ESS {result['ess']:.0f}, {result['seconds']:.1f} s{warned}"
+    )
+
+
+def read() -> dict[str, Any]:
+    """Return what was measured before."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"posteriors": {}}
+
+
+def write(results: Mapping[str, Any]) -> None:
+    """Put the table into its document."""
+    rows, right, known = [], 0, results["posteriors"]
+    for name in [name for name in POSTERIORS if name in known]:
+        result = known[name]
+        if "failed" in result:
+            rows.append([name, *[""] * 7, "**no**", result["failed"]])
+            continue
+        found = verdict(result)
+        right += found["good"]
+        said = [text.split(". ")[0].rstrip(".") for text in result["warnings"]]
+        rows.append(
+            [
+                f"{name}: {result['about']}",
+                str(result["N"]),
+                str(result["d"]),
+                _method(result),
+                result["how"],
+                _scalar(found),
+                f"{found['off']:.1%}",
+                f"{result['ess']:.0f}",
+                f"{result['seconds']:.0f}",
+                "yes" if found["good"] else "**no**",
+                "; ".join(said) or "none",
+            ]
+        )
+    head = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off"]
+    head += ["ESS", "seconds", "right", "warnings"]
+    count = f"Of {len(rows)} posteriors {right} are right."
+    text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
+    replace_section(DOCUMENT, "large", text)
+
+
+def _scalar(found: Mapping[str, Any]) -> str:
+    if found["scalar"] is None:
+        return "no scalar"
+    _, ratio, away, name = found["scalar"]
+    return f"{name}: sd {ratio:.3f}, mean {away:.2f}"
+
+
+def _method(result: Mapping[str, Any]) -> str:
+    return str(result["report"]["method"])
+
+
+if __name__ == "__main__":
+    write(read())

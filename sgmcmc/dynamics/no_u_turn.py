@@ -1,0 +1,278 @@
+"""The No-U-Turn Sampler: trajectories that are doubled until they turn back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from sgmcmc.checks import whole_number
+from sgmcmc.dynamics.hamiltonian import (
+    DIVERGED,
+    Hamiltonian,
+    Motion,
+    Moves,
+    Point,
+    log_weight,
+    normals,
+    read_frequency,
+)
+from sgmcmc.target.geometry import Space
+
+
+class _Branch(NamedTuple):
+    """Points on one side of a tree, as many as the tree has, made one after the other.
+
+    Attributes:
+        number: Number of points so far.
+        point, velocity: The last of them.
+        first: Velocity at the first.
+        chosen: One of them, drawn with probability in proportion to e^(−H).
+        weight: log Σ e^(H₀ − H).
+        total: Sum of the velocities.
+        saved, totals: Velocities at the points where subtrees begin, and totals there, a row for
+            each level.
+        turned, diverged: Whether a subtree turned back; whether the energy was left.
+        acceptance: Sum of min(1, e^(H₀ − H)).
+    """
+
+    number: tf.Tensor
+    point: Point
+    velocity: tf.Tensor
+    first: tf.Tensor
+    chosen: Point
+    weight: tf.Tensor
+    total: tf.Tensor
+    saved: tf.Tensor
+    totals: tf.Tensor
+    turned: tf.Tensor
+    diverged: tf.Tensor
+    acceptance: tf.Tensor
+
+
+class _Tree(NamedTuple):
+    """A trajectory.
+
+    Attributes:
+        depth: log₂ of the number of its points.
+        left, left_velocity, right, right_velocity: Its ends.
+        chosen, weight, total: As of a branch.
+        going: Whether it may be doubled.
+        diverged: Whether the energy was left.
+        acceptance, gradients: Sum of min(1, e^(H₀ − H)) over all points but the first; number
+            of these points.
+    """
+
+    depth: tf.Tensor
+    left: Point
+    left_velocity: tf.Tensor
+    right: Point
+    right_velocity: tf.Tensor
+    chosen: Point
+    weight: tf.Tensor
+    total: tf.Tensor
+    going: tf.Tensor
+    diverged: tf.Tensor
+    acceptance: tf.Tensor
+    gradients: tf.Tensor
+
+
+@dataclass(frozen=True)
+class NUTS(Hamiltonian):
+    """Hamiltonian Monte Carlo whose trajectories are doubled until they turn back.
+
+    A trajectory turns back if (Σν) · ν ≤ 0 at one of its ends, the sum over its points, or that of
+    a subtree, or of one half with the next point of the other. Of its points one is drawn, with
+    probability in proportion to e^(−H) within each half; a new half replaces the draw of the old
+    one with probability min(1, ratio of their weights). The posterior is the stationary
+    distribution, whatever ε is.
+
+    Args:
+        max_tree_depth: Largest depth: a trajectory has at most 2^max_tree_depth − 1 leapfrog steps.
+        frequency: ω, from 0 to 1, the same as in :class:`HMC`.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.NUTS(max_tree_depth=8).max_tree_depth
+        8
+
+    Source:
+        Hoffman & Gelman, Journal of Machine Learning Research 15, 2014, algorithm 3; with the
+        multinomial sampling and the criterion of Betancourt, *A Conceptual Introduction to
+        Hamiltonian Monte Carlo*, 2017, appendix A.
+    """
+
+    max_tree_depth: int = 10
+    frequency: float = 0.0
+
+    name = "nuts"
+    acceptance = 0.85
+
+    def bind(self, space: Space) -> NUTS:
+        """Return this dynamics with its constants checked."""
+        depth = whole_number("max_tree_depth", self.max_tree_depth, 1)
+        return replace(self, max_tree_depth=depth, frequency=read_frequency(self.frequency))
+
+    def move(
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Point, Moves]:
+        """Return the point drawn from one trajectory."""
+        seeds = tf.random.split(seed, self.max_tree_depth + 1, alg="philox")
+        velocity = normals(here.z.shape, seeds[-1])
+        energy, zero = log_weight(here, velocity), tf.zeros([], tf.float64)
+        tree = _Tree(
+            tf.constant(0), here, velocity, here, velocity, here, zero, velocity,
+            tf.constant(True), tf.constant(False), zero, tf.constant(0),
+        )  # fmt: skip
+
+        def doubled(tree: _Tree) -> tuple[_Tree]:
+            return (self._doubled(motion, tree, energy, stepsize, tf.gather(seeds, tree.depth)),)
+
+        (tree,) = tf.while_loop(
+            lambda tree: tree.going & (tree.depth < self.max_tree_depth),
+            doubled,
+            (tree,),
+            parallel_iterations=1,
+        )
+        mean = tree.acceptance / tf.cast(tree.gradients, tf.float64)
+        return tree.chosen, Moves(1.0, mean, tree.diverged, tree.gradients, tree.going)
+
+    def _doubled(
+        self, motion: Motion, tree: _Tree, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
+    ) -> _Tree:
+        """Return the tree with as many points again, on one of its sides."""
+        own, of_branch = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        uniforms = tf.random.stateless_uniform([2], own, dtype=tf.float64, alg="philox")
+        right = uniforms[0] < 0.5
+        inner = _where(right, tree.right_velocity, tree.left_velocity)
+        outer = _where(right, tree.left_velocity, tree.right_velocity)
+        edge = _where(right, tree.right, tree.left)
+        signed = tf.where(right, stepsize, -stepsize)
+        branch = self._branch(motion, edge, inner, tree.depth, energy, signed, of_branch)
+        whole = ~(branch.turned | branch.diverged)
+        taken = whole & (tf.math.log(uniforms[1]) < branch.weight - tree.weight)
+        total = tree.total + branch.total
+        turned = (
+            _turns(outer, branch.velocity, total)
+            | _turns(outer, branch.first, tree.total + branch.first)
+            | _turns(inner, branch.velocity, branch.total + inner)
+        )
+        return _Tree(
+            tree.depth + 1,
+            _where(right, tree.left, branch.point),
+            _where(right, tree.left_velocity, branch.velocity),
+            _where(right, branch.point, tree.right),
+            _where(right, branch.velocity, tree.right_velocity),
+            _where(taken, branch.chosen, tree.chosen),
+            _log_sum(tree.weight, branch.weight),
+            total,
+            whole & ~turned,
+            branch.diverged,
+            tree.acceptance + branch.acceptance,
+            tree.gradients + branch.number,
+        )
+
+    def _branch(
+        self,
+        motion: Motion,
+        edge: Point,
+        velocity: tf.Tensor,
+        depth: tf.Tensor,
+        energy: tf.Tensor,
+        stepsize: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> _Branch:
+        """Return 2^depth points beyond an edge, or fewer if these turn back or diverge."""
+        zero, none = tf.zeros([], tf.float64), tf.zeros_like(velocity)
+        rows = tf.zeros([self.max_tree_depth, velocity.shape[0]], tf.float64)
+        start = _Branch(
+            tf.constant(0), edge, velocity, none, edge, zero - float("inf"), none, rows, rows,
+            tf.constant(False), tf.constant(False), zero,
+        )  # fmt: skip
+        size = tf.bitwise.left_shift(1, depth)
+
+        def extended(branch: _Branch) -> tuple[_Branch]:
+            return (_extended(motion, branch, energy, stepsize, seed),)
+
+        return tf.while_loop(
+            lambda b: (b.number < size) & ~b.turned & ~b.diverged,
+            extended,
+            (start,),
+            parallel_iterations=1,
+        )[0]
+
+
+def _extended(
+    motion: Motion, branch: _Branch, energy: tf.Tensor, stepsize: tf.Tensor, seed: tf.Tensor
+) -> _Branch:
+    """Return the branch with one more point."""
+    number = branch.number
+    point, velocity = motion.step(branch.point, branch.velocity, stepsize)
+    above = log_weight(point, velocity) - energy
+    above = tf.where(tf.math.is_nan(above), tf.constant(-float("inf"), tf.float64), above)
+    weight = _log_sum(branch.weight, above)
+    own = tf.random.experimental.stateless_fold_in(seed, number, alg="philox")
+    uniform = tf.random.stateless_uniform([], own, dtype=tf.float64, alg="philox")
+    total = branch.total + velocity
+    # A subtree begins at each even point. Those that end at an odd one have as many levels as its
+    # number has ones at the end; the others that are open have a row for each other one.
+    ends = _ones(tf.bitwise.bitwise_xor(number, number + 1)) - 1
+    level = _ones(tf.bitwise.right_shift(number, 1))
+    saved, totals = tf.cond(
+        tf.equal(ends, 0),
+        lambda: (_with_row(branch.saved, level, velocity), _with_row(branch.totals, level, total)),
+        lambda: (branch.saved, branch.totals),
+    )
+
+    def check(i: tf.Tensor, turned: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = tf.gather(saved, i)
+        return i - 1, turned | _turns(first, velocity, total - tf.gather(totals, i) + first)
+
+    _, turned = tf.while_loop(
+        lambda i, turned: (i > level - ends) & ~turned,
+        check,
+        (level, branch.turned),
+        parallel_iterations=1,
+    )
+    return _Branch(
+        number + 1,
+        point,
+        velocity,
+        tf.where(tf.equal(number, 0), velocity, branch.first),
+        _where(tf.math.log(uniform) < above - weight, point, branch.chosen),
+        weight,
+        total,
+        saved,
+        totals,
+        turned,
+        ~(above > DIVERGED),
+        branch.acceptance + tf.exp(tf.minimum(above, 0.0)),
+    )
+
+
+def _turns(left: tf.Tensor, right: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+    """Return whether a trajectory turns back, given the velocities at its ends and their sum."""
+    middle = total - (left + right) / 2
+    return (tf.tensordot(left, middle, 1) <= 0) | (tf.tensordot(right, middle, 1) <= 0)
+
+
+def _where(condition: tf.Tensor, one: Any, other: Any) -> Any:
+    """Return the one structure of tensors or the other."""
+    return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), one, other)
+
+
+def _with_row(rows: tf.Tensor, number: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    return tf.tensor_scatter_nd_update(rows, tf.reshape(number, [1, 1]), row[tf.newaxis])
+
+
+def _ones(number: tf.Tensor) -> tf.Tensor:
+    """Return the number of ones among the binary digits of an integer."""
+    return tf.cast(tf.raw_ops.PopulationCount(x=number), tf.int32)
+
+
+def _log_sum(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Return log(eᵃ + eᵇ), neither of which is infinite upwards."""
+    most = tf.maximum(a, b)
+    both = most + tf.math.log1p(tf.exp(-tf.abs(a - b)))
+    return tf.where(tf.math.is_inf(most), most, both)

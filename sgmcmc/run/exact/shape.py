@@ -1,0 +1,185 @@
+"""Coordinates of exact chains from the curvature where they are, if d is too large for a mode."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.run.exact.adaptation import WarmedUp
+from sgmcmc.run.request import Model
+from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.tuning.arrows import arrow_at, dense_at, find_structure
+from sgmcmc.tuning.axes import Axes, find_axes
+from sgmcmc.tuning.local import look_around
+from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.products import Products
+
+_DENSE = 5000
+"""Coordinates up to which the information is a dense matrix, if time allows."""
+
+_MOST = 300.0
+"""Seconds that products with the Hessian at one position may take, if the user sets no limit."""
+
+_SHARE = 0.15
+"""Part of the user's seconds that they may take."""
+
+_AS_WIDE = 0.7
+"""The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
+
+_CLIMB, _HALVINGS, _NEAR, _QUICK = 8, 6, 0.5, 0.3
+"""Curvatures that a climb computes at most; halvings of a step; the distance, in posterior SDs, at
+which it ends; and by what a step must shorten it for the curvature to be kept."""
+
+
+class Shape:
+    """The shape of a large posterior's information, and whitening by it.
+
+    Args:
+        model: Model, read.
+        seconds: Seconds that there are for the whole run; infinite for no limit.
+
+    Attributes:
+        structure: Blocks of the information; ``None`` if there are none.
+        dense: Whether the information is a dense matrix.
+    """
+
+    def __init__(self, model: Model, seconds: float) -> None:
+        target, data = model.target, model.data
+        self._model, self._objective = model, Objective(target, data)
+        self._products = Products(self._objective, target, data)
+        self._seconds = seconds
+        d = target.size
+        near = self._position(model.params[0])
+        rng = np.random.default_rng([model.seed, d])
+        self.structure = find_structure(
+            self._objective, target.space.layout, near + 0.1 * rng.standard_normal(d), model.seed
+        )
+        count = d if self.structure is None else len(self.structure.core)
+        affordable = self._affordable(near, count)
+        if not affordable:
+            self.structure = None
+        self.dense = self.structure is None and affordable and d <= _DENSE
+        self._whitening: Preconditioner | None = None
+        self._axes: Axes | None = None
+
+    def _position(self, params: Any) -> np.ndarray:
+        target = self._model.target
+        return target.space.start(params, target.dtype).astype(np.float64)
+
+    def _affordable(self, u: np.ndarray, count: int) -> bool:
+        """Return whether so many products with the Hessian take a small part of the time."""
+        if count > _DENSE:
+            return False
+        some = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
+        self._products(u, some)  # which compiles
+        began = time.perf_counter()
+        self._products(u, some)
+        each = (time.perf_counter() - began) / len(some)
+        return each * count <= min(_MOST, _SHARE * self._seconds)
+
+    def climbed(self, n_chains: int) -> list[dict[str, np.ndarray]] | None:
+        """Return starts around the mode, if the information is dense and Newton steps lead there.
+
+        Each step uses the curvature of the last position where a step fell short.
+        """
+        if not self.dense:
+            return None
+        u, value, gradient = self._look(self._position(self._model.params[0]))
+        for _ in range(_CLIMB):
+            whitening = dense_at(self._products, [u])
+            distance, before = self._distance(whitening, gradient), np.inf
+            while _NEAR < distance < _QUICK * before:
+                step, before = whitening.times(whitening.transposed_times(gradient)), distance
+                found = self._risen(u, value, step)
+                if found is None:
+                    break
+                u, value, gradient = found
+                distance = self._distance(whitening, gradient)
+            if distance <= _NEAR:
+                self._whitening = whitening.centered_at(u)
+                return self._spread(n_chains)
+        return None
+
+    def _look(self, u: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        return (u, *self._objective.value_and_gradient(u))
+
+    def _distance(self, whitening: Preconditioner, gradient: np.ndarray) -> float:
+        return float(np.sqrt((whitening.transposed_times(gradient) ** 2).mean()))
+
+    def _risen(
+        self, u: np.ndarray, value: float, step: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """Return a higher point along a step."""
+        for number in range(_HALVINGS):
+            there = self._look(u + 0.5**number * step)
+            if np.isfinite(there[1]) and there[1] > value:
+                return there
+        return None
+
+    def _spread(self, n_chains: int) -> list[dict[str, np.ndarray]]:
+        assert self._whitening is not None
+        target = self._model.target
+        rng = np.random.default_rng([self._model.seed, 2])
+        moves = self._whitening.times(rng.standard_normal((n_chains, target.size)))
+        return [target.space.params(self._whitening.origin + m, target.dtype) for m in moves]
+
+    def at(self, found: WarmedUp, seconds: float) -> Preconditioner:
+        """Return the whitening by the information at the end of a warm-up.
+
+        Args:
+            found: Result of the warm-up.
+            seconds: Seconds that are left.
+        """
+        if self.dense and self._whitening is not None and _AS_WIDE < found.width < 1 / _AS_WIDE:
+            assert found.preconditioner is not None
+            return found.preconditioner
+        target, seed = self._model.target, self._model.seed + found.iterations
+        positions = [self._position(params) for params in found.positions]
+        if self.structure is None and not self.dense:
+            scales = look_around(target, self._model.data, positions, seed).whitening
+            self._axes = find_axes(self._objective, scales, positions, seed, seconds)
+            return self._axes.preconditioner
+        if self.structure is None:
+            whitening = dense_at(self._products, [found.seen.mean(0)])
+        else:
+            whitening = arrow_at(self._products, self.structure, list(found.seen), seed)
+        if found.frequency > 0 and found.preconditioner is not None:
+            self._whitening = whitening.centered_at(found.preconditioner.origin)
+        else:
+            gradient = np.mean([self._look(u)[2] for u in positions], 0)
+            step = whitening.times(whitening.transposed_times(gradient))
+            self._whitening = whitening.centered_at(np.mean(positions, 0) + step)
+        return self._whitening
+
+    @property
+    def scaled(self) -> np.ndarray | None:
+        """Places of coordinates whose scale draws tell better than the curvature."""
+        return None if self.structure is None else self.structure.core[: self.structure.few]
+
+    @property
+    def whitens(self) -> bool:
+        """Whether the whole information is known, not only some directions."""
+        return self.dense or self.structure is not None
+
+    @property
+    def whitening(self) -> Preconditioner | None:
+        """The last whitening by an arrow or a dense matrix."""
+        return self._whitening
+
+    def facts(self) -> dict[str, Any]:
+        """Return facts for the report."""
+        if self._axes is not None:
+            lengths = self._axes.preconditioner.lengths
+            return {
+                "directions of unusual curvature": 0 if lengths is None else len(lengths),
+                "largest curvature left, scaled coordinates": self._axes.stiffest,
+            }
+        assert self._whitening is not None
+        if self.structure is None:
+            return {"information": "dense"}
+        return {
+            "information": self._whitening.kind,
+            "blocks are of": ", ".join(self.structure.names),
+        }

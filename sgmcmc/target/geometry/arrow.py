@@ -1,0 +1,276 @@
+"""Whitening by a sparse information: many small blocks, coupled by a dense core alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+import tensorflow as tf
+
+from sgmcmc.target.geometry.base import Preconditioner
+
+_SPARSE = 0.2
+"""Fraction of entries of the coupling up to which it is kept as a sparse matrix."""
+
+
+class Arrow(Preconditioner):
+    """u = û + Cζ with CCᵀ = J⁻¹, if J has the shape of an arrow.
+
+    With the coordinates in the order (leaves, core), J = [[D, Bᵀ], [B, A]], D of G blocks of k × k.
+    J = LLᵀ with L = [[L_D, 0], [W, L_S]], W = B L_D⁻ᵀ and L_S the root of A − BD⁻¹Bᵀ; C is L⁻ᵀ. A
+    product with C or Cᵀ costs O(Gk² + c² + nonzero entries of W), and ζ keeps the places of u.
+
+    Args:
+        origin: û, in float64.
+        leaves: Places of the leaves, a row for each block, (G, k).
+        blocks: L_D, lower triangular, (G, k, k).
+        coupling: W, (c, G k), a SciPy sparse matrix.
+        core: L_S, lower triangular, (c, c).
+
+    Attributes:
+        leaves: Places of the leaves.
+    """
+
+    def __init__(
+        self,
+        origin: np.ndarray,
+        leaves: np.ndarray,
+        blocks: np.ndarray,
+        coupling: Any,
+        core: np.ndarray,
+    ) -> None:
+        self.origin, self.dense = np.asarray(origin, np.float64), False
+        self.axes = self.lengths = None
+        self.leaves, self._blocks, self._core = leaves, blocks, core
+        self._coupling = scipy.sparse.csr_matrix(coupling)
+        rest = np.ones(len(self.origin), bool)
+        rest[leaves] = False
+        self._order = np.concatenate([leaves.ravel(), np.flatnonzero(rest)])
+        self._places = np.argsort(self._order)
+        self._inverse_blocks = np.linalg.inv(blocks)
+        self._inverse_core = np.linalg.inv(core)
+        self._size, self._shape = leaves.size, leaves.shape
+        # What remains of each coordinate's SD if all others are held, up to the coupling.
+        self.root = self._joined(
+            np.diagonal(self._inverse_blocks, axis1=1, axis2=2).reshape(-1),
+            np.diag(self._inverse_core),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that makes it, by name."""
+        W = self._coupling
+        return {
+            "origin": self.origin,
+            "leaves": self.leaves,
+            "blocks": self._blocks,
+            "core": self._core,
+            "coupling": W.data,
+            "indices": W.indices,
+            "indptr": W.indptr,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Arrow:
+        """Return what ``arrays`` gave."""
+        leaves, core = arrays["leaves"], arrays["core"]
+        W = scipy.sparse.csr_matrix(
+            (arrays["coupling"], arrays["indices"], arrays["indptr"]), (len(core), leaves.size)
+        )
+        return cls(arrays["origin"], leaves, arrays["blocks"], W, core)
+
+    @property
+    def kind(self) -> str:
+        """Description of it, in words."""
+        G, k = self._shape
+        return f"{G} blocks of {k} × {k}, and a core of {len(self._core)}"
+
+    def _joined(self, leaves: np.ndarray, core: np.ndarray) -> np.ndarray:
+        """Return a vector in the order of u; a leading axis is kept."""
+        return np.concatenate([leaves, core], -1)[..., self._places]
+
+    def _parted(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ordered = np.asarray(vectors, np.float64)[..., self._order]
+        return ordered[..., : self._size], ordered[..., self._size :]
+
+    def _by_block(self, spec: str, blocks: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+        by_block = leaves.reshape(*leaves.shape[:-1], *self._shape)
+        return np.einsum(spec, blocks, by_block).reshape(leaves.shape)
+
+    def into(self, u: np.ndarray) -> np.ndarray:
+        """Return ζ of u, (..., d), as NumPy: Lᵀ times the distance to the origin."""
+        leaves, core = self._parted(np.asarray(u, np.float64) - self.origin)
+        own = self._by_block("gji,...gj->...gi", self._blocks, leaves)
+        return self._joined(own + _right(core, self._coupling), core @ self._core)
+
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return C times each of some vectors, (..., d), as NumPy."""
+        leaves, core = self._parted(vectors)
+        core = core @ self._inverse_core
+        leaves = leaves - _right(core, self._coupling)
+        return self._joined(self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core)
+
+    def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
+        """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
+        leaves, core = self._parted(vectors)
+        leaves = self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves)
+        core = (core - _right(leaves, self._coupling.T)) @ self._inverse_core.T
+        return self._joined(leaves, core)
+
+    def out_of(self, zeta: tf.Tensor) -> tf.Tensor:
+        """Return u of ζ."""
+        leaves, core = self._split(zeta)
+        core = _product(self._inverse_core.T, core)
+        leaves -= self._across(core)
+        leaves = self._blockwise(np.swapaxes(self._inverse_blocks, 1, 2), leaves)
+        return tf.constant(self.origin, zeta.dtype) + self._whole(leaves, core)
+
+    def slope(self, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient with respect to ζ, Cᵀ = L⁻¹ times that with respect to u."""
+        leaves, core = self._split(slope)
+        leaves = self._blockwise(self._inverse_blocks, leaves)
+        return self._whole(leaves, _product(self._inverse_core, core - self._along_core(leaves)))
+
+    def score(self, slope: tf.Tensor) -> tf.Tensor:
+        """Return the gradient with respect to u, L times that with respect to ζ."""
+        leaves, core = self._split(slope)
+        core = self._along_core(leaves) + _product(self._core, core)
+        return self._whole(self._blockwise(self._blocks, leaves), core)
+
+    def _split(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ordered = tf.gather(vector, tf.constant(self._order, tf.int32))
+        return tf.reshape(ordered[: self._size], self._shape), ordered[self._size :]
+
+    def _whole(self, leaves: tf.Tensor, core: tf.Tensor) -> tf.Tensor:
+        ordered = tf.concat([tf.reshape(leaves, [-1]), core], 0)
+        return tf.gather(ordered, tf.constant(self._places, tf.int32))
+
+    def _blockwise(self, blocks: np.ndarray, leaves: tf.Tensor) -> tf.Tensor:
+        if self._shape[1] == 1:
+            return tf.constant(blocks[:, :, 0], leaves.dtype) * leaves
+        return tf.reduce_sum(tf.constant(blocks, leaves.dtype) * leaves[:, tf.newaxis, :], 2)
+
+    def _across(self, core: tf.Tensor) -> tf.Tensor:
+        """Return Wᵀ times a vector of the core, (G, k)."""
+        if not len(self._core):
+            return tf.zeros(self._shape, core.dtype)
+        if self._is_sparse:
+            places, values = _padded(self._coupling.T.tocsr())
+            return tf.reshape(_gathered(core, places, values), self._shape)
+        return tf.reshape(_product(self._coupling.toarray().T, core), self._shape)
+
+    def _along_core(self, leaves: tf.Tensor) -> tf.Tensor:
+        """Return W times the leaves, (c,)."""
+        flat = tf.reshape(leaves, [-1])
+        if self._is_sparse:
+            return _gathered(flat, *_padded(self._coupling))
+        return _product(self._coupling.toarray(), flat)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return self._coupling.nnz < _SPARSE * np.prod(self._coupling.shape)
+
+    def scaled(self, factors: np.ndarray) -> Arrow:
+        """Return C diag(factors)."""
+        leaves, core = self._parted(factors)
+        blocks = self._blocks / leaves.reshape(*self._shape)[:, np.newaxis, :]
+        W = self._coupling @ scipy.sparse.diags(1.0 / leaves)
+        return Arrow(self.origin, self.leaves, blocks, W, self._core / core)
+
+    def centered_at(self, origin: np.ndarray) -> Arrow:
+        """Return the same with another origin."""
+        found = copy.copy(self)
+        found.origin = np.asarray(origin, np.float64)
+        return found
+
+
+def arrow_of(
+    origin: np.ndarray, leaves: np.ndarray, blocks: np.ndarray, coupling: Any, core: np.ndarray
+) -> Arrow:
+    """Return the whitening by an information of the shape of an arrow.
+
+    What is not positive definite is made so: eigenvalues of a block, and of the core that is left,
+    are turned up, and held above a small part of the usual one.
+
+    Args:
+        origin: û.
+        leaves: Places of the leaves, (G, k).
+        blocks: D, (G, k, k).
+        coupling: B, (c, G k), dense or sparse.
+        core: A, (c, c).
+    """
+    values, vectors = np.linalg.eigh(blocks)
+    values = _lifted(values)
+    blocks = np.linalg.cholesky((vectors * values[:, np.newaxis]) @ np.swapaxes(vectors, 1, 2))
+    inverse = np.linalg.inv(blocks)
+    G, k = leaves.shape
+    B = scipy.sparse.csr_matrix(coupling)
+    W = B @ scipy.sparse.block_diag(list(np.swapaxes(inverse, 1, 2)), "csc") if k > 1 else (
+        B.multiply(inverse.reshape(1, -1)).tocsr()
+    )  # fmt: skip
+    left = core - np.asarray((W @ W.T).toarray())
+    return Arrow(origin, leaves, blocks, W, _root(left))
+
+
+def _lifted(values: np.ndarray) -> np.ndarray:
+    """Return eigenvalues turned up, and not much smaller than usual."""
+    values = np.abs(values)
+    return np.maximum(values, _LEAST * max(float(np.median(values)), np.finfo(float).tiny))
+
+
+_LEAST = 1e-4
+"""The least eigenvalue, as a part of the median of all."""
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    """Return the lower triangular root of a symmetric matrix, made positive definite."""
+    if not len(matrix):
+        return matrix
+    diagonal = np.abs(np.diag(matrix))
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = (matrix + matrix.T) / 2 / np.outer(scale, scale)
+    try:
+        return scale[:, np.newaxis] * np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(scaled)
+        return scale[:, np.newaxis] * np.linalg.cholesky((vectors * _lifted(values)) @ vectors.T)
+
+
+def inverse_root(matrix: np.ndarray) -> np.ndarray:
+    """Return a lower triangular C with CCᵀ the inverse of a symmetric matrix.
+
+    What is not positive definite is made so, as in an arrow.
+    """
+    # With the order of coordinates reversed, L⁻ᵀ is lower triangular.
+    turned = _root(matrix[::-1, ::-1])
+    return scipy.linalg.lapack.dtrtri(turned, lower=1)[0].T[::-1, ::-1]
+
+
+def _right(vectors: np.ndarray, matrix: Any) -> np.ndarray:
+    """Return each row vector times a sparse matrix."""
+    flat = vectors.reshape(int(np.prod(vectors.shape[:-1])), vectors.shape[-1])
+    return np.asarray((matrix.T @ flat.T).T).reshape(*vectors.shape[:-1], matrix.shape[1])
+
+
+def _product(matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matvec(tf.constant(matrix, vector.dtype), vector)
+
+
+def _gathered(vector: tf.Tensor, places: np.ndarray, values: np.ndarray) -> tf.Tensor:
+    """Return a sparse matrix times a vector, the matrix as padded rows."""
+    taken = tf.gather(vector, tf.constant(places, tf.int32))
+    return tf.reduce_sum(tf.constant(values, vector.dtype) * taken, 1)
+
+
+def _padded(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and values of each row's entries, padded by zeros to equal lengths."""
+    counts = np.diff(matrix.indptr)
+    width = max(1, int(counts.max(initial=0)))
+    rows = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(rows)) - np.repeat(matrix.indptr[:-1], counts)
+    places, values = np.zeros((len(counts), width), int), np.zeros((len(counts), width))
+    places[rows, within], values[rows, within] = matrix.indices, matrix.data
+    return places, values

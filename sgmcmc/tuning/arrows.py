@@ -1,0 +1,191 @@
+"""Information of the shape of an arrow, found by products with the Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgmcmc.target.geometry import Arrow, Preconditioner, arrow_of, inverse_root
+from sgmcmc.target.layout import Layout
+from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.products import Products
+
+_FEWEST, _WIDEST = 20, 8
+"""The fewest groups that are looked for, and the most numbers of a group."""
+
+_CORE = 5000
+"""The largest core, which is dense."""
+
+_FEW = 50
+"""Coordinates of a parameter up to which curvature is averaged over many positions."""
+
+_NOTHING = 1e-9
+"""Entries of the coupling, relative to its largest, that are rounding."""
+
+_EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
+"""How far entries of a Hessian that should be equal may be apart, relative to its largest."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Coordinates in many small blocks, which are independent given all others.
+
+    Attributes:
+        leaves: Places of these coordinates, a row for each block, (G, k).
+        core: Places of all others, (c,).
+        few: Number of those that come first, which are of parameters with few coordinates.
+        names: Parameters that the leaves are of.
+    """
+
+    leaves: np.ndarray
+    core: np.ndarray
+    few: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A parameter that may be made of blocks.
+
+    Attributes:
+        name: Name.
+        places: Places of its coordinates, (G, k).
+    """
+
+    name: str
+    places: np.ndarray
+
+
+def find_structure(
+    objective: Objective, layout: Layout, u: np.ndarray, seed: int
+) -> Structure | None:
+    """Return the blocks of the information at a position, or ``None`` if there are none.
+
+    A parameter of G × k numbers is made of blocks if its part of the Hessian is block-diagonal.
+    With s random signs, one for each group, and e_m a unit vector, the entries of H(s ⊗ e_m) times
+    s are then those of the blocks whatever s is, and almost surely not otherwise. Parameters with
+    as many groups belong together if that holds for all of them at once.
+
+    Args:
+        objective: Log posterior.
+        layout: Layout of the position.
+        u: Position, flat and unconstrained.
+        seed: Seed of the signs.
+    """
+    rng = np.random.default_rng([seed, len(u)])
+    found: list[_Candidate] = []
+    for name in layout.names:
+        for candidate in _candidates(name, layout):
+            if _has_blocks(objective, u, candidate.places, rng):
+                found.append(candidate)
+                break
+    together = _together(objective, u, found, rng)
+    if not together:
+        return None
+    leaves = np.concatenate([candidate.places for candidate in together], 1)
+    names = tuple(candidate.name for candidate in together)
+    others = [place for name, place in layout.slices.items() if name not in names]
+    sizes = [place.stop - place.start for place in others]
+    if sum(sizes) > _CORE:
+        return None
+    order = sorted(range(len(others)), key=lambda i: sizes[i] > _FEW)
+    core = np.concatenate([np.arange(len(u))[others[i]] for i in order] or [np.zeros(0, int)])
+    return Structure(leaves, core, sum(size for size in sizes if size <= _FEW), names)
+
+
+def _candidates(name: str, layout: Layout) -> list[_Candidate]:
+    """Return the ways in which a parameter may be made of groups: along its first or last axis."""
+    shape, place = layout.shapes[name], layout.slices[name]
+    numbers = np.arange(place.start, place.stop).reshape(shape)
+    found = []
+    for axis in {0, len(shape) - 1} if shape else ():
+        places = np.moveaxis(numbers, axis, 0).reshape(shape[axis], -1)
+        if len(places) >= _FEWEST and places.shape[1] <= _WIDEST:
+            found.append(_Candidate(name, places))
+    return found
+
+
+def _has_blocks(
+    objective: Objective, u: np.ndarray, places: np.ndarray, rng: np.random.Generator
+) -> bool:
+    """Return whether the Hessian is block-diagonal in these coordinates."""
+    one, other = (_blocks(objective, u, places, rng) for _ in range(2))
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return False
+    dtype = np.dtype(objective.target.dtype.as_numpy_dtype)
+    return bool(np.abs(one - other).max() <= _EQUAL[dtype] * np.abs(one).max())
+
+
+def _blocks(
+    objective: Objective, u: np.ndarray, places: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the blocks of the negative Hessian, if it has blocks, (G, k, k)."""
+    G, k = places.shape
+    found = np.empty((G, k, k))
+    for m in range(k):
+        signs, vector = rng.choice([-1.0, 1.0], G), np.zeros(len(u))
+        vector[places[:, m]] = signs
+        found[:, :, m] = objective.times_hessian(u, vector)[places] * signs[:, np.newaxis]
+    return found
+
+
+def _together(
+    objective: Objective, u: np.ndarray, found: list[_Candidate], rng: np.random.Generator
+) -> list[_Candidate]:
+    """Return the candidates of one set of groups that hold the most coordinates."""
+    best: list[_Candidate] = []
+    for G in {len(candidate.places) for candidate in found}:
+        chosen: list[_Candidate] = []
+        alike = [candidate for candidate in found if len(candidate.places) == G]
+        for candidate in sorted(alike, key=lambda one: -one.places.size):
+            places = np.concatenate([one.places for one in (*chosen, candidate)], 1)
+            fits = places.shape[1] <= _WIDEST
+            if not chosen or (fits and _has_blocks(objective, u, places, rng)):
+                chosen.append(candidate)
+        best = max(best, chosen, key=lambda some: sum(one.places.size for one in some))
+    return best
+
+
+def arrow_at(
+    products: Products, structure: Structure, positions: Sequence[np.ndarray], seed: int
+) -> Arrow:
+    """Return the whitening by the information around positions, with their mean as origin.
+
+    The blocks and the rows of parameters with few coordinates are averaged over the positions; all
+    other rows are those at the mean, as so many take long.
+
+    Args:
+        products: Products with the Hessian.
+        structure: Blocks of the information.
+        positions: Flat and unconstrained.
+        seed: Seed of the signs.
+    """
+    leaves, core, few = structure.leaves, structure.core, structure.few
+    (G, k), d, middle = leaves.shape, len(positions[0]), np.mean(positions, 0)
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
+    vectors = np.zeros((k + len(core), d))
+    for m in range(k):
+        vectors[m, leaves[:, m]] = signs[m]
+    vectors[np.arange(k, len(vectors)), core] = 1.0
+    found = np.mean([products(u, vectors[: k + few]) for u in positions], 0)
+    if few < len(core):
+        found = np.concatenate([found, products(middle, vectors[k + few :])])
+    blocks = np.stack([found[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
+    coupling = found[k:][:, leaves.ravel()]
+    coupling[np.abs(coupling) < _NOTHING * np.abs(coupling).max(initial=0.0)] = 0.0
+    own = found[k:][:, core]
+    own[few:, :few] = own[:few, few:].T
+    symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
+    return arrow_of(middle, leaves, symmetric, coupling, (own + own.T) / 2)
+
+
+def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:
+    """Return the whitening by the information averaged over positions, with their mean as origin.
+
+    It takes d products with the Hessian at each position.
+    """
+    unit = np.eye(len(positions[0]))
+    information = np.mean([products(u, unit) for u in positions], 0)
+    return Preconditioner(inverse_root(information), np.mean(positions, 0))

@@ -1,0 +1,63 @@
+"""Whitening by an information of the shape of an arrow, against dense matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sgmcmc.target.geometry import Arrow, arrow_of, inverse_root
+
+Array = np.ndarray
+
+
+def information(k: int, core: int, density: float) -> tuple[Array, Array, tuple[Array, ...]]:
+    """Return a matrix, the places of its leaves, and its parts."""
+    rng, G = np.random.default_rng(k), 30
+    d = G * k + core
+    order = rng.permutation(d)
+    leaves, rest = order[: G * k].reshape(G, k), np.sort(order[G * k :])
+    D = 3 * np.eye(k) + 0.5 * rng.random((G, 1, 1)) * np.ones((k, k))
+    B = 0.3 * rng.normal(size=(core, G * k)) * (rng.random((core, G * k)) < density)
+    A = 20 * np.eye(core) + 0.1
+    J = np.zeros((d, d))
+    for block, place in zip(D, leaves, strict=True):
+        J[np.ix_(place, place)] = block
+    J[np.ix_(rest, leaves.ravel())], J[np.ix_(leaves.ravel(), rest)] = B, B.T
+    J[np.ix_(rest, rest)] = A
+    return J, leaves, (D, B, A)
+
+
+@pytest.mark.parametrize("k, core, density", [(1, 5, 0.1), (2, 4, 1.0), (3, 0, 1.0)])
+def test_products_are_those_of_the_dense_matrices(k: int, core: int, density: float) -> None:
+    J, leaves, parts = information(k, core, density)
+    rng = np.random.default_rng(1)
+    origin, z, g = rng.normal(size=(3, len(J)))
+    arrow = arrow_of(origin, leaves, *parts)
+    C = arrow.times(np.eye(len(J))).T
+    np.testing.assert_allclose(C @ C.T @ J, np.eye(len(J)), atol=1e-12)
+    np.testing.assert_allclose(arrow.out_of(tf.constant(z)), origin + C @ z, atol=1e-12)
+    np.testing.assert_allclose(arrow.into(origin + C @ z), z, atol=1e-12)
+    slope = arrow.slope(tf.constant(g))
+    np.testing.assert_allclose(slope, C.T @ g, atol=1e-12)
+    np.testing.assert_allclose(arrow.transposed_times(g), C.T @ g, atol=1e-12)
+    np.testing.assert_allclose(arrow.score(slope), g, atol=1e-12)
+    again = Arrow.of_arrays(arrow.arrays()).centered_at(0 * origin)
+    np.testing.assert_array_equal(again.times(z), arrow.times(z))
+    assert not again.origin.any() and arrow.origin is origin
+
+
+def test_what_is_not_positive_definite_is_made_so() -> None:
+    J, leaves, (D, B, A) = information(2, 4, 1.0)
+    D[3] = [[1.0, 2.0], [2.0, 1.0]]
+    A = A - 40 * np.eye(4)
+    arrow = arrow_of(np.zeros(len(J)), leaves, D, B, A)
+    values = np.linalg.eigvalsh(arrow.times(arrow.transposed_times(np.eye(len(J)))))
+    assert np.isfinite(values).all() and values[0] > 0
+
+
+def test_the_inverse_root_is_lower_triangular() -> None:
+    J = information(2, 4, 1.0)[0]
+    C = inverse_root(J)
+    np.testing.assert_allclose(C @ C.T @ J, np.eye(len(J)), atol=1e-12)
+    assert not np.triu(C, 1).any()
