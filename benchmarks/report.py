@@ -26,6 +26,7 @@ TARGETS = {
     "from-r": "bench-r",
     "laws": "bench-laws",
     "long-chains": "bench-long",
+    "mamba": "bench-mamba",
     "manifolds": "bench-manifolds",
     "mixture": "bench-mixture",
     "networks": "bench-networks",

@@ -127,6 +127,17 @@ class Subsampled(ExactDynamics):
         """Raise an error if the bounds are not known."""
         assert self.known
 
+    def advice(self, state: Any) -> str | None:
+        """Return what to do if a bound did not hold."""
+        excess = float(state.excess)
+        if not excess > 1.0 + _SLACK:
+            return None
+        return (
+            f"`curvature_bound` does not bound the second derivatives of the rows, or the prior's "
+            f"its own: a row, or the prior, exceeded its bound {excess:.3g} times. Return larger "
+            "factors; for a prior that is not normal give `prior_bound`."
+        )
+
     @abstractmethod
     def pace(self, size: int) -> tuple[float, float]:
         """Return a stepsize, and a guess of the autocorrelation time at it, in iterations.
@@ -283,10 +294,6 @@ class ZigZag(Subsampled):
     def weights(factors: np.ndarray) -> np.ndarray:
         """Return ‖r_j‖₁ ‖r_j‖, the sum over coordinates of the bounds of each row."""
         return np.abs(factors).sum(1) * np.linalg.norm(factors, axis=1)
-
-    def advice(self, state: ZigZagState) -> str | None:
-        """Return what to do if a bound did not hold."""
-        return _broken(float(state.excess))
 
     def facts(self, state: ZigZagState) -> dict[str, float]:
         """Return what a move took, and how tight the bounds are."""
@@ -445,10 +452,6 @@ class MHSS(Subsampled):
         """Return ‖r_j‖², by which differences of a row are bounded."""
         return (factors**2).sum(1)
 
-    def advice(self, state: SubsampledState) -> str | None:
-        """Return what to do if a bound did not hold."""
-        return _broken(float(state.excess))
-
     def facts(self, state: SubsampledState) -> dict[str, float]:
         """Return what a move took, and how tight the bounds are."""
         moves = max(1.0, float(state.moves))
@@ -464,14 +467,3 @@ def _place(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     below = tf.cumsum(tf.cast(weights, tf.float64))
     found = tf.reduce_sum(tf.cast(below <= uniform * below[-1], tf.int32))
     return tf.minimum(found, weights.shape[0] - 1)
-
-
-def _broken(excess: float) -> str | None:
-    """Return advice for bounds that did not hold."""
-    if not excess > 1.0 + _SLACK:
-        return None
-    return (
-        f"`curvature_bound` does not bound the second derivatives of the rows, or the prior's its "
-        f"own: a row, or the prior, exceeded its bound {excess:.3g} times. Return larger factors; "
-        "for a prior that is not normal give `prior_bound`."
-    )

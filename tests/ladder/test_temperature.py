@@ -48,7 +48,7 @@ def divided(problem: LinearProblem) -> LinearProblem:
 
 @every(
     tuple(case for case in MOVING if not case.of_points),
-    slow=lambda case: case.name not in ("sgld", "hmc"),
+    slow=lambda case: case.name != "hmc",
 )
 def test_a_chain_at_a_temperature_is_that_of_the_log_posterior_over_it(case: Case) -> None:
     problem = gaussian(3, 20)
@@ -95,6 +95,7 @@ def test_the_jacobian_of_a_bijector_has_no_temperature() -> None:
     assert abs((shape - 1 + 1 / T) / rate - exact) > 9 * table["mcse_mean"].item()
 
 
+@pytest.mark.slow
 def test_points_of_the_simplex_and_gamma_parameters_at_a_temperature() -> None:
     """All rows in each step, from which SCIR draws its own law exactly."""
     counts, alpha = np.array([6.0, 3.0, 1.0]), np.array([0.9, 2.0, 0.7])

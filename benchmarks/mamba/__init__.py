@@ -1,0 +1,1 @@
+"""Successive halving by Stein discrepancy (Coullon, South & Nemeth 2023) beside `sample`."""
