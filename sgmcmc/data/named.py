@@ -9,11 +9,18 @@ with an error of ours, which has no other error behind it.
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import numpy as np
+
+from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 
 _PARQUET = (".parquet", ".pq", ".parq")
 
@@ -25,6 +32,75 @@ _SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_
 
 _LEAST = 6
 """Characters of a value that is looked for in messages; shorter ones are part of many words."""
+
+_VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created", "updated", "md5Hash", "generation")
+"""Names under which file systems of fsspec's tell one version of a file from the next."""
+
+_unpacked: dict[Any, tuple[Any, Data]] = {}
+"""What was unpacked of paths and URLs, with the state of their files, the latest last."""
+
+
+def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]) -> Data:
+    """Return what was unpacked of a path or URL, if its files have not changed, or unpack it now.
+
+    What was unpacked is kept as long as it needs no more than half of the room that the temporary
+    folder has left; the oldest is dropped first.
+
+    Args:
+        where: Path or URL.
+        key: What else the columns depend on.
+        unpack: Function that reads them.
+    """
+    name = (str(where) if is_url(where) else os.path.realpath(where)), key
+    state = _state_of(where)
+    found, data = _unpacked.pop(name, (None, None))
+    if data is None or state is None or found != state:
+        data = None  # its room is free before the next needs some
+        _keep_within_room()
+        data = unpack()
+    if state is not None and _size_of(data):
+        _unpacked[name] = state, data
+        _keep_within_room()
+    return data
+
+
+def _keep_within_room() -> None:
+    sizes = {name: _size_of(data) for name, (_, data) in _unpacked.items()}
+    room = shutil.disk_usage(tempfile.gettempdir()).free // 2
+    while sum(sizes.values()) > room:
+        oldest = next(iter(sizes))
+        del sizes[oldest], _unpacked[oldest]
+
+
+def _size_of(data: Data) -> int:
+    """Return the bytes of columns; zero if chunks of some are read again whenever they are used."""
+    columns = data.columns.values()
+    if not all(isinstance(column, ArrayColumn | MappedColumn) for column in columns):
+        return 0
+    return sum(data.size * math.prod(c.row_shape) * np.dtype(c.dtype).itemsize for c in columns)
+
+
+def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
+    """Return what changes if the files at a path or URL do; ``None`` if that cannot be told."""
+    if not is_url(where):
+        inside = (Path(folder, name) for folder, _, names in os.walk(where) for name in names)
+        files = inside if os.path.isdir(where) else filter(os.path.exists, [Path(where)])
+        stats = {str(file): file.stat() for file in files}
+        return tuple(sorted((n, s.st_size, s.st_mtime_ns, s.st_ino) for n, s in stats.items()))
+    try:
+        system, path = importlib.import_module("fsspec.core").url_to_fs(str(where))
+        system.invalidate_cache()
+        whole = system.isfile(path)
+        listed = {path: system.info(path)} if whole else system.find(path, detail=True)
+    except Exception:  # which opening it explains
+        return None
+    states = []
+    for name, info in listed.items():
+        versions = tuple(str(info[mark]) for mark in _VERSIONS if info.get(mark) is not None)
+        if not versions:
+            return None
+        states.append((name, str(info.get("size")), *versions))
+    return tuple(sorted(states))
 
 
 def is_url(where: Any) -> bool:

@@ -20,7 +20,7 @@ from sgmcmc.data.entries import (
     need_numbers,
     refuse_nan,
 )
-from sgmcmc.data.named import open_named, shown
+from sgmcmc.data.named import open_named, shown, unpacked_by_name
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
 from sgmcmc.data.stored import Spool, read_stored
 from sgmcmc.data.streams import as_entry, table_of, unpacked_once
@@ -38,8 +38,10 @@ def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) 
     """
     if isinstance(dataset, Data):
         return dataset
+    key = dtype, tuple(sorted(integers))
+    if isinstance(dataset, str | os.PathLike):
+        return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers))
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
-        key = dtype, tuple(sorted(integers))
         return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers))
     return _read(dataset, dtype, integers)
 
@@ -108,13 +110,8 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     if is_stream(values) and not is_table(values):
         raise as_entry(label, values)
     if isinstance(values, str | os.PathLike):
-        where, values = values, open_named(label, values)
-        if isinstance(values, Mapping):
-            raise TypeError(
-                f"`{label}`: {shown(where)!r} is a group of arrays, "
-                f"{', '.join(sorted(values))}. Name one of them by its own path, or "
-                "hand in the group as the whole `dataset`."
-            )
+        data = unpacked_by_name(values, ("entry", dtype), lambda: _read_named(label, values, dtype))
+        return data.columns["entry"], data.size
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
@@ -133,6 +130,19 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     need_first_axis(label, array.shape)
     check_values(label, array, dtype)
     return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array)
+
+
+def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType) -> Data:
+    """Return an array or table at a path or URL as one column."""
+    values = open_named(label, where)
+    if isinstance(values, Mapping):
+        raise TypeError(
+            f"`{label}`: {shown(where)!r} is a group of arrays, "
+            f"{', '.join(sorted(values))}. Name one of them by its own path, or "
+            "hand in the group as the whole `dataset`."
+        )
+    column, length = _read_column(label, values, dtype)
+    return Data({"entry": column}, length)
 
 
 def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data import named
+from sgmcmc.data import named, reading
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import courier
 from sgmcmc.machines.worker import Unpickler, pack
@@ -26,8 +26,8 @@ pa = pytest.importorskip("pyarrow")
 fsspec = pytest.importorskip("fsspec")
 
 
-def table() -> Any:
-    return pa.table(dict(zip(NAMES, X.T, strict=True)))
+def table(times: int = 1) -> Any:
+    return pa.table(dict(zip(NAMES, times * X.T, strict=True)))
 
 
 def write_zarr(where: str, **options: Any) -> None:
@@ -39,11 +39,11 @@ def write_zarr(where: str, **options: Any) -> None:
         made[...] = array
 
 
-def write_parquet(system: Any, where: str) -> None:
+def write_parquet(system: Any, where: str, times: int = 1) -> None:
     from pyarrow import parquet
 
     with system.open(where, "wb") as file:
-        parquet.write_table(table(), file, row_group_size=70)
+        parquet.write_table(table(times), file, row_group_size=70)
 
 
 @pytest.fixture
@@ -83,6 +83,45 @@ def test_zarr_by_name(tmp_path: Path) -> None:
         np.testing.assert_array_equal(data.whole["x"], X)
         with pytest.raises(TypeError, match="is a group of arrays, x, y"):
             read_dataset({"x": where}, tf.float32)
+
+
+@pytest.mark.parametrize("form", ["Zarr", "Zarr, entry", "Parquet", "Parquet, URL"])
+def test_what_has_not_changed_is_unpacked_once(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    real = reading.open_named
+    monkeypatch.setattr(reading, "open_named", lambda *given: opened.append(1) or real(*given))
+    url = form.endswith("URL")
+    where = f"{'memory://' if url else ''}{tmp_path}/x.{'zarr' if 'Zarr' in form else 'parquet'}"
+
+    def write(times: int) -> None:
+        if "Zarr" in form:
+            write_zarr(where, attributes={"times": times})
+            zarr = pytest.importorskip("zarr")
+            zarr.open_group(where)["y"][...] = times * X[:, 0]
+        else:
+            write_parquet(fsspec.filesystem("memory" if url else "file"), where, times)
+
+    def last() -> np.ndarray:
+        data = read_dataset({"y": f"{where}/y"} if "entry" in form else where, tf.float32)
+        return data.whole["y" if "Zarr" in form else "c"].numpy()
+
+    write(1)
+    first = last()
+    np.testing.assert_array_equal(last(), first)
+    assert len(opened) == 1
+    write(2)
+    np.testing.assert_array_equal(last(), 2 * first)
+    assert len(opened) == 2
+    monkeypatch.setattr(named.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 0}))
+    last()  # it was unpacked, but there is no room to keep it from now on
+    last()
+    assert len(opened) == 3
+    if url:
+        monkeypatch.undo()
+        monkeypatch.setattr(named, "_VERSIONS", ("ETag",))
+        assert named._state_of(where) is None  # a file system that does not tell versions
 
 
 def test_workers_open_urls(tmp_path: Path) -> None:
