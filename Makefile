@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-mixed bench-growing bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-posteriors bench-accuracy bench-laws bench-mixed bench-growing bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -110,6 +110,12 @@ bench-passes: $(STAMP) ## passes over a hundred million rows; 4 GB of temporary 
 
 bench-formats: $(STAMP) ## seconds and memory of data in each form; 5 GB of temporary disk
 	$(RUN) benchmarks.formats
+
+bench-streams: $(STAMP) ## ten million rows through tf.data, Zarr and S3; needs moto[server] and s3fs
+	$(RUN) benchmarks.streams
+
+bench-serving: $(STAMP) ## a posterior of 100 MB as a SavedModel: loaded and asked
+	$(RUN) benchmarks.serving
 
 bench-cores: $(STAMP) ## CPU time of one, two and four chains
 	$(RUN) benchmarks.cores
