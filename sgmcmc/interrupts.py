@@ -47,7 +47,7 @@ def passed_on() -> Iterator[None]:
 
 
 class Mailbox(Generic[Sent]):
-    """What any threads send and one takes out, in the order in which it was sent.
+    """A queue that any thread may add to and one reads, in the order of sending.
 
     In place of ``queue.SimpleQueue``, whose ``get`` can wait for ever in spite of its time limit.
     Up to Python 3.12 it may find its lock free and nothing there; if no time is left by then,

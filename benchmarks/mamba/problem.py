@@ -46,7 +46,7 @@ def laplace(X: np.ndarray, y: np.ndarray, steps: int = 30) -> tuple[np.ndarray, 
 
 
 def discrepancy(theta: np.ndarray, scores: np.ndarray) -> float:
-    """Return the kernel Stein discrepancy with (1 + |x − y|²)^(−1/2), not whitened: as published."""
+    """Return the kernel Stein discrepancy with (1 + |x − y|²)^(−1/2), unwhitened, as published."""
     gaps = theta[:, None] - theta[None]
     square = (gaps**2).sum(-1)
     base = 1.0 + square

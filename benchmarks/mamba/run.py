@@ -57,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
-    N, budget, seconds, adam = (2000, 0.01, 0.5, 100) if options.smoke else (800_000, 1.0, 10.0, 5000)
+    N, budget, seconds, adam = (
+        (2000, 0.01, 0.5, 100) if options.smoke else (800_000, 1.0, 10.0, 5000)
+    )
     X, y = make(N)
     mode, covariance = laplace(X, y)
     sd, rng = np.sqrt(np.diag(covariance)), np.random.default_rng(1)

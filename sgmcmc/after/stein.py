@@ -87,7 +87,7 @@ def ksd(
 
     S independent draws from p have E KSD² = S⁻¹ E k₀(ζ, ζ) = S⁻¹ c^(−2β) (E|g|² + 2βd/c²), which
     is the value to compare with: ``ksd(samples).ratio`` is the ratio of the roots. It is about 1
-    for independent draws from the posterior, √τ for right ones of which τ are worth an
+    for independent draws from the posterior, √τ for correct ones of which τ are worth an
     independent one, and grows with the number of draws if there is bias.
 
     Args:

@@ -73,7 +73,7 @@ class ZeroVarianceSamples(Samples):
 
     @property
     def sentence(self) -> str:
-        """What was done, and what it gained."""
+        """The correction, and its gain."""
         if self.form is None:
             return "no form lessens the variance of means out of sample; the draws are as they were"
         gains = np.concatenate([np.ravel(gain) for gain in self.gain.values()])

@@ -28,7 +28,7 @@ _ROWS = 4096
 """Rows of a PyTorch dataset, which come one by one, that are put together."""
 
 _known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
-"""What was unpacked of objects that still live, by their ids."""
+"""Unpacked parts of objects that are still in memory, by their ids."""
 
 
 def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:

@@ -30,7 +30,7 @@ _LINE = re.compile(rb"\s*N(\s+\d+:\s*N)*\s*".replace(b"N", _NUMBER))
 
 @dataclass(frozen=True)
 class Spec:
-    """What the file has to hold: no official sum of its content is known.
+    """Expected content of the file: no official sum of its content is known.
 
     Attributes:
         source: File.

@@ -25,7 +25,7 @@ def _source(name: str) -> fetch.Source:
 
 @dataclass(frozen=True)
 class Spec:
-    """What the files have to hold: no official sum of their content is known.
+    """Expected content of the files: no official sum of their content is known.
 
     Attributes:
         counts: File of the counts.

@@ -17,7 +17,7 @@ Ratings = dict[str, NDArray[np.int32]]
 
 @dataclass(frozen=True)
 class Spec:
-    """What the files have to hold.
+    """Expected content of the files.
 
     Attributes:
         sources: Files, the whole first, then a split of it.

@@ -23,7 +23,7 @@ _HOME = "https://archive.ics.uci.edu/ml/machine-learning-databases/anonymous/"
 
 @dataclass(frozen=True)
 class Spec:
-    """What a file has to hold: no official sum of its content is known.
+    """Expected content of a file: no official sum of its content is known.
 
     Attributes:
         source: File.

@@ -285,7 +285,7 @@ def _rows(column: Any, rows: np.ndarray, dtype: tf.DType) -> Any:
 
 
 class _Found(NamedTuple):
-    """What comes back of a shard: draws (chains, draws, p), smallest ESS, warnings, versions."""
+    """Result of a shard: draws (chains, draws, p), smallest ESS, warnings, versions."""
 
     draws: np.ndarray
     ess: float

@@ -342,7 +342,7 @@ def normals(shape: Any, seed: tf.Tensor) -> tf.Tensor:
 
 
 def read_frequency(value: Any) -> float:
-    """Return a frequency of the user's, checked."""
+    """Return the user's frequency, checked."""
     return 1.0 if is_number(value) and value == 1 else _below_one("frequency", value)
 
 

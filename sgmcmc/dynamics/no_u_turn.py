@@ -57,7 +57,7 @@ class _Tree(NamedTuple):
     Attributes:
         depth: log₂ of the number of its points.
         left, left_velocity, right, right_velocity: Its ends.
-        chosen, weight, total: As of a branch.
+        chosen, weight, total: Chosen point, weight and total, as of a branch.
         going: Whether it may be doubled.
         diverged: Whether the energy was left.
         acceptance, gradients: Sum of min(1, e^(H₀ − H)) over all points but the first; number

@@ -218,7 +218,7 @@ class Stepsizes:
         return found[0] if same else None
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return a schedule that this package knows, for files; ``None`` if there is none."""
+        """Return a schedule of this package, for files; ``None`` if there is none."""
         first = self.values[0]
         if not isinstance(first, PolynomialDecay | Cyclical):
             return None

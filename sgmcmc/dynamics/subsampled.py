@@ -296,7 +296,7 @@ class ZigZag(Subsampled):
         return np.abs(factors).sum(1) * np.linalg.norm(factors, axis=1)
 
     def facts(self, state: ZigZagState) -> dict[str, float]:
-        """Return what a move took, and how tight the bounds are."""
+        """Return the cost of a move, and how tight the bounds are."""
         moves = max(1.0, float(state.moves))
         return {
             "rows per iteration": float(state.rows) / moves,
@@ -334,7 +334,7 @@ class MHSS(Subsampled):
     Seen with the S_j, the chain satisfies detailed balance with respect to the posterior: the
     normalizing constants of the Poisson distributions make up for Σ_j D_j, which is never
     computed. Rows are proposed by a Poisson process of rate (1 + γ) Σ_j B_j and thinned, so that a
-    move looks at about (1 + γ) Σ_j B_j rows, however many there are. A larger γ takes more rows,
+    move looks at about (1 + γ) Σ_j B_j rows, however many there are. A larger γ uses more rows,
     and makes the ratio less noisy.
 
     Args:
@@ -453,7 +453,7 @@ class MHSS(Subsampled):
         return (factors**2).sum(1)
 
     def facts(self, state: SubsampledState) -> dict[str, float]:
-        """Return what a move took, and how tight the bounds are."""
+        """Return the cost of a move, and how tight the bounds are."""
         moves = max(1.0, float(state.moves))
         return {
             "rows per iteration": float(state.rows) / moves,

@@ -36,7 +36,7 @@ class Network:
             (K, n, ...).
         log_density: Function of targets (n, ...) and outputs that returns log densities, (K, n).
         prior_sds: Prior SD of each weight by name, a number or an array; the mean is zero.
-        one_by_one: Whether each member has a kernel of its own.
+        one_by_one: Whether each member has its own kernel.
         jit_compile: Whether XLA compiles the graphs; ``None`` tries.
     """
 

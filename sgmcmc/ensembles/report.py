@@ -18,7 +18,7 @@ _BINS = 15
 """Bins of the probability of the likeliest class."""
 
 JUDGED = "predictions of held-out rows; weights need not mix"
-"""What an ensemble is judged by."""
+"""Scores of an ensemble."""
 
 
 def mixture(log_densities: Array) -> Array:

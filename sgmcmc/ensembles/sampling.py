@@ -26,7 +26,7 @@ _WHOLE_UP_TO = 2000
 """Rows up to which every gradient uses all of them."""
 
 _MEMORY = 200
-"""Steps of gradients over all rows after which friction has forgotten a momentum."""
+"""Steps, with gradients over all rows, after which a momentum has decayed."""
 
 _JUDGED, _SETTLING = 4, 10
 """Parts of the iterations, their reciprocals: of the chains that held-out rows judge, and after
@@ -51,7 +51,7 @@ _LAST = Reduction(lambda params: params, lambda state, params: params)
 
 @dataclass(frozen=True)
 class Scales:
-    """What a warm-up found.
+    """Result of a warm-up.
 
     Attributes:
         variances: Variance of a weight with all others held, by name, the mean over members.
@@ -97,7 +97,7 @@ class Members:
         """Run the chains that the held-out rows judge, then those of all rows.
 
         The first begin where training ended: they are short, with shorter steps, and half of them
-        is burn-in. The second go on from there, with scales measured anew.
+        is burn-in. The second go on from there, with scales measured again.
 
         Args:
             held: Numbers of the rows that are held out from the first chains.

@@ -110,8 +110,8 @@ def first_lines(error: Exception) -> str:
 
 
 _ROUNDING = 1e-3
-"""How far the sum of the terms, taken row by row, may be from `log_lik` of all rows at once, as a
-part of the sum of their sizes."""
+"""Largest distance of the sum of the terms, computed row by row, from `log_lik` of all rows at
+once, as a part of the sum of their sizes."""
 
 
 def need_sum(together: float, alone: np.ndarray, advice: str = "") -> None:

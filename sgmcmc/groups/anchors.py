@@ -316,13 +316,13 @@ def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures
 
 @dataclass(frozen=True)
 class Held:
-    """Where the nodes of groups are held, for a chain that searches for no modes.
+    """Fixed positions of the nodes of groups, for a chain that does not search for modes.
 
     Attributes:
         nodes: Nodes in each direction.
         center: Parameters θ̂ that they are held at.
         sides: Parameters on one side of θ̂ and on the other, in several directions, by which nodes
-            follow the parameters; empty if they stand still.
+            follow the parameters; empty if they are fixed.
         slope: Error of the gradient at θ̂, by parameter, which the log-prior makes good; empty if
             it is not.
     """

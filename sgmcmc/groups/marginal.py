@@ -161,7 +161,7 @@ class Marginal:
         return tf.reduce_logsumexp(weighted, 0) - normal.log_root + constant
 
     def draw(self, params: Tensors, dataset: Tensors, random: Random) -> tf.Tensor:
-        """Return a draw of p(z_g | y_g, θ) for each slot, and the part of moves taken, (m, q + 1).
+        """Return a draw of p(z_g | y_g, θ) for each slot, and the acceptance rate, (m, q + 1).
 
         An independence sampler makes ``MOVES`` moves, whose proposals are Student-t with 4 degrees
         of freedom around the mode, wider than the density in its tails.

@@ -26,7 +26,7 @@ many groups may be large, since the effects of each are parameters."""
 
 @dataclass(frozen=True)
 class Packs:
-    """Which rows and groups each pack holds.
+    """Rows and groups of each pack.
 
     Attributes:
         labels: Labels of the groups, sorted, (groups,).

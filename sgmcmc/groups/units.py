@@ -1,4 +1,4 @@
-"""What is left out of a model with groups: rows, given the others of their group, or groups."""
+"""Units left out of a model with groups: rows, given the others of their group, or groups."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Tried:
             return self._content is not None and self._content in _contents
 
     def remember(self) -> None:
-        """Take it for one that was."""
+        """Record it as one that was."""
         with _lock:
             references = [_reference(function) for function in self._functions]
             _of_data.setdefault(self._data, []).append((references, self._in_parts))

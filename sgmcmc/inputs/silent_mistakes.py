@@ -23,9 +23,9 @@ _MOVES = (0.1, 0.01, 1e-3)
 """How far from the start the second position lies, on the scale of one and of the coordinates: the
 first of these at which the log-likelihood is finite."""
 _PART = 1e-3
-"""How far a sum may be off, as a part of the sizes of what is summed."""
+"""Largest error of a sum, relative to the sizes of its terms."""
 ROUNDING = 1e-5
-"""How far it may be off as a part of the values whose differences are summed."""
+"""Largest error of it, relative to the values whose differences are summed."""
 
 Complete = Callable[[Tensors, Tensors], Tensors]
 """Has the user's ``gibbs`` complete a minibatch."""
@@ -97,7 +97,7 @@ class Trial:
 
     @property
     def repeated(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What was found at the start, and once more."""
+        """Values at the start, computed twice."""
         return self.found[0], self.found[1]
 
     @staticmethod
@@ -193,7 +193,7 @@ def row_by_row(
 
 _MOST_ROWS = 512
 _REPEATED = 1e-4
-"""How far two values of one function may be apart, as a part of their size."""
+"""Largest relative difference of two values of one function."""
 
 
 def refuse_silent_mistakes(

@@ -135,7 +135,7 @@ def new_members(models: Sequence[Any], members: int, seed: int) -> Weights:
             models = [*models, *(keras.models.clone_model(models[0]) for _ in range(members - 1))]
         except (ValueError, NotImplementedError, TypeError) as error:
             raise ValueError(
-                "`model` cannot be made anew by keras.models.clone_model, so that there is one "
+                "`model` cannot be copied by keras.models.clone_model, so that there is one "
                 "member: give a list of built models, or members=1."
             ) from error
         finally:

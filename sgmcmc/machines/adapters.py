@@ -34,7 +34,7 @@ class Adapted(Executor):
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return max(1, int(self._workers()))
 
     def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:

@@ -116,7 +116,7 @@ class Unpickler(pickle.Unpickler):
 
 
 _THINGS, _SHARED = 8, 2
-"""How many objects, and how many of those that they share, are kept: those used last."""
+"""Numbers of objects kept, and of those that they share: the ones used last."""
 
 at_hand: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Shared objects of this very process: workers that are threads of it need no other."""

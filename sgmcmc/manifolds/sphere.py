@@ -14,7 +14,7 @@ _AT_REST = 1e-30
 """Number added to the square of a speed, so that a velocity of zero can be divided by it."""
 
 _ROUNDING = 1e-4
-"""How far the sum of a point of the simplex may be from one."""
+"""Largest distance of the sum of a point of the simplex from one."""
 
 
 class UnitVectors(Manifold):

@@ -87,7 +87,7 @@ class Stream(ABC):
 
     @property
     def bytes_per_step(self) -> int:
-        """What a step's minibatch weighs, to bound a block by: as if it were gathered."""
+        """Bytes of a step's minibatch, which bound a block: as if it were gathered."""
         return self.size * self.data.row_bytes
 
     @abstractmethod
@@ -245,7 +245,7 @@ class OnDevice(RowNumbers):
 
     @property
     def bytes_per_step(self) -> int:
-        """What a step's row numbers weigh."""
+        """Bytes of a step's row numbers."""
         return 4 * self.size
 
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:

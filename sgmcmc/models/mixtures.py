@@ -112,7 +112,7 @@ class DPMixture:
         """Concentrations of components and sticks, for a sampler's ``alpha``.
 
         A stick (v, 1 − v) is Dirichlet(1, α). α is drawn, so its part of the prior is in
-        :meth:`log_lik`, and here stands next to nothing in its place.
+        :meth:`log_lik`, and here it is almost zero.
         """
         return {"sticks": np.array([1.0, _NOTHING]), "components": self.base}
 

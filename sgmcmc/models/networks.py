@@ -15,7 +15,7 @@ from sgmcmc.checks import describe
 Tensors = Mapping[str, tf.Tensor]
 
 _RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
-"""How Keras calls the state of layers that draw random numbers, and of batch normalization."""
+"""Keras's names of the state of layers that draw random numbers, and of batch normalization."""
 
 _NO_DENSITIES = (
     "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",

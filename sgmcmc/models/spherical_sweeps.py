@@ -11,8 +11,8 @@ o = θ_k / (1 − θ_k) the direction is w'β + o β_k, on the great circle from
 
 Two slices make that an exact draw from a power law on an interval, without trial and error: a
 level below κ cos(o), which is an arc, since the cosine along a great circle is R cos(φ − φ₀), and
-one below (1 + o)^(−Kα), which is an upper bound; on what is left, o^α is uniform. No stepsize is
-to be chosen, and any α > 0 will do. What is needed of the vocabulary is no more than β v and ββ'.
+one below (1 + o)^(−Kα), which is an upper bound; on what is left, o^α is uniform. No stepsize
+has to be chosen, and α > 0 is arbitrary. Of the vocabulary only β v and ββ' are needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What variables do to the response of a regression: differences, slopes and predictions."""
+"""Effects of variables on the response of a regression: differences, slopes and predictions."""
 
 from __future__ import annotations
 

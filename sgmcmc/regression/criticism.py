@@ -1,4 +1,4 @@
-"""What a regression's data do not say: terms held by their priors, and predictive checks."""
+"""Criticism of a regression: terms determined by their priors, and predictive checks."""
 
 from __future__ import annotations
 

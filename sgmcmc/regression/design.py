@@ -184,7 +184,7 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
         need_column(frame, name)
     if own.stateful:
         raise ValueError(
-            f"`formula`: {expression!r} stands outside of the terms, where only functions of each "
+            f"`formula`: {expression!r} is not in a term; outside of terms only functions of each "
             "row may. Compute a column of `data` before."
         )
     values = own.values(own.frozen(frame, constants), frame, constants)

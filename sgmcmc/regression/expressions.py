@@ -1,4 +1,4 @@
-"""Expressions in formulas: what may stand in them, and what of them is a number of all rows."""
+"""Expressions in formulas: what they may contain, and which parts are statistics of all rows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
     name: getattr(np, name)
     for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
 }
-"""Functions of formulas beside those of formulaic."""
+"""Functions of formulas in addition to those of formulaic."""
 
 _OF_NUMPY = {
     "where", "clip", "mean", "std", "var", "median", "min", "max", "sum", "quantile", "percentile",
     "round", "pi", "e", "nan_to_num",
 }  # fmt: skip
-"""Names of NumPy that may follow ``np.``, beside functions that act on each number alone."""
+"""Names of NumPy that may follow ``np.``, besides functions that act on each number alone."""
 
 _OF_COLUMNS = {
     "mean", "std", "var", "median", "min", "max", "sum", "quantile", "abs", "clip", "round",
@@ -93,7 +93,7 @@ class Expression:
         variables: Columns in it, in order.
 
     Raises:
-        ValueError: Something else stands in it; the message names it.
+        ValueError: It contains something else; the message names it.
 
     Example:
         >>> Expression("I(x - x.mean())", ["x", "y"]).variables
@@ -116,7 +116,7 @@ class Expression:
         self._check(self.tree)
 
     def _named(self, match: re.Match[str]) -> str:
-        """Return the name that stands for a name in backticks."""
+        """Return the name that replaces a name in backticks."""
         name = f"quoted_{len(self._quoted)}_"
         self._quoted[name] = match.group(1)
         return name

@@ -121,7 +121,7 @@ class Regression:
             found |= self._of_groups(each, draws)
         for name, where in model.family.aux:
             if where == "ordered":
-                # Cutpoints of centered columns, to those of the user's.
+                # Cutpoints of centered columns, to those of the user's columns.
                 moved = (draws["b"] / model.scale * model.center).sum(-1) if model.terms else 0.0
                 for place, level in enumerate(model.outcomes[:-1]):
                     cut = draws[name][..., place].astype(np.float64)
@@ -132,7 +132,7 @@ class Regression:
 
     @property
     def warnings(self) -> list[str]:
-        """What the report warns of, and terms that their priors hold, with the reason."""
+        """Warnings of the report, and of terms that their priors determine, with the reason."""
         found = list(self.report.warnings) if self.report is not None else []
         fixed = {name: self._draws[name] for name in self._fixed_names}
         return found + held_by_priors(self._model, fixed)

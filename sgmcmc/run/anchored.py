@@ -24,7 +24,7 @@ _FEW = 30
 
 _FOLLOWED, _COORDINATES = 1000, 50
 """Packs up to which nodes follow the parameters, and coordinates of the posterior up to which they
-do; of more they stand still."""
+do; of more they are fixed."""
 
 _NODES = {
     True: {1: (3, 5, 7, 11, 17), 2: (3, 5, 7, 11), 3: (3, 5, 7)},
@@ -41,7 +41,7 @@ _PLACES, _WIDE = 8, 1.3
 
 
 class Anchored(NamedTuple):
-    """A request whose nodes are held, and the mode where they are.
+    """A request with fixed nodes, and the mode around which they are.
 
     Attributes:
         request: Request.
@@ -84,7 +84,7 @@ def with_held(request: Request, held: Held) -> Request:
 
     Args:
         request: Request, read.
-        held: Where they are.
+        held: Positions of the nodes.
     """
     structure, model, target = request.groups, request.read, request.read.target
     assert structure is not None and structure.integrated is not None

@@ -34,7 +34,7 @@ LARGE_BYTES = 2**20
 own, which are written less often."""
 
 _LARGE_SHARE = 0.05
-"""What part of a chain's time writing such files may take."""
+"""Largest part of a chain's time for writing such files."""
 
 _SLOT = "large"
 

@@ -1,4 +1,4 @@
-"""What makes two samplers the same, so that one may go on where the other stopped."""
+"""Fingerprint of a sampler: with an equal one, a chain may continue that of another."""
 
 from __future__ import annotations
 

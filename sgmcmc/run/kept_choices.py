@@ -1,4 +1,4 @@
-"""What was chosen for a chain on disk: chosen once, kept in its store, and used again."""
+"""Chosen constants of a chain on disk: chosen once, kept in its store, and used again."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class SamplerOrigin:
 
     @property
     def target(self) -> Target:
-        """What was sampled, in the coordinates of the chain."""
+        """The sampled model, in the coordinates of the chain."""
         return self.sampler.target
 
     @property

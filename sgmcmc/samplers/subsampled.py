@@ -171,7 +171,7 @@ def zigzag(
         "stepsize": """
         Stepsize ε of the random walk, in posterior SDs; ``None`` is 1.5/√d.""",
         "gamma": """
-        γ, positive: a larger one takes more rows for a less noisy acceptance.""",
+        γ, positive: a larger one uses more rows for a less noisy acceptance.""",
     },
 )
 def mhss(

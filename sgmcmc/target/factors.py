@@ -28,7 +28,7 @@ _MOST = 6
 """Most predictors of a row, and most numbers φ."""
 
 _PARAMETERS, _DATA = 1, 2
-"""What a tensor of the graph depends on, as bits."""
+"""Dependence of a tensor of the graph, as bits."""
 
 
 class _Product(NamedTuple):

@@ -25,7 +25,7 @@ _NOTHING = 1e-9
 """Entries of the coupling, relative to its largest, that are rounding."""
 
 _EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
-"""How far entries of a Hessian that should be equal may be apart, relative to its largest."""
+"""Largest difference of entries of a Hessian that should be equal, relative to its largest."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Ascent(Dynamics):
 
 
 class ShareState(NamedTuple):
-    """What the estimate carries along.
+    """State of the estimate.
 
     Attributes:
         share: Fraction of the prior's gradient that counts, by coordinate.
@@ -134,7 +134,7 @@ class DualAveraging:
         self.stepsize = stepsize
 
     def see(self, acceptance: float) -> None:
-        """Take an acceptance rate into account."""
+        """Update by an acceptance rate."""
         self._count += 1
         t = self._count
         self._sum += self._wanted - acceptance

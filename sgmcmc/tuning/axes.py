@@ -59,8 +59,8 @@ def find_axes(
         objective: Log posterior.
         scales: Diagonal preconditioner.
         positions: Flat and unconstrained.
-        seed: For the first direction.
-        seconds: That there are for the whole run.
+        seed: Seed of the first direction.
+        seconds: Seconds available for the whole run.
     """
     root, began = scales.root, time.monotonic()
     taken = 0

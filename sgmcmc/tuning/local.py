@@ -120,7 +120,7 @@ def prior_information(probe: Probe, target: Target, u: np.ndarray) -> np.ndarray
     """Return the curvature of the prior in each coordinate, (d,).
 
     Exact if the components of a parameter are independent given all others. If it is not
-    positive, as with a prior that has a kink, the mean square of the parameter's gradient stands
+    positive, as with a prior that has a kink, the mean square of the parameter's gradient is used
     in for it.
     """
     found, gradient = np.zeros(target.size), probe.objective.prior_gradient(u)
@@ -152,7 +152,7 @@ def largest_curvature(probe: Probe, u: np.ndarray, root: np.ndarray) -> tuple[fl
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """What was chosen for a large model, and what holds around the positions it was chosen at.
+    """Constants of a large model, and curvature and noise around the positions they were chosen at.
 
     Attributes:
         around: Scales, curvature and noise there.

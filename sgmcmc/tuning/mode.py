@@ -45,7 +45,7 @@ over coordinates, let pass."""
 
 @dataclass(frozen=True)
 class Mode:
-    """Where the log posterior is largest, as far as was found.
+    """The mode of the log posterior, as far as it was found.
 
     Attributes:
         position: θ̂, flat and unconstrained, in float64.
@@ -140,7 +140,7 @@ class _Point(NamedTuple):
 
     @property
     def distance(self) -> float:
-        """How far a Newton step goes, in posterior SDs of a coordinate, in the root mean square."""
+        """Length of a Newton step, in posterior SDs of a coordinate, root mean square."""
         step = self.information.covariance @ self.slope
         return float(np.sqrt(max(0.0, self.slope @ step) / len(self.u)))
 

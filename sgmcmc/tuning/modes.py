@@ -24,10 +24,10 @@ _LOOK = 10
 """After how many iterations it is seen whether a search goes to a place that is known."""
 
 DIP = 1.0
-"""How much lower the log posterior is somewhere on the line between two modes."""
+"""Smallest dip of the log posterior on the line between two modes."""
 
 LINE = (0.5, 0.4, 0.6, 0.25, 0.75, 0.15, 0.85)
-"""Where on that line it is looked for."""
+"""Places on that line at which it is computed."""
 
 
 class Climber:
@@ -122,13 +122,13 @@ _SAME = 0.1
 """Maximum difference of the log posterior between modes that differ by an exchange."""
 
 _APART = 2.0
-"""How many SDs of either lie between two modes, at least."""
+"""Smallest distance of two modes, in SDs of either."""
 
 _NEGLIGIBLE = 1e-3
 """The least weight of a mode, against the heaviest, that is spoken of."""
 
 _FOLLOWED = 6
-"""How many places that look like other modes are looked at with all the data."""
+"""Largest number of candidate modes that are computed with all the data."""
 
 _OUTWARD, _FALL = (4.0, 40.0), 1.0
 """Posterior SDs beyond the mode at which the log posterior should have fallen, and by how much."""

@@ -26,15 +26,15 @@ _FACTORED_FROM = 10_000
 """Rows from which on linear predictors are looked for, which takes longer than Hessians of few."""
 
 _PIECE_NUMBERS, _FEW = 2**23, 32
-"""How many numbers a Hessian's intermediate results may hold, which are n × d in each piece; and
+"""Largest number of numbers in a Hessian's intermediate results, n × d in each piece; and
 numbers of a row in place of d, in a product with it."""
 
 _TRIED, _STEP = 200, {tf.float32: 1e-2, tf.float64: 1e-5}
 """Rows on which products with a Hessian of factors are compared with differences of gradients, and
-how far apart these are taken, by dtype; half the digits may be lost."""
+how far apart these are, by dtype; half the digits may be lost."""
 
 _AWAY = 0.1
-"""Posterior SDs over which other differences of gradients are taken."""
+"""Posterior SDs over which other differences of gradients are computed."""
 
 Strata = Sequence[tuple[np.ndarray, float]]
 """Row numbers, and the number of rows that each of them represents."""

@@ -69,7 +69,7 @@ and each term of rows that have several: only ratios matter, in the choice of n.
 
 @dataclass(frozen=True)
 class Given:
-    """What a user has fixed of a chain; ``None`` leaves it to be chosen.
+    """Settings of a chain that the user fixed; ``None`` leaves one to be chosen.
 
     Attributes:
         dynamics: Dynamics, bound.
@@ -108,7 +108,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was chosen, and what it was chosen from.
+    """Chosen constants, and what they were chosen from.
 
     Attributes:
         given: User's choices.
@@ -149,7 +149,7 @@ class Plan:
 
     @property
     def effective_rows(self) -> float:
-        """How many equally likely rows the sampling probabilities are worth."""
+        """Effective number of rows, 1/Σp²."""
         if isinstance(self.minibatches, Weighted):
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")

@@ -66,7 +66,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a chain meets: the posterior's curvature and the gradient's noise.
+    """The posterior's curvature and the gradient's noise, as a chain sees them.
 
     Args:
         information: J, the negative Hessian in the chain's coordinates, (d, d).

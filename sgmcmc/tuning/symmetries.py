@@ -11,10 +11,10 @@ import tensorflow as tf
 from sgmcmc.target.geometry import Space
 
 _MOST = 24
-"""How many rearrangements there are at most."""
+"""Largest number of rearrangements."""
 
 _MOST_SWAPS = 6
-"""How many pairs along an axis are exchanged at most."""
+"""Largest number of pairs exchanged along an axis."""
 
 Params = dict[str, np.ndarray]
 

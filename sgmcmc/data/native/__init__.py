@@ -41,7 +41,7 @@ except ImportError:  # a TensorFlow that keeps it elsewhere
 
 _GATHER_ROWS, _COPY_MINIBATCH = "sgmcmc_gather_rows", "sgmcmc_copy_minibatch"
 _INTERFACE = "API_VERSION_STATUS_RETURNING_UNIFIED"
-"""How XLA calls the functions that we register, by the documentation of TensorFlow's op."""
+"""XLA's interface for the functions that we register, by the documentation of TensorFlow's op."""
 
 
 def available() -> bool:
@@ -99,7 +99,7 @@ def callable_by_xla() -> bool:
 
 @functools.cache
 def _registered() -> bool:
-    """Return whether XLA knows the functions, told once, and calls them as it should."""
+    """Return whether XLA calls the functions, registered once, as it should."""
     op = getattr(gen_xla_ops, "xla_custom_call_v2", None)
     if op is None or _INTERFACE not in (op.__doc__ or ""):
         return False
@@ -109,7 +109,7 @@ def _registered() -> bool:
 
 
 def _copies_are_right() -> bool:
-    """Test the functions: this TensorFlow may call them in another way than those we know."""
+    """Test the functions: this TensorFlow may call them in another way than tested versions."""
     array, rows = np.arange(12, dtype=np.int32).reshape(4, 3), np.array([[0, 1], [3, 2]], np.int32)
 
     def tried(address: tf.Tensor, rows: tf.Tensor, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:

@@ -60,7 +60,7 @@ def run_large(
 ) -> Samples:
     """Choose constants from measurements around the chains' starts, run them, and report.
 
-    The chains go up the likelihood, each from a start of its own; scales, curvature and noise are
+    The chains go up the likelihood, each from its own start; scales, curvature and noise are
     measured there; the chains run for a while; everything is measured again, and frozen; and then
     draws are kept.
 
@@ -135,8 +135,8 @@ def _by_hmc(
 ) -> Samples:
     """Return draws by HMC on the whole dataset."""
     reason = (
-        f"a gradient over all rows takes {foretold.gradient:.2g} s, so that about "
-        f"{foretold.seconds:.0f} s were foretold"
+        f"a gradient over all rows takes {foretold.gradient:.2g} s, and the prediction was "
+        f"{foretold.seconds:.0f} s"
     )
     dynamics = HMC(length=math.pi / 2)
     return run_exact(request, dynamics, wishes, verbose, began, reason, [], foretold)
@@ -249,8 +249,8 @@ def _report(
     sections: Sections = {}
     if foretold is not None:
         sections["Method"] = {
-            "exact (HMC), foretold seconds": foretold.seconds,
-            "stochastic gradients, because": "exact moves would take longer than there is time",
+            "exact (HMC), predicted seconds": foretold.seconds,
+            "reason for stochastic gradients": "exact moves would need more time than there is",
         }
     sections |= {
         "Found around the chains": {
@@ -291,7 +291,7 @@ def _range(values: np.ndarray) -> list[float]:
 def _of_error(error: MeasuredError | None) -> dict[str, Any]:
     """Return the section on the measured error."""
     if error is None:
-        return {"Measured error": {"none, because": "`n_iters` is given; `samples.check()` has it"}}
+        return {"Measured error": {"not measured": "`n_iters` is given; `samples.check()` has it"}}
     rows = {
         str(name): (
             f"mean {row.mean_error:+.2f} ± {row.mean_error_se:.2f} SD, "

@@ -1,4 +1,4 @@
-"""Exact moves or stochastic gradients: chosen by the seconds that exact ones are foretold."""
+"""Exact moves or stochastic gradients: a choice by the predicted seconds of exact moves."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 
 _AFFORDABLE = 900.0
-"""Seconds up to which an exact method is taken if the user sets no limit."""
+"""Seconds up to which an exact method is used if the user sets no limit."""
 
 _SAID = 180.0
-"""Foretold seconds beyond which the user is told before the run begins."""
+"""Predicted seconds beyond which a warning comes before the run begins."""
 
 _OF_THE_TIME = 0.8
-"""Part of the user's ``max_seconds`` that an exact method may be foretold to take."""
+"""Largest part of ``max_seconds`` that the prediction for an exact method may be."""
 
 _LEFT = 0.3
-"""What part of the seconds that a user gave must be left to begin anew."""
+"""Part of the user's seconds that must be left to begin again."""
 
 _ROWS, _TIMINGS = 50_000, 3
 """Rows that a gradient is timed on, and how often."""
@@ -50,10 +50,10 @@ _STEPS = 0.9
 """Gradients of a move of HMC near N(0, I), in units of d^(1/4)."""
 
 _OVERRUN = 4.0
-"""How many times as long as foretold an exact chain of the package's own choice may run."""
+"""Largest multiple of the predicted seconds that an exact chain chosen here may run."""
 
 _OF_OTHERS = ("minibatches", "replace", "updates")
-"""Keywords that mean nothing where every gradient takes the whole dataset, for a move of all."""
+"""Keywords without a meaning if every gradient uses the whole dataset and a step moves all."""
 
 
 def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> float:
@@ -87,12 +87,12 @@ def _gradient(posterior: WholePosterior, point: tf.Tensor) -> Any:
 
 @dataclass(frozen=True)
 class Foretold:
-    """What exact sampling is foretold to cost.
+    """Predicted cost of exact sampling.
 
     Args:
         gradient: Seconds of a gradient over all rows.
         gradients: Gradients of all chains.
-        wishes: What the user wants of the draws.
+        wishes: Requested precision and length.
     """
 
     gradient: float
@@ -149,7 +149,7 @@ def run_exact(
     Args:
         request: What the user asks for; what is chosen was left open.
         dynamics: HMC or NUTS.
-        wishes: What the user wants of the draws.
+        wishes: Requested precision and length.
         verbose: Whether to show progress.
         began: When the clock of ``max_seconds`` was started.
         reason: Why, for the report.

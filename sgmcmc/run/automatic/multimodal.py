@@ -55,7 +55,7 @@ class UntilEffectiveInEach(UntilEffective):
 
     @property
     def reached(self) -> bool:
-        """Whether the draws in each mode are worth what was asked for, or all together are."""
+        """Whether the draws of each mode, or of all together, have the requested ESS."""
         if self.together is not None and self.together.enough(self._wishes.ess):
             return True
         found = self.diagnostics
@@ -141,7 +141,7 @@ def _asked(chosen: Chosen, plan: Plan, surveyed: Survey, numbers: list[int]) -> 
     for number in numbers:
         mode = surveyed.modes[number]
         move = root_of(mode.information.covariance) @ rng.standard_normal(target.size)
-        # A control variate without a center of its own is centered where its chain starts.
+        # A control variate without a center is centered at the start of its chain.
         apart = 0.0 if centered else _APART
         starts.append(target.space.params(mode.position + apart * move, target.dtype))
     asked = chosen.completed(plan, starts)

@@ -77,7 +77,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
 def _run_around_mode(
     request: Request, chosen: Chosen, wishes: Wishes, verbose: bool, began: float
 ) -> Samples:
-    """Return draws of a posterior with one mode, from chains that start anew where they have to.
+    """Return draws of a posterior with one mode, from chains that start again if necessary.
 
     Those of little data, far from normal, go on by NUTS.
     """

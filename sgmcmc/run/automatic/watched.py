@@ -1,4 +1,4 @@
-"""How long the chains of a large model run, by what they predict and by quantities with a name."""
+"""Length of the chains of a large model, by their predictions and by named quantities."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MOST_BYTES, _MOST_DRAWS = 2**29, 2000
 """Memory that the draws of all chains may take, and how many each chain keeps at most."""
 
 _WORK, _SHORTEST, _LONGEST = 2.4e11, 3000, 200_000
-"""Rows × coordinates that a chain goes through unless told otherwise, and bounds of its length."""
+"""Rows × coordinates that a chain processes by default, and bounds of its length."""
 
 _BURN_IN, _LEAST_BURN_IN = 6, 500
-"""What part of a chain its burn-in is as long as, and how long it is at least."""
+"""Length of the burn-in: its reciprocal as a part of the chain, and the least number."""
 
 _LOOKS = 4
-"""How often chains are looked at."""
+"""Number of times that chains are checked."""
 
 _ROWS = 500
 """Rows whose log-likelihood is watched."""
@@ -45,10 +45,10 @@ class RowsWatched:
     Args:
         target: Log posterior, without a preconditioner.
         data: Dataset.
-        seed: For the rows.
+        seed: Seed of the choice of rows.
 
     Attributes:
-        name: Of the log-likelihood, with the number of rows.
+        name: Name of the log-likelihood, with the number of rows.
     """
 
     def __init__(self, target: Target, data: Data, seed: int) -> None:

@@ -38,10 +38,10 @@ _SINGLE, _BATCH = 25, 5
 """Iterations after which the stepsize is not changed after every one, but after so many."""
 
 _STUCK = 0.25
-"""What part of the trajectories may be cut short in a warm-up that gets anywhere."""
+"""Largest part of trajectories cut short in a warm-up that makes progress."""
 
 _SLOW = 5.0
-"""Draws that are worth an independent one, of coordinates whose scale is not known."""
+"""Assumed autocorrelation time, of coordinates of unknown scale."""
 
 _SEEN = 64
 """Draws that are handed on at most."""
@@ -58,7 +58,7 @@ _NORMAL = 2.5
 
 @dataclass(frozen=True)
 class WarmedUp:
-    """What the warm-up has found.
+    """Result of the warm-up.
 
     Attributes:
         preconditioner: û and C, including those that the chain started with; ``None`` for none.

@@ -39,7 +39,7 @@ _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at, at the latest."""
 
 _IN_WARM_UP = 0.5
-"""What part of the seconds that there are the warm-up may take."""
+"""Largest part of the available seconds for the warm-up."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     else:
         found = _warmed_up(request, start, wishes, told, verbose)
     if found.lost and start.mode is not None:
-        # The top of a posterior may be far from where it is, as in the neck of a funnel.
+        # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
         start, told.mode = start_at_params(model, preconditioner), None
         told.warnings += start.warnings
         found = _warmed_up(request, start, wishes, told, verbose)

@@ -69,7 +69,7 @@ class Shape:
         return target.space.start(params, target.dtype).astype(np.float64)
 
     def _affordable(self, u: np.ndarray, count: int) -> bool:
-        """Return whether so many products with the Hessian take a small part of the time."""
+        """Return whether so many products with the Hessian need a small part of the time."""
         if count > _DENSE:
             return False
         some = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)

@@ -1,4 +1,4 @@
-"""Where exact chains start and in which coordinates: the mode, or the user's values."""
+"""Starts and coordinates of exact chains: from the mode, or from the user's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPREAD = 1.5
 """Root mean square distance of starts from the mode, in posterior SDs."""
 
 _USABLE = 2.0
-"""How many posterior SDs a Newton step may still go from a mode that is of use."""
+"""Largest remaining Newton step, in posterior SDs, from a usable mode."""
 
 _LOW, _HALVINGS = 100.0, 20
 """How much lower than at the mode, beyond what is usual for d, a start may be; how often it is
@@ -60,7 +60,7 @@ def read(request: Request) -> Request:
 
 @dataclass(frozen=True)
 class Start:
-    """Where chains start.
+    """Starts of chains.
 
     Attributes:
         preconditioner: û and C; ``None`` for the user's.

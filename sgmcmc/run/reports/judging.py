@@ -150,7 +150,7 @@ def _largest(
 def _predicted(around: Surroundings, chain: Phase, stepsize: float | np.ndarray) -> Prediction:
     try:
         return around.predict(_unscaled(chain), stepsize, _slices(chain))
-    except ValueError:  # there is no closed law
+    except ValueError:  # there is no closed form
         return Prediction.unknown(len(around.root))
 
 

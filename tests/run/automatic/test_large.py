@@ -67,7 +67,7 @@ def test_moments_of_an_exact_posterior() -> None:
     assert z.std() == pytest.approx(1.0, abs=0.15) and np.abs(z).max() < 6
 
 
-def test_what_exact_moves_are_foretold() -> None:
+def test_the_predicted_seconds_of_exact_moves() -> None:
     """Gradients of all moves of all chains, and what is affordable of that."""
     wishes = Wishes(0.05, 400, 4, None, None, None)
     found = methods.Foretold.of(1e-3, 10_000, wishes)
@@ -88,7 +88,7 @@ def test_exact_moves_are_chosen_where_they_are_quick() -> None:
         group_terms, dataset, {"theta": np.zeros(GROUPS)}, standard_normal, ess=50, seed=1,
         verbose=False,
     )  # fmt: skip
-    assert "were foretold" in samples.report["Dynamics"]["reason for hmc"]
+    assert "the prediction was" in samples.report["Dynamics"]["reason for hmc"]
     draws = samples["theta"].reshape(-1, GROUPS).astype(float)
     # A normal with HMC of this length: draws are hardly correlated.
     effective = float(np.median(samples.report["Draws"]["ESS, bulk"]))
@@ -116,7 +116,7 @@ def test_error_is_measured_and_the_stepsize_falls(monkeypatch: pytest.MonkeyPatc
         group_terms, dataset, {"theta": np.zeros(GROUPS)}, standard_normal, seed=1, verbose=False
     )
     report = samples.report
-    assert report["Method"]["exact (HMC), foretold seconds"] > 0
+    assert report["Method"]["exact (HMC), predicted seconds"] > 0
     rows = report["Measured error, by half the stepsize"]
     assert "mean square of theta" in rows and "log-prior" in rows
     # What is handed back is nearer than what was begun with: 4 ε has four times the error of ε.
