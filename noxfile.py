@@ -38,8 +38,9 @@ QUICK = (
     "tests/data/test_urls.py",
     "tests/data/test_native.py",
     "tests/datasets/test_parsing.py",
+    "tests/neighbours",
 )
-"""An import, each sampler against its equation and its law, stores, files, forms of data."""
+"""An import, each sampler against its equation and its law, stores, files, data, other models."""
 
 DIST = Path("dist").resolve()
 """Where what is published is built, and what `pip install sgmcmc` is tried from."""
@@ -67,6 +68,11 @@ def oldest(tensorflow: str) -> list[str]:
 def check(session: nox.Session, *pins: str) -> None:
     """Install the package with its tests and run them."""
     session.install(".[test]", *pins)
+    run(session)
+
+
+def run(session: nox.Session) -> None:
+    """Run the tests on what is installed."""
     here = session.create_tmp()
     for name in TREE:
         copied = f"{here}/{name}"
@@ -116,8 +122,17 @@ def arviz0(session: nox.Session) -> None:
 @nox.session(python="3.12")
 def neighbours(session: nox.Session) -> None:
     """Share an environment with PyMC 6, which needs ArviZ 1, and with users' other tools."""
-    models = ("pymc>=6", "arviz>=1", "bambi", "numpyro")
+    models = ("pymc>=6", "arviz>=1", "bambi", "numpyro", "jax")
     check(session, *models, "polars", "duckdb", "torch", "s3fs", "moto[s3,server]")
+
+
+@nox.session(python="3.12")
+def nightly(session: nox.Session) -> None:
+    """Take TensorFlow Probability as it was last night, in the place of its release."""
+    session.install(".[test]", "tfp-nightly")
+    session.run("uv", "pip", "uninstall", "tensorflow-probability", external=True)
+    session.install("--reinstall", "tfp-nightly")  # both write to one folder
+    run(session)
 
 
 @nox.session(python="3.12", default=False)

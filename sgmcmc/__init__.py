@@ -36,7 +36,17 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups import Groups
 from sgmcmc.inputs.part_checks import check_part
 from sgmcmc.models import keras_model
-from sgmcmc.neighbours import Calibration, JointModel, from_joint, sbc
+from sgmcmc.neighbours import (
+    Calibration,
+    JointModel,
+    NumPyroModel,
+    PyMCModel,
+    from_jax,
+    from_joint,
+    from_numpyro,
+    from_pymc,
+    sbc,
+)
 from sgmcmc.regression import Regression, glm
 from sgmcmc.results.measured_error import MeasuredError
 from sgmcmc.results.samples import Samples
@@ -81,6 +91,8 @@ __all__ = [
     "DownloadError",
     "Groups",
     "JointModel",
+    "NumPyroModel",
+    "PyMCModel",
     "Reduction",
     "Regression",
     "MeasuredError",
@@ -91,7 +103,10 @@ __all__ = [
     "check_part",
     "cyclical",
     "divide",
+    "from_jax",
     "from_joint",
+    "from_numpyro",
+    "from_pymc",
     "get_dataset",
     "get_params",
     "glm",

@@ -11,6 +11,8 @@ import json
 import math
 import os
 import secrets
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -109,6 +111,27 @@ def replacement(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(argument: str, path: Path) -> Iterator[Path]:
+    """Give a folder to write to, which gets the name ``path`` if all goes well.
+
+    Raises:
+        ValueError: There is something at ``path`` already, other than an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(
+            f"`{argument}`: {str(path)!r} is there already, and is not an empty folder."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        yield part
+        part.chmod(0o755)
+        os.replace(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -12,18 +12,14 @@ import tensorflow as tf
 from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.plates import Plate, check_plates, log_prior_of, read_plates
-from sgmcmc.results.samples import Samples
-from sgmcmc.samplers.sample import sample as sample_any
+from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, dependent, need_shape, size_of
+from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
 
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
 
 _STARTS = 32
 """Draws of the prior whose median, without constraints, is where chains start."""
-
-_FEW = 7
-"""Rows that the prior is made with if the distribution is a function of covariates."""
 
 
 def from_joint(
@@ -94,7 +90,7 @@ def from_joint(
     return JointModel(joint, observed, rows, data, dtype, groups)
 
 
-class JointModel:
+class JointModel(Model):
     """A joint distribution as a model, as :func:`sgmcmc.from_joint` returns it.
 
     Args:
@@ -137,14 +133,16 @@ class JointModel:
         self._given, self._floats = joint, tf.as_dtype(dtype)
         self._covariates = {
             name: a.astype(self._floats.as_numpy_dtype) if a.dtype.kind == "f" else tf.constant(a)
-            for name, a in _arrays("data", data or {}).items()
+            for name, a in as_arrays("data", data or {}).items()
         }
         self._joint = self._of(self._covariates)
         self._names = _names(self._joint)
-        observed = _arrays("observed", observed)
+        observed = as_arrays("observed", observed)
         _need_names(self._names, observed, rows)
         self._rows = tuple(observed if rows is None else rows)
-        self.N = _size({**{name: observed[name] for name in self._rows}, **self._covariates})
+        self.N = size_of(
+            {**{name: observed[name] for name in self._rows}, **self._covariates}, "rows"
+        )
         self._free = [name for name in self._names if name not in observed]
         if not self._free:
             raise ValueError("`observed` holds all variables of `joint`: none is left to sample.")
@@ -157,13 +155,12 @@ class JointModel:
         self.dataset: dict[str, Any] = {name: self._entry(name) for name in self._rows}
         if callable(joint) and not self._is_joint(joint):
             self.dataset |= self._covariates
-            self._few = self._of({n: a[:_FEW] for n, a in self._covariates.items()})
+            self._few = self._of({n: a[:FEW] for n, a in self._covariates.items()})
         else:
             if ROW in self._names:
                 raise ValueError(f"`joint`: its variable {ROW!r} needs another name here.")
             self.dataset[ROW] = tf.range(self.N)
             self._few = self._joint
-        self._plates: tuple[Plate, ...] = ()
         self._local: dict[str, tf.Tensor] = {}
         self._check()
         self.groups = self._as_groups(groups)
@@ -174,33 +171,14 @@ class JointModel:
         if not plates:
             return ()
         check_plates(self, plates)
-        starts = self.params
-        self.params = {
-            name: value
-            for name, value in starts.items()
-            if not any(name in plate.names for plate in plates)
-        }
-        self._free, self._plates = list(self.params), plates
-        self._local = {
-            name: tf.zeros(starts[name].shape, self.dtype)
-            for plate in plates
-            for name in plate.names
-        }
+        local = {name: self.params.pop(name) for plate in plates for name in plate.names}
+        self._local = {name: tf.constant(start, self.dtype) for name, start in local.items()}
+        self._free = list(self.params)
+        return tuple(as_groups(self, plate, self._local) for plate in plates)
 
-        def of(plate: Plate) -> Groups:
-            effects = {name: np.zeros(starts[name].shape[1:]) for name in plate.names}
-
-            def log_prior(effects: Tensors, params: Tensors) -> tf.Tensor:
-                return log_prior_of(plate, self.distributions(params), effects)
-
-            return Groups(plate.by, effects, log_prior)
-
-        return tuple(of(plate) for plate in plates)
-
-    @property
-    def local(self) -> tuple[str, ...]:
-        """Names of the variables that are effects of ``groups``."""
-        return tuple(self._local)
+    def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
+        """Return the log density of some effects of a plate given the parameters, (g,)."""
+        return log_prior_of(plate, self.distributions(params), effects)
 
     def distributions(self, params: Tensors) -> dict[str, Any]:
         """Return the distributions of all variables given the parameters, over a few rows."""
@@ -212,12 +190,10 @@ class JointModel:
         found = self.distributions(params)
         return float(sum(np.sum(found[name].log_prob(params[name])) for name in names))
 
-    def log_lik_of_rows(
-        self, params: Tensors, dataset: Tensors, plates: Sequence[Plate]
-    ) -> tf.Tensor:
+    def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
         """Return the log density of each row, where local variables hold the rows' own effects."""
         row = tf.range(tf.shape(tf.convert_to_tensor(dataset[self._rows[0]]))[0])
-        given = {**dataset, **{plate.by: row for plate in plates}}
+        given = {**dataset, **dict.fromkeys(by, row)}
         if tf.inside_function():
             return self._terms(params, given)
         # Joint distributions draw from themselves first, to learn their shapes: there the numbers
@@ -322,7 +298,7 @@ class JointModel:
         """Return what is observed, of so few rows as a joint distribution has."""
         if joint is self._joint:
             return self._observed
-        return {n: a[:_FEW] if n in self._rows else a for n, a in self._observed.items()}
+        return {n: a[:FEW] if n in self._rows else a for n, a in self._observed.items()}
 
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log density of each row, (n,).
@@ -334,8 +310,8 @@ class JointModel:
         Returns:
             Σ log p(y_i | θ) over the variables of ``rows``, for each row i.
         """
-        if self._plates:
-            return self.log_lik_of_rows(params, dataset, self._plates)
+        if self.groups:
+            return self.log_lik_of_rows(params, dataset, [group.by for group in self.groups])
         return self._terms(params, dataset)
 
     def _terms(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -376,53 +352,16 @@ class JointModel:
 
     def _check(self) -> None:
         """Refuse rows that depend on each other, and a prior that depends on rows."""
-        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
-        count = min(self.N, 2 * _FEW)
-        some = {name: tf.convert_to_tensor(values[:count]) for name, values in self.dataset.items()}
-        terms = self.log_lik(params, some).numpy()
-        for name in self._rows:
-            values = some[name].numpy().copy()
-            flat = values.reshape(count, -1)
-            others = np.flatnonzero((flat != flat[0]).any(axis=1))
-            if not others.size:
-                continue
-            values[[0, others[-1]]] = values[[others[-1], 0]]
-            changed = self.log_lik(params, {**some, name: tf.constant(values)}).numpy()
-            same = np.setdiff1d(np.arange(count), [0, others[-1]])
-            if not np.allclose(changed[same], terms[same], rtol=1e-5, atol=1e-6):
-                raise ValueError(_dependent(name, "the density of a row changes with another row"))
+        self._check_rows()
         if self._few is not self._joint:
-            last = self._of({name: a[-_FEW:] for name, a in self._covariates.items()})
+            params = {name: tf.constant(a, self.dtype) for name, a in self.params.items()}
+            last = self._of({name: a[-FEW:] for name, a in self._covariates.items()})
             ends = [float(self._prior(joint, params)) for joint in (self._few, last)]
             if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
                 raise ValueError(
                     "`joint`: the density of its parameters depends on the rows of `data`. Compute "
                     "what it needs of all rows before, outside the function."
                 )
-
-    def sample(self, **keywords: Any) -> Samples:
-        """Sample the posterior, by :func:`sgmcmc.sample`.
-
-        Args:
-            keywords: Keyword arguments of :func:`sgmcmc.sample`; ``params`` and ``bijectors``
-                replace the model's.
-
-        Returns:
-            The draws.
-        """
-        params = keywords.pop("params", self.params)
-        bijectors = {**self.bijectors, **(keywords.pop("bijectors", None) or {})}
-        keywords.setdefault("dtype", self.dtype)
-        if self.groups:
-            keywords.setdefault("groups", list(self.groups))
-        return sample_any(
-            self.log_lik,
-            self.dataset,
-            params,
-            self.log_prior,
-            bijectors=bijectors or None,
-            **keywords,
-        )
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables from the joint distribution.
@@ -435,7 +374,7 @@ class JointModel:
             An array ``(n, *shape)`` for each variable, the parameters and what was observed.
         """
         count = checks.whole_number("n", n, 1)
-        return self._draw(_seed(seed), count)
+        return self._draw(as_seed(seed), count)
 
     def observing(self, observed: Mapping[str, Any]) -> JointModel:
         """Return the same model with other values of the observed variables.
@@ -451,34 +390,14 @@ class JointModel:
         """
         found = copy.copy(self)
         found._observed = dict(self._observed)
-        for name, values in _arrays("observed", observed).items():
+        for name, values in as_arrays("observed", observed).items():
             if name not in self._observed:
                 raise ValueError(f"`observed`: {name!r} was not observed before.")
             kept = self._observed[name]
-            if values.shape != tuple(kept.shape):
-                raise ValueError(
-                    f"`observed`: {name!r} must have the shape {tuple(kept.shape)}; it has "
-                    f"{values.shape}."
-                )
+            need_shape(name, values, tuple(kept.shape))
             found._observed[name] = tf.constant(values, kept.dtype)
         found.dataset = {**self.dataset, **{name: found._entry(name) for name in self._rows}}
         return found
-
-    def __repr__(self) -> str:
-        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
-        return f"JointModel of {self.N} rows of {', '.join(self._rows)}; parameters {shapes}"
-
-
-def _seed(seed: int | None) -> int:
-    if seed is None:
-        return int(np.random.default_rng().integers(2**31))
-    return checks.whole_number("seed", seed, 0)
-
-
-def _arrays(label: str, values: Any) -> dict[str, np.ndarray]:
-    if not isinstance(values, Mapping):
-        raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
-    return {name: np.asarray(array) for name, array in values.items()}
 
 
 def _names(joint: Any) -> list[str]:
@@ -518,27 +437,6 @@ def _need_names(names: list[str], observed: Mapping[str, Any], rows: Any) -> Non
             raise ValueError(f"`rows`: {name!r} is not among what is `observed`, {list(observed)}.")
 
 
-def _size(columns: Mapping[str, Any]) -> int:
-    """Return the length of the first axis, which all share."""
-    for name, array in columns.items():
-        if len(np.shape(array)) == 0:
-            raise ValueError(
-                f"`rows`: {name!r} is a single number, which has no axis of rows. Name in "
-                "`rows` only variables that have one."
-            )
-    lengths = {name: len(array) for name, array in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"`rows`: the first axes must have one length; they have {lengths}.")
-    return next(iter(lengths.values()))
-
-
-def _dependent(name: str, reason: str) -> str:
-    return (
-        f"`rows`: the rows of {name!r} are not independent given the parameters: {reason}. A "
-        "log-likelihood that is no sum over rows cannot be estimated from minibatches."
-    )
-
-
 def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
     """Return the log density of each row, summed over all axes of a row."""
     tfd = libraries.tensorflow_probability().distributions
@@ -556,9 +454,7 @@ def _by_row(name: str, distribution: Any, value: tf.Tensor) -> tf.Tensor:
     if event is None or value.shape.rank - event < 1 or found.shape.rank < 1:
         kind = type(inner).__name__
         raise ValueError(
-            _dependent(
-                name, f"{kind} has one density for all of them, of shape {inner.event_shape}"
-            )
+            dependent(name, f"{kind} has one density for all of them, of shape {inner.event_shape}")
         )
     if found.shape[0] != value.shape[0]:
         raise ValueError(

@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import libraries
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.groups.spec import Groups
 
 
 class Plate(NamedTuple):
@@ -128,11 +130,21 @@ def _by_group(distribution: Any, effects: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(found, axis=list(range(1, found.shape.rank)))
 
 
+def as_groups(model: Any, plate: Plate, starts: Mapping[str, Any]) -> Groups:
+    """Return the groups of a plate, whose effects start at zero."""
+    effects = {name: np.zeros(np.shape(starts[name])[1:]) for name in plate.names}
+
+    def log_prior(effects: Tensors, params: Tensors) -> tf.Tensor:
+        return model.effects_density(plate, effects, params)
+
+    return Groups(plate.by, effects, log_prior)
+
+
 def check_plates(model: Any, plates: Sequence[Plate]) -> None:
     """Refuse variables that cannot be effects of groups.
 
     Args:
-        model: A ``JointModel`` whose ``params`` hold all variables.
+        model: Model whose ``params`` hold all variables.
         plates: Plates.
 
     Raises:
@@ -150,7 +162,8 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
         once, again = ({**own, **anew(plate.names)} for _ in range(2))
         try:
             found, other = (
-                log_prior_of(plate, model.distributions(values), once) for values in (once, again)
+                model.effects_density(plate, {n: once[n] for n in plate.names}, values)
+                for values in (once, again)
             )
         except Exception as error:
             reason = f"their density cannot be computed: {error}"
@@ -174,7 +187,7 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
             rows[name] = tf.gather(values[name], some[plate.by])
     by_rows = "they are used by rows in another way than tf.gather(effects, data[column])"
     try:
-        found = model.log_lik_of_rows(rows, some, plates)
+        found = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
     except Exception as error:
         raise ValueError(_no_plate(plates[0], f"{by_rows}. {error}")) from error
     if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=1e-4, atol=1e-4):

@@ -12,7 +12,7 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.results.arrays import by_chain, coordinate_names, draw_numbers
 from sgmcmc.results.evaluation import OfRows, Span
-from sgmcmc.results.inference_data import to_inference_data
+from sgmcmc.results.inference_data import to_inference_data, write_zarr
 from sgmcmc.results.predictions import Predictions
 from sgmcmc.results.serving import write_saved_model
 
@@ -177,3 +177,33 @@ class Conversions(Predictions):
         return to_inference_data(
             self, dims, coords, observed_data, log_likelihood, log_likelihood_draws, effects
         )
+
+    def to_zarr(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+    ) -> Path:
+        """Write the draws as a Zarr store, which ``xarray.open_zarr`` opens without reading it all.
+
+        Draws of a ``store`` that do not fit in memory are copied chunk by chunk. It needs zarr.
+
+        Args:
+            path: Path of the folder; it must not exist, or be empty. It appears only once it is
+                complete.
+            dims: Names of the further dimensions, by parameter.
+            coords: Labels along dimensions, by dimension.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError: There are no draws; the folder is there.
+            ImportError: zarr is not installed.
+            OSError: The folder cannot be written.
+
+        Example:
+            ``xarray.open_zarr(samples.to_zarr("draws.zarr"))["beta"].mean(("chain", "draw"))``
+        """
+        return write_zarr(self, path, dims, coords)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc import checks, libraries
-from sgmcmc.results.arrays import by_chain
+from sgmcmc.atomic_files import new_folder
+from sgmcmc.results.arrays import by_chain, draw_numbers
 
 if TYPE_CHECKING:
     import arviz as az
@@ -20,6 +24,9 @@ LOG_LIK = "log_lik"
 
 _MOST_BYTES = 2**28
 """Bytes of the terms. ArviZ, which works on all of them at once, needs several times that."""
+
+_CHUNK_BYTES = 2**22
+"""Bytes of a chunk of draws."""
 
 
 def to_inference_data(
@@ -76,6 +83,45 @@ def to_inference_data(
     if found:
         _add(data, "sample_stats", found)
     return data
+
+
+def write_zarr(
+    samples: Any,
+    path: str | os.PathLike[str],
+    dims: Mapping[str, Sequence[str]] | None,
+    coords: Mapping[str, Sequence[Any]] | None,
+) -> Path:
+    """Write draws as a Zarr store, which appears once it is whole; see ``Samples.to_zarr``."""
+    import xarray as xr
+
+    try:
+        import zarr  # noqa: F401
+    except ImportError as error:
+        raise ImportError("`to_zarr` needs zarr: pip install zarr.") from error
+    if not len(samples):
+        raise ValueError("`samples` holds no draws of parameters.")
+    target = Path(path)
+    arrays = by_chain(samples.settings, samples)
+    chains, count = next(iter(arrays.values())).shape[:2]
+    entries, encoding = {}, {}
+    for name, array in arrays.items():
+        axes = [f"{name}_dim_{k}" for k in range(array.ndim - 2)]
+        axes = list((dims or {}).get(name, axes))
+        entries[name] = (["chain", "draw", *axes], array)
+        row = max(1, math.prod(array.shape[2:]) * array.itemsize)
+        chunk = min(count, max(1, _CHUNK_BYTES // row))
+        encoding[name] = {"chunks": (1, chunk, *array.shape[2:])}
+    labels = {
+        "chain": np.arange(chains),
+        "draw": draw_numbers(samples.settings, count),
+        **(coords or {}),
+    }
+    attrs = {"inference_library": "sgmcmc", "sampling_method": _text(samples, "method")}
+    dataset = xr.Dataset(entries, labels, attrs)
+    with new_folder("path", target) as part:
+        # Format 2 is what every version reads, and its metadata in one file are part of it.
+        dataset.to_zarr(str(part), encoding=encoding, zarr_format=2, consolidated=True)
+    return target
 
 
 def _effects(

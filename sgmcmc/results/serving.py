@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc._version import __version__
+from sgmcmc.atomic_files import new_folder
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.libraries import without_chatter
 
@@ -87,8 +86,6 @@ def write_saved_model(
         quantiles: Probabilities that the signature ``quantiles`` gives.
     """
     path = Path(folder)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"`folder`: {str(path)!r} is there already, and is not an empty folder.")
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
             raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature does not support.")
@@ -112,13 +109,6 @@ def write_saved_model(
                 "`f` must work for any number of rows, which is unknown while it is compiled: "
                 f"use tf.shape, not the shape of an array. {error}"
             ) from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with without_chatter():
-            tf.saved_model.save(model, part, signatures)
-        os.chmod(part, 0o755)
-        os.replace(part, path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with new_folder("folder", path) as part, without_chatter():
+        tf.saved_model.save(model, str(part), signatures)
     return path

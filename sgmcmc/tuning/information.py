@@ -85,11 +85,12 @@ def mean_prior_gradient(objective: Objective, u: np.ndarray, scale: np.ndarray) 
     """Return the mean of each coordinate of the prior's gradient from a step below to one above.
 
     Unlike the gradient itself it is continuous where the prior has a kink, and its derivative is
-    the curvature between the two ends.
+    the curvature between the two ends. It is NaN where the prior is zero at both.
     """
     steps = np.diag(scale)
     values = objective.prior_values(np.concatenate([u - steps, u + steps]))
-    return (values[len(u) :] - values[: len(u)]) / (2 * scale)
+    with np.errstate(invalid="ignore"):
+        return (values[len(u) :] - values[: len(u)]) / (2 * scale)
 
 
 def _first_scale(matrix: np.ndarray) -> np.ndarray:

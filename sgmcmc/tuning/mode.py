@@ -210,7 +210,7 @@ def _judged(
     if kinked.any():
         at = objective.prior_gradients(u[np.newaxis])[0]
         mean = mean_prior_gradient(objective, u, information.scale)
-        slope = np.where(kinked, gradient - at + mean, gradient)
+        slope = np.where(kinked & np.isfinite(mean), gradient - at + mean, gradient)
     return _Point(u, value, gradient, hessian, information, slope)
 
 

@@ -575,10 +575,13 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
 
 
 LONG_PAGES = (
-    "constrained", "diagnosing", "hierarchical", "hmc", "latents", "matrix-factorization",
-    "regression", "simplex", "topic-models",
+    "constrained", "diagnosing", "from-pymc", "hierarchical", "hmc", "latents",
+    "matrix-factorization", "regression", "simplex", "topic-models",
 )  # fmt: skip
 """Those whose blocks take more than five seconds; they are run with the slow tests."""
+
+NEEDED = {"from-pymc": ("jax", "numpyro", "pymc")}
+"""What the blocks of a page need that the tests do not install; without it they are skipped."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -596,6 +599,8 @@ def with_code_of_their_own() -> list[Any]:
 @pytest.mark.parametrize("page", with_code_of_their_own())
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All blocks of a page run in order, in one namespace, on few rows and for few iterations."""
+    for needed in NEEDED.get(page.stem, ()):
+        pytest.importorskip(needed)
     monkeypatch.setattr(sgmcmc, "get_dataset", few_rows_of_covertype)
     monkeypatch.chdir(tmp_path)
     np.save("X.npy", np.zeros((100, 3), np.float32))

@@ -77,3 +77,22 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`quantiles` must be"):
         samples.export(tmp_path / "a", first, data, quantiles=[2])
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_zarr_is_what_xarray_opens(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    xarray = pytest.importorskip("xarray")
+    draws = {"b": rng.normal(size=(2, 150, 3)).astype(np.float32), "s": rng.normal(size=(2, 150))}
+    samples = Samples(draws, settings={"n_chains": 2, "method": "sgld"})
+    labels = {"feature": ["age", "dose", "sex"]}
+    path = samples[::2].to_zarr(tmp_path / "a.zarr", dims={"b": ["feature"]}, coords=labels)
+    with xarray.open_zarr(path) as found:
+        assert dict(found.sizes) == {"chain": 2, "draw": 75, "feature": 3}
+        np.testing.assert_array_equal(found["b"], draws["b"][:, ::2])
+        np.testing.assert_array_equal(found["s"].sel(draw=148), draws["s"][:, 148])
+        assert found.attrs["sampling_method"] == "sgld"
+    with pytest.raises(ValueError, match="`path`: .* is there already"):
+        samples.to_zarr(path)
+    with pytest.raises(ValueError, match="holds no draws"):
+        Samples({}).to_zarr(tmp_path / "b.zarr")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.zarr"]

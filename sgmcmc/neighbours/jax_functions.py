@@ -1,0 +1,272 @@
+"""Functions written in JAX as functions of TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks, libraries
+from sgmcmc.neighbours.jax_replay import replay
+
+_ROWS = "rows"
+"""Name of the length of the first axis, if it is not known while a graph is traced."""
+
+
+def from_jax(function: Callable[..., Any]) -> JaxFunction:
+    """Return a function written in JAX as one of TensorFlow.
+
+    The function is traced by JAX, and each primitive becomes operations of TensorFlow, so that XLA
+    compiles it with the chain. Derivatives of any order are those of JAX, ``jax.custom_jvp`` and
+    ``jax.custom_vjp`` included.
+
+    Args:
+        function: Function of dicts of arrays, in JAX: ``log_lik(params, dataset)``,
+            ``log_prior(params)``, or the ``f(params, dataset)`` of ``samples.predict`` and
+            ``samples.export``. It must not draw random numbers.
+
+    Returns:
+        The same function of tensors, wherever a function of TensorFlow is expected.
+
+    Raises:
+        ImportError: JAX is not installed.
+        ValueError: The function uses something of JAX that has no counterpart; said when it is
+            called.
+
+    Example:
+        ``log_lik`` is that of a logistic regression, with one term for each row::
+
+            import jax.numpy as jnp
+
+            def log_lik(params, dataset):
+                logits = dataset["X"] @ params["beta"]
+                return dataset["y"] * logits - jnp.logaddexp(0.0, logits)
+
+            def log_prior(params):
+                return -0.5 * jnp.sum(params["beta"] ** 2)
+
+            samples = sgmcmc.sample(
+                sgmcmc.from_jax(log_lik), {"X": X, "y": y}, {"beta": np.zeros(10)},
+                sgmcmc.from_jax(log_prior))
+
+    Source:
+        Frostig, Johnson & Leary, *Compiling machine learning programs via high-level tracing*,
+        SysML 2018.
+    """
+    checks.function("function", function, "of arrays of JAX")
+    jax()
+    return JaxFunction(function)
+
+
+def jax() -> ModuleType:
+    """Return JAX, which only its users need."""
+    try:
+        return importlib.import_module("jax")
+    except ImportError as error:
+        raise ImportError(
+            "Models in JAX, NumPyro and PyMC need JAX, which is not installed: "
+            "pip install 'sgmcmc[jax]'."
+        ) from error
+
+
+class JaxFunction:
+    """A function of tensors that JAX has traced, as :func:`sgmcmc.from_jax` returns it.
+
+    Args:
+        function: Function in JAX.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._traced: dict[Any, Any] = {}
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self.function, "_traced": {}}
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the value, a tensor or a structure of them.
+
+        Args:
+            arguments: Arguments of the function, in which arrays are tensors.
+        """
+        tree = jax().tree_util
+        leaves, structure = tree.tree_flatten(arguments)
+        if any(isinstance(leaf, tf.SparseTensor) for leaf in leaves):
+            raise ValueError("a sparse column has no counterpart in JAX; pass a dense one")
+        tensors = [tf.convert_to_tensor(leaf) for leaf in leaves]
+        wide = any(t.dtype in (tf.float64, tf.complex128) for t in tensors)
+        if not wide:
+            tensors = [tf.cast(t, tf.int32) if t.dtype == tf.int64 else t for t in tensors]
+        ends: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            found, end = tree.tree_flatten(
+                self.function(*tree.tree_unflatten(structure, list(leaves)))
+            )
+            ends.append(end)
+            return found
+
+        with in_precision(wide):
+            found = self._run(flat, tensors, (structure, wide), ends)
+        end = self._traced[structure, wide, _form(tensors)][1]
+        return tree.tree_unflatten(end, found)
+
+    def _run(
+        self,
+        flat: Callable[..., list[Any]],
+        tensors: Sequence[tf.Tensor],
+        key: Any,
+        ends: list[Any],
+    ) -> list[tf.Tensor]:
+        """Return the outputs of a function of arrays, with the derivatives that JAX takes."""
+        key = (*key, _form(tensors))
+        if key not in self._traced:
+            jaxpr = jax().make_jaxpr(flat)(*_specs(tensors))
+            self._traced[key] = jaxpr, (ends[-1] if ends else None)
+        jaxpr = self._traced[key][0]
+        smooth = [i for i, t in enumerate(tensors) if t.dtype.is_floating]
+
+        def pulled(*both: Any) -> list[Any]:
+            given, slopes = both[: len(tensors)], list(both[len(tensors) :])
+
+            def of_smooth(*values: Any) -> list[Any]:
+                whole = dict(enumerate(given)) | dict(zip(smooth, values, strict=True))
+                out = flat(*[whole[i] for i in range(len(tensors))])
+                return [value for value in out if jax().numpy.issubdtype(value.dtype, np.floating)]
+
+            _, back = jax().vjp(of_smooth, *[given[i] for i in smooth])
+            return list(back(slopes))
+
+        @tf.custom_gradient
+        def run(*tensors: tf.Tensor) -> Any:
+            wide = any(t.dtype == tf.float64 for t in tensors)
+            found = [
+                tf.ensure_shape(tf.convert_to_tensor(value), _static(var.aval.shape))
+                for value, var in zip(
+                    replay(jaxpr, tensors, _lengths(tensors)), jaxpr.jaxpr.outvars, strict=True
+                )
+            ]  # fmt: skip
+
+            def gradient(*slopes: tf.Tensor, variables: Any = None) -> Any:
+                given = [s for s, out in zip(slopes, found, strict=True) if out.dtype.is_floating]
+                with in_precision(wide):
+                    parts = self._run(pulled, [*tensors, *given], (*key, "slope"), [])
+                slopes_of = dict(zip(smooth, parts, strict=True))
+                return [slopes_of.get(i) for i in range(len(tensors))]
+
+            return found, gradient
+
+        return list(run(*tensors))
+
+
+def jax_bijector(
+    name: str,
+    forward: Callable[[Any], Any],
+    inverse: Callable[[Any], Any],
+    log_det: Callable[[Any], Any],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> Any:
+    """Return a transform that is written in JAX as a bijector of TensorFlow Probability.
+
+    Args:
+        name: Name.
+        forward: f(u), the parameter of an unconstrained array.
+        inverse: f⁻¹(θ).
+        log_det: log |det f'(u)|, a scalar.
+        shapes: Shape of u, and of the parameter.
+    """
+    base: Any = libraries.tensorflow_probability().bijectors.Bijector
+    free, bound = (tf.TensorShape(shape) for shape in shapes)
+    functions = [JaxFunction(function) for function in (forward, inverse, log_det)]
+
+    class Transform(base):
+        """One parameter as a whole: all of its axes are its event."""
+
+        def __init__(self) -> None:
+            super().__init__(
+                forward_min_event_ndims=free.rank,
+                inverse_min_event_ndims=bound.rank,
+                validate_args=False,
+                name=name,
+            )
+
+        def _forward(self, x: Any) -> Any:
+            return functions[0](x)
+
+        def _inverse(self, y: Any) -> Any:
+            return functions[1](y)
+
+        def _forward_log_det_jacobian(self, x: Any) -> Any:
+            return functions[2](x)
+
+        def _inverse_log_det_jacobian(self, y: Any) -> Any:
+            return -functions[2](functions[1](y))
+
+        def _forward_event_shape(self, input_shape: Any) -> Any:
+            return bound
+
+        def _inverse_event_shape(self, output_shape: Any) -> Any:
+            return free
+
+    return Transform()
+
+
+def _form(tensors: Sequence[tf.Tensor]) -> tuple[Any, ...]:
+    """Return what a jaxpr depends on."""
+    return tuple((t.dtype, *t.shape) for t in tensors)
+
+
+def _static(shape: Sequence[Any]) -> list[int | None]:
+    return [length if isinstance(length, int) else None for length in shape]
+
+
+def _lengths(tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
+    """Return the number of rows, if it is unknown."""
+    for tensor in tensors:
+        if tensor.shape.rank and tensor.shape[0] is None:
+            return {_ROWS: tf.shape(tensor)[0]}
+    return {}
+
+
+def _specs(tensors: Sequence[tf.Tensor]) -> list[Any]:
+    """Return shapes and dtypes as JAX has them."""
+    for tensor in tensors:
+        if tensor.shape.rank is None or None in tensor.shape[1:]:
+            raise ValueError(f"JAX needs to know shapes but for the first axis; got {tensor.shape}")
+    rows = None
+    if any(t.shape.rank and t.shape[0] is None for t in tensors):
+        (rows,) = importlib.import_module("jax.export").symbolic_shape(_ROWS)
+    return [
+        jax().ShapeDtypeStruct(
+            [rows if length is None else length for length in t.shape], t.dtype.as_numpy_dtype
+        )
+        for t in tensors
+    ]
+
+
+@contextlib.contextmanager
+def in_precision(wide: bool) -> Iterator[None]:
+    """Let JAX compute in double precision, or in single, within the ``with`` block."""
+    enable = getattr(jax(), "enable_x64", None)
+    if not callable(enable):
+        enable = importlib.import_module("jax.experimental").enable_x64
+    with enable(wide), warnings.catch_warnings():
+        # PyTensor writes float64 into its graphs, whatever precision JAX has.
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")
+        yield

@@ -1,0 +1,390 @@
+"""The primitives of JAX as operations of TensorFlow.
+
+A rule is a function of an equation and of its inputs, tensors or arrays, that returns its output,
+or a list of outputs.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc.neighbours import jax_indexing
+from sgmcmc.neighbours.jax_calls import CALLS
+from sgmcmc.neighbours.jax_equations import Equation, Rule, equation_dtype
+
+
+def _unary(operation: Callable[[Any], Any]) -> Rule:
+    return lambda equation, x: operation(x)
+
+
+def _binary(operation: Callable[[Any, Any], Any]) -> Rule:
+    return lambda equation, x, y: operation(x, y)
+
+
+def _logical(of_bools: Callable[..., Any], of_integers: Callable[..., Any]) -> Rule:
+    """Return the rule of an operation on bools, or on the bits of integers."""
+    return lambda equation, *xs: (
+        of_bools(*xs) if equation.dtypes[0] == np.bool_ else of_integers(*xs)
+    )
+
+
+def _of_integers_too(of_floats: Callable[..., Any], of_integers: Callable[..., Any]) -> Rule:
+    """Return the rule of a division, which is toward zero for integers."""
+    return lambda equation, *xs: (
+        of_integers(*xs) if np.dtype(equation.dtypes[0]).kind in "iu" else of_floats(*xs)
+    )
+
+
+def _integer_pow(equation: Equation, x: Any) -> tf.Tensor:
+    power = equation.params["y"]
+    base = x if power >= 0 else 1 / tf.convert_to_tensor(x)
+    left, square, found = abs(power), base, tf.ones_like(x)
+    while left:
+        if left & 1:
+            found = found * square if left != abs(power) or power % 2 == 0 else square
+        left >>= 1
+        square = tf.square(square) if left else square
+    return found
+
+
+def _round(equation: Equation, x: Any) -> tf.Tensor:
+    if int(equation.params["rounding_method"]) == 1:
+        return tf.round(x)
+    return tf.sign(x) * tf.floor(tf.abs(x) + 0.5)
+
+
+def _one_minus_square(x: Any) -> tf.Tensor:
+    return (1 + tf.convert_to_tensor(x)) * (1 - tf.convert_to_tensor(x))
+
+
+def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> tf.Tensor:
+    found = tf.broadcast_to(coefficients[-1], equation.shapes[0])
+    for coefficient in coefficients[-2::-1]:
+        found = found * x + coefficient
+    return found
+
+
+def _select(equation: Equation, which: Any, *cases: Any) -> tf.Tensor:
+    if len(cases) == 2 and equation_dtype(which) == np.bool_:
+        return tf.where(which, cases[1], cases[0])
+    found = cases[0]
+    for number, case in enumerate(cases[1:], 1):
+        found = tf.where(tf.equal(which, number), case, found)
+    return found
+
+
+def _reduction(operation: Callable[..., Any]) -> Rule:
+    return lambda equation, x: operation(x, axis=list(equation.params["axes"]))
+
+
+def _extreme(operation: Callable[..., Any]) -> Rule:
+    return lambda equation, x: operation(
+        x, axis=equation.params["axes"][0], output_type=tf.as_dtype(equation.dtypes[0])
+    )
+
+
+def _cumulative(operation: Callable[..., Any]) -> Rule:
+    return lambda equation, x: operation(
+        x, axis=equation.params["axis"], reverse=equation.params["reverse"]
+    )
+
+
+def _running_extreme(operation: Callable[..., Any], lowest: bool) -> Rule:
+    """Return the rule of a running maximum or minimum, in log₂ n steps of doubled length."""
+
+    def rule(equation: Equation, x: Any) -> tf.Tensor:
+        axis, reverse = equation.params["axis"], equation.params["reverse"]
+        x = tf.convert_to_tensor(x)
+        x = tf.reverse(x, [axis]) if reverse else x
+        worst = x.dtype.min if lowest else x.dtype.max
+        if x.dtype.is_floating:
+            worst = -np.inf if lowest else np.inf
+        length, step = int(x.shape[axis]), 1
+        while step < length:
+            pads = [[step if i == axis else 0, 0] for i in range(x.shape.rank)]
+            moved = tf.pad(x, pads, constant_values=tf.cast(worst, x.dtype))
+            x = operation(x, tf.gather(moved, tf.range(length), axis=axis))
+            step *= 2
+        return tf.reverse(x, [axis]) if reverse else x
+
+    return rule
+
+
+def _broadcast(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
+    shape = equation.shapes[0]
+    kept = dict(
+        zip(equation.params["broadcast_dimensions"], tf.unstack(tf.shape(x)), strict=True)
+    ) if any(not isinstance(length, Integral) for length in shape) else dict(
+        zip(equation.params["broadcast_dimensions"], x.shape, strict=True)
+    )  # fmt: skip
+    placed = [kept.get(axis, 1) for axis in range(len(shape))]
+    return tf.broadcast_to(tf.reshape(x, placed), shape)
+
+
+def _reshape(equation: Equation, x: Any, *_: Any) -> tf.Tensor:
+    order = equation.params.get("dimensions") if equation.primitive.name == "reshape" else None
+    x = x if order is None else tf.transpose(x, order)
+    return tf.reshape(x, equation.shapes[0])
+
+
+def _iota(equation: Equation, *_: Any) -> tf.Tensor:
+    axis, shape = equation.params["dimension"], equation.shapes[0]
+    counted = tf.range(shape[axis])
+    placed = [shape[axis] if i == axis else 1 for i in range(len(shape))]
+    return tf.cast(tf.broadcast_to(tf.reshape(counted, placed), shape), equation.dtypes[0])
+
+
+def _slice(equation: Equation, x: Any) -> tf.Tensor:
+    starts = equation.params["start_indices"]
+    strides = equation.params["strides"] or (1,) * len(starts)
+    # A length that is unknown can only be that of the whole axis, which has no end then.
+    ends = [end if isinstance(end, Integral) else None for end in equation.params["limit_indices"]]
+    return tf.convert_to_tensor(x)[
+        tuple(slice(*part) for part in zip(starts, ends, strides, strict=True))
+    ]
+
+
+def _pad(equation: Equation, x: Any, value: Any) -> tf.Tensor:
+    x = tf.convert_to_tensor(x)
+    for axis, (low, high, inner) in enumerate(equation.params["padding_config"]):
+        if inner and x.shape[axis]:
+            length = (int(x.shape[axis]) - 1) * (int(inner) + 1) + 1
+            shape = [length if i == axis else n for i, n in enumerate(tf.unstack(tf.shape(x)))]
+            moved = tf.transpose(x, [axis, *[i for i in range(x.shape.rank) if i != axis]])
+            spread = tf.scatter_nd(
+                tf.range(int(x.shape[axis]))[:, tf.newaxis] * (int(inner) + 1),
+                moved - value,
+                [length, *[n for i, n in enumerate(shape) if i != axis]],
+            )
+            order = list(range(1, x.shape.rank))
+            order.insert(axis, 0)
+            x = tf.transpose(spread, order) + value
+        cut = [slice(None)] * x.shape.rank
+        cut[axis] = slice(max(0, -int(low)), min(0, int(high)) or None)
+        x = x[tuple(cut)]
+    pads = [[max(0, int(low)), max(0, int(high))] for low, high, _ in _config(equation)]
+    return tf.pad(x, pads, constant_values=value) if np.any(pads) else x
+
+
+def _config(equation: Equation) -> Any:
+    return equation.params["padding_config"]
+
+
+def _dynamic_slice(equation: Equation, x: Any, *starts: Any) -> tf.Tensor:
+    sizes = equation.params["slice_sizes"]
+    last = [int(n) - size for n, size in zip(x.shape, sizes, strict=True)]
+    begin = [
+        tf.clip_by_value(tf.cast(s, tf.int32), 0, m) for s, m in zip(starts, last, strict=True)
+    ]
+    return tf.slice(x, tf.stack(begin), sizes) if begin else tf.convert_to_tensor(x)
+
+
+def _dynamic_update_slice(equation: Equation, x: Any, update: Any, *starts: Any) -> tf.Tensor:
+    spans = []
+    for length, size, start in zip(x.shape, update.shape, starts, strict=True):
+        begin = tf.clip_by_value(tf.cast(start, tf.int32), 0, int(length) - int(size))
+        spans.append(begin + tf.range(int(size)))
+    places = tf.stack(tf.meshgrid(*spans, indexing="ij"), -1)
+    return tf.tensor_scatter_nd_update(x, places, update)
+
+
+def _dot(equation: Equation, x: Any, y: Any) -> tf.Tensor:
+    (x_summed, y_summed), (x_batch, y_batch) = equation.params["dimension_numbers"]
+    letters = iter(string.ascii_letters)
+    of_x = [next(letters) for _ in x.shape]
+    of_y = [next(letters) for _ in y.shape]
+    for i, j in [*zip(x_summed, y_summed, strict=True), *zip(x_batch, y_batch, strict=True)]:
+        of_y[j] = of_x[i]
+    left = [a for i, a in enumerate(of_x) if i not in (*x_summed, *x_batch)]
+    right = [a for i, a in enumerate(of_y) if i not in (*y_summed, *y_batch)]
+    out = [of_x[i] for i in x_batch] + left + right
+    dtype = equation.dtypes[0]
+    return tf.einsum(
+        f"{''.join(of_x)},{''.join(of_y)}->{''.join(out)}", tf.cast(x, dtype), tf.cast(y, dtype)
+    )
+
+
+def _triangular_solve(equation: Equation, a: Any, b: Any) -> tf.Tensor:
+    given = equation.params
+    a, lower, adjoint = tf.convert_to_tensor(a), given["lower"], bool(given["transpose_a"])
+    if given["unit_diagonal"]:
+        a = tf.linalg.set_diag(a, tf.ones_like(tf.linalg.diag_part(a)))
+    if given["left_side"]:
+        return tf.linalg.triangular_solve(a, b, lower=lower, adjoint=adjoint)
+    solved = tf.linalg.triangular_solve(
+        a, tf.linalg.matrix_transpose(b), lower=lower, adjoint=not adjoint
+    )
+    return tf.linalg.matrix_transpose(solved)
+
+
+def _sort(equation: Equation, *columns: Any) -> list[tf.Tensor]:
+    axis, order = equation.params["dimension"], None
+    for key in reversed(columns[: equation.params["num_keys"]]):
+        keyed = key if order is None else tf.gather(key, order, axis=axis, batch_dims=axis)
+        again = tf.argsort(keyed, axis=axis, stable=True)
+        order = again if order is None else tf.gather(order, again, axis=axis, batch_dims=axis)
+    if axis != len(columns[0].shape) - 1:
+        return [_along(column, order, axis) for column in columns]
+    return [tf.gather(column, order, axis=axis, batch_dims=axis) for column in columns]
+
+
+def _along(column: Any, order: Any, axis: int) -> tf.Tensor:
+    """Return the elements of a column along an axis in an order of each line."""
+    last = len(column.shape) - 1
+    swap = list(range(last + 1))
+    swap[axis], swap[last] = last, axis
+    moved = tf.gather(
+        tf.transpose(column, swap), tf.transpose(order, swap), axis=last, batch_dims=last
+    )
+    return tf.transpose(moved, swap)
+
+
+def _top_k(equation: Equation, x: Any) -> list[tf.Tensor]:
+    values, places = tf.math.top_k(x, equation.params["k"])
+    return [values, places]
+
+
+RULES: dict[str, Rule] = {
+    **CALLS,
+    **{
+        name: _unary(operation)
+        for name, operation in {
+            "abs": tf.abs,
+            "acos": tf.acos,
+            "acosh": tf.acosh,
+            "asin": tf.asin,
+            "asinh": tf.asinh,
+            "atan": tf.atan,
+            "atanh": tf.atanh,
+            "bessel_i0e": tf.math.bessel_i0e,
+            "bessel_i1e": tf.math.bessel_i1e,
+            "cbrt": lambda x: tf.sign(x) * tf.abs(x) ** (1 / 3),
+            "ceil": tf.math.ceil,
+            "cholesky": tf.linalg.cholesky,
+            "copy": tf.identity,
+            "copy_p": tf.identity,
+            "cos": tf.cos,
+            "cosh": tf.cosh,
+            "digamma": tf.math.digamma,
+            "erf": tf.math.erf,
+            "erf_inv": tf.math.erfinv,
+            "erfc": tf.math.erfc,
+            "exp": tf.exp,
+            "exp2": lambda x: tf.exp(x * np.log(2).astype(equation_dtype(x))),
+            "expm1": tf.math.expm1,
+            "floor": tf.floor,
+            "is_finite": tf.math.is_finite,
+            "lgamma": tf.math.lgamma,
+            "log": tf.math.log,
+            "log1p": tf.math.log1p,
+            "logistic": tf.sigmoid,
+            "neg": tf.negative,
+            "one_minus_square": _one_minus_square,
+            "optimization_barrier": tf.identity,
+            "reduce_precision": tf.identity,
+            "rsqrt": tf.math.rsqrt,
+            "sign": tf.sign,
+            "sin": tf.sin,
+            "sinh": tf.sinh,
+            "sqrt": tf.sqrt,
+            "square": tf.square,
+            "stop_gradient": tf.stop_gradient,
+            "tan": tf.tan,
+            "tanh": tf.tanh,
+        }.items()
+    },
+    **{
+        name: _binary(operation)
+        for name, operation in {
+            "add": tf.add,
+            "add_any": tf.add,
+            "atan2": tf.atan2,
+            "eq": tf.equal,
+            "ge": tf.greater_equal,
+            "gt": tf.greater,
+            "igamma": tf.math.igamma,
+            "igammac": tf.math.igammac,
+            "le": tf.less_equal,
+            "lt": tf.less,
+            "max": tf.maximum,
+            "min": tf.minimum,
+            "mul": tf.multiply,
+            "ne": tf.not_equal,
+            "nextafter": tf.math.nextafter,
+            "polygamma": tf.math.polygamma,
+            "pow": lambda x, y: tf.pow(x, tf.cast(y, equation_dtype(x))),
+            "shift_left": tf.bitwise.left_shift,
+            "shift_right_arithmetic": tf.bitwise.right_shift,
+            "sub": tf.subtract,
+            "zeta": tf.math.zeta,
+        }.items()
+    },
+    **{
+        f"reduce_{name}": _reduction(operation)
+        for name, operation in {
+            "and": tf.reduce_all,
+            "max": tf.reduce_max,
+            "min": tf.reduce_min,
+            "or": tf.reduce_any,
+            "prod": tf.reduce_prod,
+            "sum": tf.reduce_sum,
+        }.items()
+    },
+    "and": _logical(tf.logical_and, tf.bitwise.bitwise_and),
+    "argmax": _extreme(tf.argmax),
+    "argmin": _extreme(tf.argmin),
+    "bitcast_convert_type": lambda equation, x: tf.bitcast(x, equation.dtypes[0]),
+    "broadcast_in_dim": _broadcast,
+    "clamp": lambda equation, low, x, high: tf.minimum(tf.maximum(x, low), high),
+    "concatenate": lambda equation, *xs: tf.concat(xs, equation.params["dimension"]),
+    "convert_element_type": lambda equation, x: tf.cast(x, equation.dtypes[0]),
+    "cumlogsumexp": _cumulative(tf.math.cumulative_logsumexp),
+    "cummax": _running_extreme(tf.maximum, lowest=True),
+    "cummin": _running_extreme(tf.minimum, lowest=False),
+    "cumprod": _cumulative(tf.math.cumprod),
+    "cumsum": _cumulative(tf.math.cumsum),
+    "div": _of_integers_too(tf.divide, tf.truncatediv),
+    "dot_general": _dot,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "eigh": lambda equation, x: tf.linalg.eigh(x)[::-1],
+    "empty2": lambda equation: tf.zeros([], equation.dtypes[0]),
+    "expand_dims": _reshape,
+    "gather": jax_indexing.gather,
+    "integer_pow": _integer_pow,
+    "iota": _iota,
+    "not": _logical(tf.logical_not, tf.bitwise.invert),
+    "or": _logical(tf.logical_or, tf.bitwise.bitwise_or),
+    "pad": _pad,
+    "polynomial": _polynomial,
+    "regularized_incomplete_beta": lambda equation, a, b, x: tf.math.betainc(a, b, x),
+    "rem": _binary(tf.truncatemod),
+    "reshape": _reshape,
+    "rev": lambda equation, x: tf.reverse(x, list(equation.params["dimensions"])),
+    "round": _round,
+    "scatter": jax_indexing.scatter(tf.tensor_scatter_nd_update, None),
+    "scatter-add": jax_indexing.scatter(tf.tensor_scatter_nd_add, 0.0),
+    "scatter_add": jax_indexing.scatter(tf.tensor_scatter_nd_add, 0.0),
+    "scatter_max": jax_indexing.scatter(tf.tensor_scatter_nd_max, -np.inf),
+    "scatter_min": jax_indexing.scatter(tf.tensor_scatter_nd_min, np.inf),
+    "select_n": _select,
+    "slice": _slice,
+    "sort": _sort,
+    "split": lambda equation, x: tf.split(
+        x, [int(n) for n in equation.params["sizes"]], equation.params["axis"]
+    ),
+    "squeeze": _reshape,
+    "stack": lambda equation, *xs: tf.stack(xs, equation.params["axis"]),
+    "top_k": _top_k,
+    "transpose": lambda equation, x: tf.transpose(x, equation.params["permutation"]),
+    "triangular_solve": _triangular_solve,
+    "unstack": lambda equation, x: tf.unstack(x, axis=equation.params["axis"]),
+    "xor": _logical(tf.math.logical_xor, tf.bitwise.bitwise_xor),
+}
+"""Rules by the names of primitives."""

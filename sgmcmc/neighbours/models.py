@@ -1,0 +1,243 @@
+"""What models of other libraries have in common: rows, starting values, a posterior to sample."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.groups.spec import Groups
+from sgmcmc.results.samples import Samples
+from sgmcmc.samplers.sample import sample as sample_any
+
+FEW = 7
+"""Rows of covariates that a prior is made with, which does not depend on them."""
+
+
+class Model:
+    """A model that was written for another library.
+
+    Attributes:
+        dataset: Columns: observed variables with rows, and covariates.
+        params: Starting values of a chain.
+        bijectors: Bijectors of the constrained parameters, by name.
+        dtype: Dtype of the parameters.
+        groups: ``Groups`` of the local variables, which are not in ``params``; ``sample`` uses
+            them.
+        N: Number of rows.
+    """
+
+    dataset: dict[str, Any]
+    params: dict[str, Any]
+    bijectors: dict[str, Any]
+    dtype: tf.DType
+    groups: tuple[Groups, ...] = ()
+    N: int
+    _rows: Sequence[str]
+    """Columns that are observed variables."""
+
+    @property
+    def local(self) -> tuple[str, ...]:
+        """Names of the variables that are effects of ``groups``."""
+        return tuple(name for group in self.groups for name in group.effects)
+
+    def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the log density of each row, (n,).
+
+        Args:
+            params: Values of the parameters.
+            dataset: Rows of ``dataset``.
+
+        Returns:
+            Σ log p(y_i | θ) over the observed variables with rows, for each row i.
+        """
+        raise NotImplementedError
+
+    def log_prior(self, params: Tensors) -> tf.Tensor:
+        """Return the log density of the parameters, and of observed variables without rows.
+
+        Args:
+            params: Values of the parameters.
+
+        Returns:
+            A scalar.
+        """
+        raise NotImplementedError
+
+    def sample(self, **keywords: Any) -> Samples:
+        """Sample the posterior, by :func:`sgmcmc.sample`.
+
+        Args:
+            keywords: Keyword arguments of :func:`sgmcmc.sample`; ``params`` and ``bijectors``
+                replace the model's.
+
+        Returns:
+            The draws.
+        """
+        params = keywords.pop("params", self.params)
+        bijectors = {**self.bijectors, **(keywords.pop("bijectors", None) or {})}
+        keywords.setdefault("dtype", self.dtype)
+        if self.groups:
+            keywords.setdefault("groups", list(self.groups))
+        return sample_any(
+            self.log_lik,
+            self.dataset,
+            params,
+            self.log_prior,
+            bijectors=bijectors or None,
+            **keywords,
+        )
+
+    def _check_rows(self) -> None:
+        """Refuse rows that depend on each other, or on what is not their own.
+
+        Of a part of the rows, terms must be the same, and swapping two must not change a third.
+        """
+        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
+        count = min(self.N, 2 * FEW)
+        some = {name: tf.convert_to_tensor(values[:count]) for name, values in self.dataset.items()}
+        terms = self.log_lik(params, some).numpy()
+        last = {name: values[count // 2 :] for name, values in some.items()}
+        found = self.log_lik(params, last).numpy()
+        if found.shape != terms[count // 2 :].shape or not _close(found, terms[count // 2 :]):
+            name = next(iter(self._rows), "model")
+            raise ValueError(dependent(name, "without the others, a row has another density"))
+        for name in self._rows:
+            values = some[name].numpy().copy()
+            flat = values.reshape(count, -1)
+            others = np.flatnonzero((flat != flat[0]).any(axis=1))
+            if not others.size:
+                continue
+            values[[0, others[-1]]] = values[[others[-1], 0]]
+            changed = self.log_lik(params, {**some, name: tf.constant(values)}).numpy()
+            same = np.setdiff1d(np.arange(count), [0, others[-1]])
+            if not _close(changed[same], terms[same]):
+                raise ValueError(dependent(name, "the density of a row changes with another row"))
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
+        kind = type(self).__name__
+        of = f" of {', '.join(self._rows)}" if self._rows else ""
+        return f"{kind} of {self.N} rows{of}; parameters {shapes}"
+
+
+def _close(found: np.ndarray, expected: np.ndarray) -> bool:
+    return np.allclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+class TracedModel(Model):
+    """A model whose densities JAX traces."""
+
+    _terms: Callable[..., tf.Tensor]
+    """Log densities of rows, a function of parameters and columns."""
+
+    _columns_of: dict[str, str]
+    """Columns of the observed variables, by the names of the variables."""
+
+    def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return the log density of each row, (n,).
+
+        Args:
+            params: Values of the parameters.
+            dataset: Rows of ``dataset``.
+
+        Returns:
+            Σ log p(y_i | θ) over the observed variables with rows, for each row i.
+        """
+        return self.log_lik_of_rows(params, dataset, [group.by for group in self.groups])
+
+    def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
+        """Return the log density of each row, where local variables hold the rows' own effects."""
+        columns = {name: tf.convert_to_tensor(dataset[name]) for name in self.dataset}
+        row = tf.range(tf.shape(columns[next(iter(columns))])[0])
+        columns.update({name: tf.cast(row, columns[name].dtype) for name in by})
+        return self._terms(dict(params), columns)
+
+    def observing(self, observed: Mapping[str, Any]) -> Any:
+        """Return the same model with other values of the observed variables.
+
+        Args:
+            observed: Values by name, of the same shapes; missing names stay as they are.
+
+        Returns:
+            The model; this one stays as it is.
+
+        Raises:
+            ValueError: A name or a shape is another.
+        """
+        found = copy.copy(self)
+        found.dataset = dict(self.dataset)
+        for name, values in as_arrays("observed", observed).items():
+            if name not in self._columns_of:
+                raise ValueError(f"`observed`: {name!r} was not observed before.")
+            column = self._columns_of[name]
+            kept = self.dataset[column]
+            need_shape(name, values, tuple(kept.shape))
+            found.dataset[column] = as_column(values, self.dtype, kept)
+        return found
+
+
+def as_column(array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
+    """Return a column in a dtype that JAX has: floats as arrays, int32 and bool as tensors.
+
+    Args:
+        array: Values.
+        dtype: Dtype of floats.
+        like: Column whose dtype it has; ``None`` keeps the kind of the values.
+    """
+    if like is not None:
+        array = array.astype(tf.as_dtype(like.dtype).as_numpy_dtype)
+    if array.dtype.kind == "f":
+        return array.astype(dtype.as_numpy_dtype)
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"`data` must hold arrays of numbers; one has the dtype {array.dtype}.")
+    return tf.constant(array if array.dtype.kind == "b" else array.astype(np.int32))
+
+
+def need_shape(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Refuse observed values of another shape."""
+    if values.shape != shape:
+        raise ValueError(
+            f"`observed`: {name!r} must have the shape {shape}; it has {values.shape}."
+        )
+
+
+def dependent(name: str, reason: str) -> str:
+    """Return why rows that depend on each other are refused."""
+    return (
+        f"`rows`: the rows of {name!r} are not independent given the parameters: {reason}. A "
+        "log-likelihood that is no sum over rows cannot be estimated from minibatches."
+    )
+
+
+def as_seed(seed: int | None) -> int:
+    """Return a seed, drawn if there is none."""
+    if seed is None:
+        return int(np.random.default_rng().integers(2**31))
+    return checks.whole_number("seed", seed, 0)
+
+
+def as_arrays(label: str, values: Any) -> dict[str, np.ndarray]:
+    """Return a dict of arrays, or refuse what is none."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
+    return {name: np.asarray(array) for name, array in values.items()}
+
+
+def size_of(columns: Mapping[str, Any], label: str) -> int:
+    """Return the length of the first axis, which all columns share."""
+    for name, array in columns.items():
+        if len(np.shape(array)) == 0:
+            raise ValueError(
+                f"`{label}`: {name!r} is a single number, which has no axis of rows. Name in "
+                f"`{label}` only variables that have one."
+            )
+    lengths = {name: len(array) for name, array in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"`{label}`: the first axes must have one length; they have {lengths}.")
+    return next(iter(lengths.values()))

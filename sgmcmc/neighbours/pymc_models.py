@@ -1,0 +1,388 @@
+"""Models of PyMC."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sgmcmc import checks
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.neighbours.jax_functions import JaxFunction, jax, jax_bijector
+from sgmcmc.neighbours.models import TracedModel, as_column, as_seed, dependent, size_of
+from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
+
+
+def from_pymc(
+    model: Any,
+    rows: Sequence[str] | None = None,
+    *,
+    groups: Mapping[str, Any] | None = None,
+    dtype: Any = tf.float32,
+) -> PyMCModel:
+    """Return a model of PyMC as a model that can be sampled.
+
+    The log-likelihood has a term for each row, the sum of log p(y_i | θ) over the observed
+    variables named in ``rows``; the log prior is the log density of everything else, potentials
+    included. PyTensor compiles both for JAX, and their operations become those of TensorFlow
+    (:func:`sgmcmc.from_jax`). Constrained parameters get PyMC's own transforms.
+
+    Columns are the observed values, and all ``pm.Data`` and constant arrays of their densities
+    whose first axis is as long: a minibatch has its own rows of them.
+
+    Args:
+        model: A ``pymc.Model``, whose observed variables hold data.
+        rows: Names of the observed variables whose first axis counts the rows, which are
+            independent of each other given the parameters; ``None`` for all that are observed.
+        groups: Local variables, whose first axis counts groups of rows, as names by the ``pm.Data``
+            with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
+            :class:`sgmcmc.Groups`, and rows must look theirs up by ``u[site]``. ``None`` leaves all
+            variables coordinates of the chain.
+        dtype: Dtype of parameters and of columns that are floats; integers stay integers.
+
+    Returns:
+        The model, with ``dataset``, ``params``, ``log_lik``, ``log_prior``, ``bijectors``,
+        ``sample`` and ``prior_predictive``.
+
+    Raises:
+        ImportError: PyMC or JAX is not installed.
+        ValueError: Rows depend on each other; the prior depends on the rows; a parameter is
+            discrete, or has a value for each row; variables of ``groups`` are no effects of groups.
+        TypeError: ``model`` is no model of PyMC.
+
+    Example:
+        A linear regression::
+
+            import pymc as pm
+
+            with pm.Model() as regression:
+                a = pm.Normal("a", 0, 5)
+                b = pm.Normal("b", 0, 5)
+                sigma = pm.HalfNormal("sigma", 2)
+                pm.Normal("y", a + b * pm.Data("x", x), sigma, observed=y)
+
+            model = sgmcmc.from_pymc(regression)
+            samples = model.sample(seed=1)
+
+    Source:
+        p(θ, y) = p(θ) ∏ᵢ p(yᵢ | θ); Abril-Pla et al., *PyMC: a modern, and comprehensive
+        probabilistic programming framework in Python*, PeerJ Computer Science 9, 2023.
+    """
+    return PyMCModel(model, rows, groups, dtype)
+
+
+class PyMCModel(TracedModel):
+    """A model of PyMC, as :func:`sgmcmc.from_pymc` returns it.
+
+    Args:
+        model: A ``pymc.Model``.
+        rows: Observed variables whose first axis counts the rows.
+        groups: Local variables by the column with the group of each row.
+        dtype: Dtype of parameters and of columns that are floats.
+
+    Attributes:
+        dataset: Observed variables with rows, by their names, and covariates: by the names of
+            ``pm.Data``, and ``"constant_1"``, ... for arrays without a name.
+        params: Starting values of a chain: PyMC's, its ``initial_point``.
+        bijectors: Bijectors of the constrained parameters, by name.
+        groups: ``Groups`` of the local variables, which are not in ``params``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        rows: Sequence[str] | None = None,
+        groups: Mapping[str, Any] | None = None,
+        dtype: Any = tf.float32,
+    ) -> None:
+        _pymc()
+        if not hasattr(model, "rvs_to_values"):
+            raise TypeError(f"`model` must be a pymc.Model; it is a {type(model).__name__}.")
+        self._given, self.dtype = model, tf.as_dtype(dtype)
+        self._rows = _observed_rows(model, rows)
+        # Densities are those of the variables themselves, whatever PyMC transforms them to.
+        self._values = {v.name: v.type(name=v.name) for v in model.free_RVs}
+        self._need_floats()
+        self.params: dict[str, Any] = {}
+        self.bijectors: dict[str, Any] = {}
+        self._start()
+        self._local: dict[str, np.ndarray] = {}
+        self._read_rows()
+        self._prior = JaxFunction(_Graph(self._values, self._prior_graph()))
+        self._check_parameters()
+        plates = read_plates(groups, self.params, self.bijectors, self.dataset)
+        if plates:
+            self._effects = {plate: self._effects_of(plate) for plate in plates}
+            check_plates(self, plates)
+            self._local = {name: self.params.pop(name) for plate in plates for name in plate.names}
+            self._prior = JaxFunction(_Graph(self._values, self._prior_graph()))
+            self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
+
+    def _check_parameters(self) -> None:
+        """Refuse rows that depend on each other, and parameters with a value for each row."""
+        try:
+            self._check_rows()
+        except (TypeError, ValueError) as error:
+            for name, start in self.params.items():
+                if start.ndim and len(start) == self.N:
+                    raise ValueError(
+                        f"`model`: the variable {name!r} has a value for each row, which a "
+                        "minibatch does not look up. Integrate it out, or name its groups in "
+                        "`groups`."
+                    ) from error
+            raise
+
+    def _need_floats(self) -> None:
+        for name, value in self._values.items():
+            if value.dtype.startswith(("int", "uint", "bool")):
+                raise ValueError(
+                    f"`model`: the variable {name!r} is discrete and not observed. Sum it out, as "
+                    "pm.Mixture does, or with pymc_extras.marginalize."
+                )
+        if not self._values:
+            raise ValueError("`model` observes all of its variables: none is left to sample.")
+
+    def _start(self) -> None:
+        """Set starting values, and bijectors of constrained parameters."""
+        point = self._given.initial_point()
+        for variable in self._given.free_RVs:
+            name, transform = variable.name, self._given.rvs_to_transforms[variable]
+            u = self._given.rvs_to_values[variable]
+            start = point[u.name]
+            if transform is not None:
+                inputs, theta = variable.owner.inputs, self._values[name]
+                graphs = [
+                    ({"u": u}, transform.backward(u, *inputs)),
+                    ({"theta": theta}, transform.forward(theta, *inputs)),
+                    ({"u": u}, transform.log_jac_det(u, *inputs).sum()),
+                ]
+                if set(_ancestors([graph for _, graph in graphs])) & set(self._given.basic_RVs):
+                    raise ValueError(
+                        f"`model`: the support of {name!r} depends on another variable, so that no "
+                        "one transform fits. Write it as a function of a variable with a fixed "
+                        "support."
+                    )
+                forward, inverse, log_det = (_Graph(given, graph) for given, graph in graphs)
+                free, start = start, graphs[0][1].eval({u: start})
+                shapes = np.shape(free), np.shape(start)
+                self.bijectors[name] = jax_bijector(name, forward, inverse, log_det, shapes)
+            self.params[name] = np.asarray(start, self.dtype.as_numpy_dtype)
+
+    def _read_rows(self) -> None:
+        """Set the columns, and the log-likelihood as a function of them."""
+        observed = [v for v in self._given.observed_RVs if v.name in self._rows]
+        values = {v.name: self._given.rvs_to_values[v] for v in observed}
+        found = {name: _array_of(value) for name, value in values.items()}
+        self.N = size_of(found, "rows")
+        columns = {name: _of_any_length(value, name) for name, value in values.items()}
+        replaced: dict[Any, Any] = {}
+        for leaf in _ancestors(observed):
+            array = _array_of(leaf) if leaf.owner is None else np.zeros(())
+            if array.ndim and len(array) == self.N > 1:
+                shared = hasattr(leaf, "get_value")
+                name = leaf.name if shared else f"constant_{len(replaced) + 1}"
+                found[name] = array
+                columns[name] = replaced[leaf] = _of_any_length(leaf, name)
+        densities = []
+        for v in observed:
+            others = {w: columns[w.name] for w in observed if w is not v}
+            (given,) = _rebuilt([v], {**replaced, **others})
+            densities.append(self._density(given, columns[v.name]))
+        for name, density in zip(values, densities, strict=True):
+            if density.type.ndim == 0:
+                raise ValueError(dependent(name, "its distribution has one density for all rows"))
+        self.dataset = {name: as_column(array, self.dtype) for name, array in found.items()}
+        self._columns_of = {name: name for name in self._rows}
+        terms = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
+        self._terms = JaxFunction(_Graph({**self._values, **columns}, terms))
+        self._replaced = {*replaced, *(self._given.rvs_to_values[v] for v in observed)}
+
+    def _density(self, variable: Any, value: Any) -> Any:
+        """Return the log density of a variable at a value with another number of rows."""
+        axes = variable.type.ndim - variable.owner.op.ndim_supp
+        resized = _pymc("distributions.shape_utils").change_dist_size(
+            variable, [value.shape[axis] for axis in range(axes)]
+        )
+        before = set(_ancestors([resized])) - {variable}
+        rest = {v: its for v, its in self._known().items() if v in before}
+        return _pymc("logprob.basic").conditional_logp({resized: value, **rest})[value]
+
+    def _known(self) -> dict[Any, Any]:
+        """Return the values of all variables: inputs of those that are free, or data."""
+        free = {v: self._values[v.name] for v in self._given.free_RVs}
+        return {**free, **{v: self._given.rvs_to_values[v] for v in self._given.observed_RVs}}
+
+    def _densities(self, names: Collection[str]) -> list[Any]:
+        """Return the log densities of variables, in PyTensor."""
+        known = self._known()
+        found = _pymc("logprob.basic").conditional_logp(known)
+        return [found[value].sum() for v, value in known.items() if v.name in names]
+
+    def _prior_graph(self) -> Any:
+        """Return the log density of all that has no rows, in PyTensor."""
+        apart = {*self._rows, *self._local}
+        counted = [v.name for v in self._given.basic_RVs if v.name not in apart]
+        potentials = _pymc("logprob.utils").replace_rvs_by_values(
+            self._given.potentials, rvs_to_values=self._known()
+        )
+        parts = [*self._densities(counted), *(part.sum() for part in potentials)]
+        used = set(_ancestors(parts))
+        for name in self._local:
+            if self._values[name] in used:
+                raise ValueError(
+                    f"`groups`: {name!r} is used by a pm.Potential or by another variable without "
+                    "rows, so that its values do not go with groups of rows alone."
+                )
+        leaves = [leaf for leaf in _ancestors(potentials) if leaf.owner is None]
+        of_rows = any(_array_of(leaf).shape[:1] == (self.N,) for leaf in leaves)
+        if self._replaced & used or (self.N > 1 and of_rows):
+            raise ValueError(
+                "`model`: the density of its parameters, or a pm.Potential, depends on the rows. "
+                "Compute what it needs of all rows before; give each row its own term, by "
+                "pm.CustomDist with observed values."
+            )
+        return sum(parts)
+
+    def log_prior(self, params: Tensors) -> tf.Tensor:
+        """Return the log density of the parameters, and of observed variables without rows.
+
+        Args:
+            params: Values of the parameters.
+
+        Returns:
+            A scalar.
+        """
+        return self._prior({**self._local, **params})
+
+    def _effects_of(self, plate: Plate) -> JaxFunction:
+        """Return the log density of some effects of a plate, in the place of those of all groups.
+
+        Raises:
+            ValueError: The groups have no common distribution.
+        """
+        values = {name: self._values[name] for name in plate.names}
+        new = {
+            name: v.type.clone(shape=(None, *v.type.shape[1:]))(name) for name, v in values.items()
+        }
+        variables = {v.name: v for v in self._given.free_RVs}
+        parts = [self._density(variables[name], new[name]) for name in plate.names]
+        total = sum(part.reshape((part.shape[0], -1)).sum(1) for part in parts)
+        return JaxFunction(_Graph({**self._values, **new}, total))
+
+    def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
+        """Return the log density of some effects of a plate given the parameters, (g,)."""
+        return self._effects[plate]({**self._local, **params, **effects})
+
+    def log_density_of(self, names: Sequence[str], params: Tensors) -> float:
+        """Return the log density of some parameters given the others that they depend on."""
+        return float(JaxFunction(_Graph(self._values, sum(self._densities(names))))(dict(params)))
+
+    def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
+        """Return draws of all variables, by ``pymc.sample_prior_predictive``.
+
+        Args:
+            n: Number of draws.
+            seed: Seed of the random numbers, an integer; ``None`` draws one.
+
+        Returns:
+            An array ``(n, *shape)`` for each variable, the parameters and what was observed.
+        """
+        count = checks.whole_number("n", n, 1)
+        names = [v.name for v in self._given.basic_RVs]
+        draw = _pymc("sampling.forward").sample_prior_predictive
+        found = draw(
+            draws=count, model=self._given, var_names=names, random_seed=as_seed(seed),
+            return_inferencedata=False,
+        )  # fmt: skip
+        return {name: np.asarray(values) for name, values in found.items()}
+
+
+class _Graph:
+    """A graph of PyTensor as a function of JAX.
+
+    Args:
+        inputs: Its inputs by name.
+        output: Its output.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any], output: Any) -> None:
+        self._inputs, self._output = dict(inputs), output
+        self._function: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_function": None}
+
+    def __call__(self, *given: Any) -> Any:
+        """Return the output of dicts of inputs, or of a single input."""
+        if self._function is None:
+            make = _pymc("sampling.jax").get_jaxified_graph
+            with jax().ensure_compile_time_eval():  # so that its constants belong to no trace
+                self._function = make(inputs=list(self._inputs.values()), outputs=[self._output])
+        if not isinstance(given[0], Mapping):
+            return self._function(*given)[0]
+        named = {name: value for values in given for name, value in values.items()}
+        return self._function(*[named[name] for name in self._inputs])[0]
+
+
+def _pymc(part: str = "") -> Any:
+    """Return a module of PyMC, or PyMC itself."""
+    jax()
+    try:
+        return importlib.import_module(f"pymc.{part}".rstrip("."))
+    except ImportError as error:
+        raise ImportError("sgmcmc.from_pymc needs PyMC: pip install 'pymc>=6'.") from error
+
+
+def _observed_rows(model: Any, rows: Sequence[str] | None) -> list[str]:
+    """Return the names of the observed variables with rows, in the order of the model."""
+    names = [variable.name for variable in model.observed_RVs]
+    if isinstance(rows, str):
+        raise TypeError(f"`rows` must be a list of names; write rows=[{rows!r}].")
+    if not names or (rows is not None and not len(rows)):
+        raise ValueError("`model` must have an observed variable, and `rows` must name one.")
+    for name in rows or ():
+        if name not in names:
+            raise ValueError(f"`rows`: {name!r} is not among what is observed, {names}.")
+    return [name for name in names if rows is None or name in rows]
+
+
+def _ancestors(outputs: Sequence[Any]) -> list[Any]:
+    """Return the variables of a graph."""
+    return list(importlib.import_module("pytensor.graph.traversal").ancestors(outputs))
+
+
+def _rebuilt(outputs: Sequence[Any], replaced: Mapping[Any, Any]) -> list[Any]:
+    """Return a graph with other inputs, whose shapes need not be those that were there.
+
+    PyTensor's own replacement keeps the shapes, and would refuse another number of rows.
+    """
+    found = dict(replaced)
+    composed = importlib.import_module("pytensor.compile.builders").OpFromGraph
+    for node in importlib.import_module("pytensor.graph.traversal").io_toposort([], outputs):
+        if any(each in found for each in node.inputs):
+            inputs = [found.get(each, each) for each in node.inputs]
+            if isinstance(node.op, composed) and not hasattr(node.op, "ndim_supp"):
+                # Such a node insists on its shapes; what it is composed of does not.
+                inside = dict(zip(node.op.inner_inputs, inputs, strict=True))
+                again = _rebuilt(node.op.inner_outputs, inside)
+            else:
+                again = node.op.make_node(*inputs).outputs
+            found = {**dict(zip(node.outputs, again, strict=True)), **found}
+    return [found.get(each, each) for each in outputs]
+
+
+def _array_of(variable: Any) -> np.ndarray:
+    """Return the value of a constant or of data; that of an input without one has no axes."""
+    if hasattr(variable, "data"):
+        return np.asarray(variable.data)
+    if hasattr(variable, "get_value"):
+        return np.asarray(variable.get_value())
+    return np.zeros(()) if variable.owner is None else np.asarray(variable.eval())
+
+
+def _of_any_length(variable: Any, name: str) -> Any:
+    """Return a new input in the place of a variable, with a first axis of any length."""
+    return variable.type.clone(shape=(None, *variable.type.shape[1:]))(name)
