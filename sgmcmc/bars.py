@@ -64,6 +64,7 @@ class Clock:
     Args:
         began: Start of the call, by the monotonic clock; by default now.
         seconds: Seconds that are entered already.
+        earlier: Seconds before the start that belong to the call, by what was done.
 
     Attributes:
         began: Start of the call, by the monotonic clock.
@@ -71,10 +72,14 @@ class Clock:
     """
 
     def __init__(
-        self, began: float | None = None, seconds: Mapping[str, float] | None = None
+        self,
+        began: float | None = None,
+        seconds: Mapping[str, float] | None = None,
+        earlier: Mapping[str, float] | None = None,
     ) -> None:
         self.began = time.monotonic() if began is None else began
         self.seconds = dict(seconds or {})
+        self._earlier = dict(earlier or {})
         self._since = self.began + sum(self.seconds.values())
 
     def done(self, name: str) -> None:
@@ -85,9 +90,9 @@ class Clock:
 
     @property
     def all(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.began
+        """Seconds since the start, and those before it."""
+        return time.monotonic() - self.began + sum(self._earlier.values())
 
     def facts(self) -> dict[str, float]:
         """Return the section of the report."""
-        return {**self.seconds, "all": self.all}
+        return {**self._earlier, **self.seconds, "all": self.all}

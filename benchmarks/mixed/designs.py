@@ -26,6 +26,8 @@ class Design:
         fixed: R formula of the fixed effects, without the response.
         groups: R formula of the effects of each factor, by the R expression of the factor.
         trials: R expression of the numbers of trials; ``None`` for one each.
+        centered: Factors that say much about the first effect of each group, which is therefore a
+            coordinate of the reference's chains as it is. Other effects are multiples of scales.
     """
 
     package: str
@@ -35,6 +37,7 @@ class Design:
     fixed: str
     groups: Mapping[str, str]
     trials: str | None = None
+    centered: tuple[str, ...] = ()
     _read: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -102,17 +105,19 @@ DESIGNS = {
     "schools": Design(
         "nlme", "merge(as.data.frame(MathAchieve), as.data.frame(MathAchSchool)[, c('School', "
         "'Sector')])", "normal", "scale(MathAch)", "~ scale(SES) * Sector",
-        {"School": "~ scale(SES)"},
+        {"School": "~ scale(SES)"}, centered=("School",),
     ),
     "classes": Design(
         "MASS", "nlschools", "normal", "scale(lang)", "~ scale(IQ) + scale(SES) + COMB",
         {"class": "~ scale(IQ)"},
     ),
     "pastes, nested": Design(
-        "lme4", "Pastes", "normal", "scale(strength)", "~ 1", {"sample": "~ 1", "batch": "~ 1"}
+        "lme4", "Pastes", "normal", "scale(strength)", "~ 1", {"sample": "~ 1", "batch": "~ 1"},
+        centered=("sample",),
     ),
     "penicillin, crossed": Design(
-        "lme4", "Penicillin", "normal", "scale(diameter)", "~ 1", {"plate": "~ 1", "sample": "~ 1"}
+        "lme4", "Penicillin", "normal", "scale(diameter)", "~ 1", {"plate": "~ 1", "sample": "~ 1"},
+        centered=("sample",),
     ),
     "cbpp": Design(
         "lme4", "cbpp", "binomial", "incidence", "~ period", {"herd": "~ 1"}, trials="size"
@@ -122,7 +127,7 @@ DESIGNS = {
     ),
     "verbal aggression, crossed": Design(
         "lme4", "VerbAgg", "binomial", "r2 == 'Y'", "~ scale(Anger) + Gender + btype + situ",
-        {"id": "~ 1", "item": "~ 1"},
+        {"id": "~ 1", "item": "~ 1"}, centered=("id", "item"),
     ),
     "epilepsy": Design(
         "MASS", "epil", "poisson", "y", "~ lbase * trt + lage + V4", {"subject": "~ 1"}

@@ -30,7 +30,8 @@ def drawn(design: Design) -> dict[str, np.ndarray]:
     priors = np.array([FIXED_SD, SHAPE_RATE, CORRELATION])
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "design.npz", Path(folder) / "draws.npz"
-        np.savez(source, family=design.family, priors=priors, **design.arrays)
+        centered = [factor in design.centered for factor in design.groups]
+        np.savez(source, family=design.family, priors=priors, centered=centered, **design.arrays)
         python = environments.interpreter("numpyro")
         subprocess.run([str(python), str(SCRIPT), str(source), str(target)], check=True)
         with np.load(target) as found:

@@ -16,10 +16,9 @@ from jax import numpy as jnp
 from numpyro.infer import MCMC, NUTS
 
 CHAINS, WARM_UP, DRAWS = 4, 1500, 5000
-MANY = 20  # rows a group from which effects are centered
 
 
-def model(family, y, trials, X, codes, Zs, priors):
+def model(family, y, trials, X, codes, Zs, centered, priors):
     b = numpyro.sample("b", dist.Normal(0.0, priors[0]).expand([X.shape[1]]).to_event(1))
     eta = X @ b
     for k, (g, Z) in enumerate(zip(codes, Zs, strict=True)):
@@ -29,12 +28,11 @@ def model(family, y, trials, X, codes, Zs, priors):
         if q > 1:
             root = numpyro.sample(f"L{k}", dist.LKJCholesky(q, priors[2]))
         scale = sd[:, None] * root
-        if len(y) / levels >= MANY:
-            normal = dist.MultivariateNormal(jnp.zeros(q), scale_tril=scale)
-            u = numpyro.sample(f"u{k}", normal.expand([levels]).to_event(1))
-        else:
-            z = numpyro.sample(f"z{k}", dist.Normal(0, 1).expand([levels, q]).to_event(2))
-            u = numpyro.deterministic(f"u{k}", z @ scale.T)
+        z = numpyro.sample(f"z{k}", dist.Normal(0, 1).expand([levels, q - centered[k]]).to_event(2))
+        if centered[k]:
+            first = numpyro.sample(f"first{k}", dist.Normal(0, sd[0]).expand([levels]).to_event(1))
+            z = jnp.concatenate([first[:, None] / sd[0], z], 1)
+        u = numpyro.deterministic(f"u{k}", z @ scale.T)
         eta = eta + (Z * u[g]).sum(-1)
     if family == "normal":
         sigma = numpyro.sample("sigma", dist.Exponential(1.0))
@@ -54,7 +52,8 @@ def main(source: str, target: str) -> None:
     factors = range(sum(name.startswith("g") for name in given))
     arguments = (
         str(given["family"]), given["y"], given["trials"], given["X"],
-        [given[f"g{k}"] for k in factors], [given[f"Z{k}"] for k in factors], given["priors"],
+        [given[f"g{k}"] for k in factors], [given[f"Z{k}"] for k in factors],
+        given["centered"].astype(int).tolist(), given["priors"],
     )  # fmt: skip
     kernel = NUTS(model, target_accept_prob=0.9)
     mcmc = MCMC(
@@ -63,7 +62,7 @@ def main(source: str, target: str) -> None:
     )  # fmt: skip
     mcmc.run(jax.random.key(1), *arguments)
     draws = mcmc.get_samples(group_by_chain=True)
-    np.savez(target, **{n: np.asarray(a) for n, a in draws.items() if not n.startswith("z")})
+    np.savez(target, **{n: np.asarray(a) for n, a in draws.items() if n[0] not in "zf"})
 
 
 if __name__ == "__main__":

@@ -102,5 +102,7 @@ def _text(value: Any) -> str:
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):
         array = np.asarray(value, float)
+        if not np.isnan(array).all():  # an R-hat of what is constant has no value
+            array = array[~np.isnan(array)]
         return f"{array.min():.4g} to {array.max():.4g}" if array.size else "none"
     return str(value)

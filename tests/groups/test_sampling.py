@@ -58,6 +58,7 @@ def test_global_parameters_have_the_posterior_of_algebra(samples):
         assert abs(draws.mean() - MEAN[place]) < 4 * SDS[place] / np.sqrt(600)
         assert abs(draws.std() / SDS[place] - 1) < 0.05 + 4 / np.sqrt(2 * 600)
     assert samples.report.warnings == []
+    assert samples.settings["method"] == "hmc" and "Robust" in samples.report
     assert samples.settings["groups"]["site"]["levels"] == LEVELS
 
 

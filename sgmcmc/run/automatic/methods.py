@@ -23,6 +23,7 @@ from sgmcmc.run.lengths import Wishes
 from sgmcmc.run.request import Request
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import Mode
 
 _AFFORDABLE = 900.0
 """Seconds up to which an exact method is used if the user sets no limit."""
@@ -51,6 +52,9 @@ _STEPS = 0.9
 
 _OVERRUN = 4.0
 """Largest multiple of the predicted seconds that an exact chain chosen here may run."""
+
+_BEFORE = "before these chains"
+"""Name of the seconds until an exact method was chosen, in reports."""
 
 _OF_OTHERS = ("minibatches", "replace", "updates")
 """Keywords without a meaning if every gradient uses the whole dataset and a step moves all."""
@@ -143,6 +147,7 @@ def run_exact(
     reason: str,
     doubts: list[str],
     foretold: Foretold | None = None,
+    mode: Mode | None = None,
 ) -> Samples:
     """Return draws by HMC or NUTS on the whole dataset, with their report.
 
@@ -155,6 +160,7 @@ def run_exact(
         reason: Why, for the report.
         doubts: What else the report is to warn of.
         foretold: Seconds, which bound the run if the user does not.
+        mode: Mode, if it is known.
     """
     options = without(request.read.options, _OF_OTHERS)
     exact = replace(
@@ -164,13 +170,15 @@ def run_exact(
             gradient=None,
             minibatch_size=None,
             stepsize=None,
+            mode=mode,
         ),
         model=replace(request.read, options=options),
         keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
     )
+    before = time.monotonic() - began
     if wishes.max_seconds is not None:
-        left = wishes.max_seconds - (time.monotonic() - began)
+        left = wishes.max_seconds - before
         wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))
     elif foretold is not None:
         wishes = replace(wishes, max_seconds=max(_SAID, _OVERRUN * foretold.seconds))
-    return run_exactly(exact, wishes, verbose, reason, doubts)
+    return run_exactly(exact, wishes, verbose, reason, doubts, {_BEFORE: before})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sgmcmc import checks
+from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
 from sgmcmc.dynamics.hamiltonian import STEPS, Hamiltonian
 from sgmcmc.engine.scheduler import Progress
@@ -68,7 +69,12 @@ def _whole(request: Request) -> Request:
 @brief
 @on_machines
 def run_exactly(
-    request: Request, wishes: Wishes, verbose: Any, reason: str = "", doubts: Sequence[str] = ()
+    request: Request,
+    wishes: Wishes,
+    verbose: Any,
+    reason: str = "",
+    doubts: Sequence[str] = (),
+    earlier: Mapping[str, float] | None = None,
 ) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
@@ -79,8 +85,9 @@ def run_exactly(
         verbose: Whether to show progress.
         reason: Reason for the dynamics, if the user did not choose them.
         doubts: Further warnings for the report.
+        earlier: Seconds of the call before this one, by what was done.
     """
-    told = Told(reason=reason, warnings=list(doubts))
+    told = Told(Clock(earlier=earlier), reason=reason, warnings=list(doubts))
     verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
     request = _whole(request)
     keywords = {**request.keywords, "n_chains": wishes.n_chains}
@@ -155,7 +162,9 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     preconditioner, model = request.keywords.get("preconditioner"), request.read
     start = Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
-        start = find_start(model, preconditioner, wishes.n_chains, verbose, request.known)
+        start = find_start(
+            model, preconditioner, wishes.n_chains, verbose, request.known, request.mode
+        )
         told.mode = start.mode
         told.warnings += start.warnings
         told.clock.done("mode and information")

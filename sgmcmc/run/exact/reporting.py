@@ -15,8 +15,11 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.origin import origin_of
+from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.misgivings import too_coarse
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts, watched_facts
+from sgmcmc.run.reports.robust import robust_section
+from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
 _FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
@@ -57,7 +60,7 @@ def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
     warnings = [*told.warnings, *_about_moves(facts, rates, divergences)]
-    warnings += _about_rounding(samples)
+    warnings += _about_rounding(samples, origin.sampler.target.space)
     warnings += diagnostics.warnings(ess)
     found: Sections = {}
     if told.reason:
@@ -87,6 +90,8 @@ def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
         found["Watched"] = watched_facts(
             {name: diagnose({name: series}) for name, series in watched(samples).items()}
         )
+    if told.reason and told.mode is not None:
+        found |= robust_section(origin.sampler, told.mode)
     return make_report(origin.sampler, samples, diagnostics, found, warnings, told.clock)
 
 
@@ -115,12 +120,10 @@ def _about_moves(
     return warnings
 
 
-def _about_rounding(samples: Samples) -> list[str]:
+def _about_rounding(samples: Samples, space: Space) -> list[str]:
     """Return a warning if the posterior is narrow against the rounding of its numbers."""
-    worst, dtype = 0.0, np.dtype(samples.settings["dtype"])
-    for draws in samples.values():
-        sds = np.std(draws, (0, 1), dtype=np.float64)
-        size = np.abs(np.mean(draws, (0, 1), dtype=np.float64))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            worst = max(worst, float(np.nanmax(np.finfo(dtype).eps * size / sds)))
-    return too_coarse(worst, dtype)
+    dtype = np.dtype(samples.settings["dtype"])
+    u = unconstrained(samples, space)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rounding = np.finfo(dtype).eps * np.abs(u.mean((0, 1))) / u.std((0, 1))
+    return too_coarse(float(np.fmax(rounding, 0.0).max()), dtype)

@@ -80,7 +80,12 @@ class Start:
 
 
 def find_start(
-    model: Model, wanted: str | None, n_chains: int, verbose: bool, known: np.ndarray | None = None
+    model: Model,
+    wanted: str | None,
+    n_chains: int,
+    verbose: bool,
+    known: np.ndarray | None = None,
+    mode: Mode | None = None,
 ) -> Start:
     """Return over-dispersed starts around the mode, or the user's if no mode of use was found.
 
@@ -90,6 +95,7 @@ def find_start(
         n_chains: Number of chains.
         verbose: Whether to show progress.
         known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
+        mode: Mode, if it is known.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -102,8 +108,9 @@ def find_start(
         return start_at_params(model, wanted)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
-        start = model.starts[0].astype(np.float64)
-        mode = _mode(objective, target, data, start, seed, known)
+        if mode is None:
+            start = model.starts[0].astype(np.float64)
+            mode = _mode(objective, target, data, start, seed, known)
         progress.advance(1)
     if mode is None:
         return start_at_params(model, wanted)
