@@ -23,6 +23,9 @@ import numpy as np
 KEPT = "what was there before stays as it was"
 """Statement on a file that could not be replaced."""
 
+SAVED_MODEL = "saved_model.pb"
+"""The file by which a folder is known as a SavedModel of TensorFlow."""
+
 _PIECE = 2**20
 """Bytes that are read at a time."""
 
@@ -132,6 +135,19 @@ def new_folder(argument: str, path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def refuse_saved_model(argument: str, path: Path) -> None:
+    """Say how a SavedModel is loaded, which a user has in the place of draws.
+
+    Raises:
+        ValueError: ``path`` is the folder of a SavedModel, or its file.
+    """
+    if (path / SAVED_MODEL).exists() or path.name == SAVED_MODEL:
+        raise ValueError(
+            f"`{argument}`: {str(path)!r} is a SavedModel, with predictions instead of draws. Load "
+            "it by tf.saved_model.load; `sgmcmc_version` is an attribute of what that returns."
+        )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.atomic_files import KEPT, arrays_in, explained, write_arrays
+from sgmcmc.atomic_files import KEPT, arrays_in, explained, refuse_saved_model, write_arrays
 from sgmcmc.results.arrays import LogPost, Results
 
 _FORMAT = 2
@@ -67,6 +67,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: The file is not one that ``write_archive`` wrote, or is incomplete.
         OSError: The file cannot be opened.
     """
+    refuse_saved_model("path", Path(path))
     if os.path.isdir(path):
         raise ValueError(f"`path`: {os.fspath(path)!r} is a folder; Samples.open reads a store.")
     with open(path, "rb") as file:

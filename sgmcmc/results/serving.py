@@ -40,7 +40,8 @@ class _Predictor(tf.Module):
             for name, array in draws.items()
         }
         self.wanted = tf.constant(list(quantiles), tf.float64)
-        self.sgmcmc_version = tf.constant(__version__)
+        # A constant would not be written.
+        self.sgmcmc_version = tf.Variable(__version__, trainable=False)
 
     def values(self, rows: Tensors) -> tf.Tensor:
         """Return the values at all draws of all chains, (chains * draws, rows, ...)."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc import Samples
+from sgmcmc import Samples, __version__
 
 ASK = """
 import sys, time
@@ -52,6 +52,10 @@ def test_predictions_are_those_of_samples(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["mean"], kept.predict(predict, data), atol=1e-6)
     quantiles = kept.predict(predict, data, reduce="quantiles", quantiles=(0.1, 0.5, 1.0))
     np.testing.assert_allclose(found["quantiles"], quantiles, atol=1e-6)
+    assert tf.saved_model.load(str(path)).sgmcmc_version.numpy().decode() == __version__
+    for wrong in (lambda: Samples.load(path), lambda: Samples.open(path)):
+        with pytest.raises(ValueError, match="`path`: .* is a SavedModel, with predictions"):
+            wrong()
 
 
 def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:

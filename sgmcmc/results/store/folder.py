@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.atomic_files import read_arrays, refuse_saved_model, write_arrays
 from sgmcmc.results.schema import Schema, difference
 from sgmcmc.results.store.checksums import (
     arrays_of,
@@ -220,6 +220,7 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
         ValueError: It is not a store, or damaged, or holds no draw yet.
         OSError: It cannot be read.
     """
+    refuse_saved_model("path", path)
     with blamed("path"):
         about, arrays = _open(path)
         if verified is None:
