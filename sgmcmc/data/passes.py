@@ -28,7 +28,7 @@ _MOST = 4096
 _TERMS = 2**19
 """Terms of the user's log-likelihood in a piece of which each row has several."""
 
-_LARGE = 10_000
+LARGE = 10_000
 """Rows from which on one graph may serve any number of rows: parts of several sizes are used."""
 
 
@@ -85,6 +85,7 @@ class Pass:
         functions: Functions by name. One that is summed or joined returns a list of tensors.
         any_length: Whether to try one graph for pieces of any length, if the dataset is large.
         row_terms: Terms of the user's log-likelihood that a row's own is made of.
+        graphs: Graphs that exist, of functions of these names; it is added to.
     """
 
     def __init__(
@@ -93,12 +94,13 @@ class Pass:
         functions: Mapping[str, Function],
         any_length: bool = False,
         row_terms: int = 1,
+        graphs: dict[Any, Any] | None = None,
     ) -> None:
         self.data = data
         self._functions = functions
         self._any_length = any_length
         self._row_terms = row_terms
-        self._graphs: dict[tuple[Any, ...], Any] = {}
+        self._graphs = {} if graphs is None else graphs
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.
@@ -118,19 +120,16 @@ class Pass:
     def _graph(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Return the graph of a function: one for any number of rows, if that can be had."""
         columns = arguments[-1]
-        if self._any_length and isinstance(columns, dict) and not has_sparse(columns):
+        large = self._any_length and self.data.size >= LARGE
+        if large and isinstance(columns, dict) and not has_sparse(columns):
             key = (name, "any", *_shapes(arguments[:-1]))
             if key not in self._graphs:
                 self._graphs[key] = None
-                if self.data.size >= _LARGE:
-                    specs = {
-                        label: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
-                        for label, column in columns.items()
-                    }
-                    try:
-                        self._graphs[key] = trace(self._functions[name], *arguments[:-1], specs)
-                    except Exception as error:  # the user's functions ask for the number of rows
-                        pass_on(error)
+                try:
+                    given = (*arguments[:-1], of_any_length(columns))
+                    self._graphs[key] = trace(self._functions[name], *given)
+                except Exception as error:  # the user's functions ask for the number of rows
+                    pass_on(error)
             if self._graphs[key] is not None:
                 return self._graphs[key]
         key = (name, *_shapes(arguments))
@@ -258,4 +257,12 @@ def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
     return {
         name: tf.cast(value, dtype) if value.dtype.is_floating else value
         for name, value in columns.items()
+    }
+
+
+def of_any_length(columns: Tensors) -> dict[str, tf.TensorSpec]:
+    """Return what any number of rows of these columns are like."""
+    return {
+        name: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
+        for name, column in columns.items()
     }

@@ -64,11 +64,44 @@ def quiet_start() -> None:
 _MOST, _MOST_BYTES = 64, 2**22
 """Number of graphs kept, and the largest size of one with all its constants."""
 
+_MODELS = 8
+"""Number of models of which further graphs are kept."""
+
 _ACCIDENTAL = ("_gradient_op_type", "_uid", "forward_function_name", "backward_function_name")
 """Attributes that differ from trace to trace, and matter only to who differentiates once more."""
 
 _graphs: OrderedDict[bytes, Any] = OrderedDict()
+_models: OrderedDict[bytes, tuple[Any, dict[Any, Any]]] = OrderedDict()
 _lock = threading.Lock()
+
+
+def graphs_of(model: Any) -> dict[Any, Any]:
+    """Return where graphs made of a model are kept for all models that compute the same.
+
+    Args:
+        model: Graph of its value, and of its derivatives if :func:`has_own_gradients`.
+    """
+    content = _content(model, jit_compile=False)
+    if content is None:
+        return {}
+    with _lock:
+        kept = _models.pop(content, (model, {}))  # the model's graph holds what has the ids
+        _models[content] = kept
+        if len(_models) > _MODELS:
+            _models.popitem(last=False)
+    return kept[1]
+
+
+def has_own_gradients(graph: Any) -> bool:
+    """Return whether derivatives of a graph are not those of its operations."""
+    definition = graph.graph.as_graph_def()
+    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
+    return any(
+        node.attr["_gradient_op_type"].s.startswith(b"CustomGradient")
+        for part in nodes
+        for node in part
+        if "_gradient_op_type" in node.attr
+    )
 
 
 def same_as_before(graph: Any, jit_compile: bool) -> Any:

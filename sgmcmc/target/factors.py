@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.passes import Function, cast
+from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
@@ -249,15 +249,15 @@ class Factored:
 
     Args:
         target: Log posterior, without a preconditioner.
+        graphs: Where they are kept, as "factors".
     """
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._found: list[Factors | None] = []
+    def __init__(self, target: Target, graphs: dict[Any, Any]) -> None:
+        self._target, self._graphs = target, graphs
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker finds its own: graphs stay in their process.
-        return {**self.__dict__, "_found": []}
+        return {**self.__dict__, "_graphs": {}}
 
     def of(self, columns: Tensors) -> Factors | None:
         """Return the predictors of the log-likelihood, if there are some.
@@ -265,10 +265,11 @@ class Factored:
         Args:
             columns: Some rows.
         """
-        if not self._found:
+        if "factors" not in self._graphs:
             with tf.init_scope():
-                self._found.append(find_factors(self._target, columns))
-        return self._found[0]
+                self._graphs["factors"] = find_factors(self._target, columns)
+        found: Factors | None = self._graphs["factors"]
+        return found
 
     def by_row(self, columns: Tensors) -> bool:
         """Return whether the log-likelihood returns its terms."""
@@ -302,23 +303,19 @@ def find_factors(target: Target, columns: Tensors) -> Factors | None:
     """
     if has_sparse(columns) or target.row_terms > 1:
         return None
-    specs = {
-        name: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
-        for name, column in columns.items()
-    }
 
     def value(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
         params = target.space.constrain(u)
         return tf.convert_to_tensor(target.log_lik(dict(params), cast(columns, target.dtype)))
 
     try:
-        graph = trace(value, tf.TensorSpec([target.size], target.dtype), specs)
+        graph = trace(value, tf.TensorSpec([target.size], target.dtype), of_any_length(columns))
     except Exception as error:  # the user's functions ask for the number of rows
         pass_on(error)
         return None
     if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
         return None
-    return _cut(graph, len(specs))
+    return _cut(graph, len(columns))
 
 
 def _cut(graph: Any, columns: int) -> Factors | None:

@@ -10,7 +10,7 @@ from sgmcmc.data.passes import Pass
 from sgmcmc.minibatches import Weighted
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.objective import Objective, of_likelihood
+from sgmcmc.tuning.objective import Objective, kept_graphs, of_likelihood
 
 PROBES, _FEW_PROBES, _MANY_TERMS = 48, 16, 1e7
 """Directions in which leverage is measured; and of how many terms of the log-likelihood on it is
@@ -59,7 +59,8 @@ def leverage(
     signs = rng.choice([-1.0, 1.0], (probes, target.size))
     moves = _STEP * (signs @ root.T if whitening.dense else signs * root)
     points = np.concatenate([[np.zeros(target.size)], moves, -moves]) + whitening.origin
-    passes = Pass(data, of_likelihood(target), row_terms=target.row_terms)
+    graphs = kept_graphs(target, data)
+    passes = Pass(data, of_likelihood(target), row_terms=target.row_terms, graphs=graphs)
     points = points.astype(target.dtype.as_numpy_dtype)
     (bends,) = passes.joined("bends", points, most=_PIECE_NUMBERS // len(points))
     return np.maximum(bends, 0.0) / _STEP**2

@@ -208,7 +208,7 @@ def _judged(
         information = observed_information(objective, u, hessian)
     slope, kinked = gradient, information.held_up > 0
     if kinked.any():
-        at = objective.prior_gradients(u[np.newaxis])[0]
+        at = objective.prior_gradient(u)
         mean = mean_prior_gradient(objective, u, information.scale)
         slope = np.where(kinked & np.isfinite(mean), gradient - at + mean, gradient)
     return _Point(u, value, gradient, hessian, information, slope)

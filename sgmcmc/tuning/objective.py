@@ -6,16 +6,16 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.passes import Function, Pass, added, cast
+from sgmcmc.data.passes import LARGE, Function, Pass, added, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse, over
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import graphs_of, has_own_gradients, trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
@@ -63,14 +63,16 @@ class Objective:
         self._strata: Strata | None = None if rows is None else [(rows, data.size / len(rows))]
         self._taken: list[Tensors] = []
         self.evaluations = 0
-        self.target = _in_double(target, data) if double else target
+        self.target, graphs = _in_double(target, data) if double else (target, None)
+        graphs = kept_graphs(target, data) if graphs is None else graphs
         self.size = target.size
-        self._factored = _factored(self.target, data)
+        self._factored = _factored(self.target, data, graphs)
         functions = {**of_likelihood(self.target), **of_prior(self.target)}
         if self._factored is not None:
             functions.update(self._factored.functions)
-        self._pass = Pass(data, functions, any_length=True, row_terms=target.row_terms)
+        self._pass = Pass(data, functions, True, target.row_terms, graphs)
         self._chains, self._rough = target, list[Objective]()
+        self._exact: Objective | None = None
         self._verdicts: dict[str, bool] = {}
 
     @property
@@ -80,7 +82,7 @@ class Objective:
             return self.over(None)
         if not self._rough:
             self._rough.append(Objective(self._chains, self._pass.data, double=False))
-            self._rough[0]._verdicts = self._verdicts
+            self._rough[0]._verdicts, self._rough[0]._exact = self._verdicts, self
         return self._rough[0]
 
     def over(self, strata: Strata | None) -> Objective:
@@ -114,6 +116,8 @@ class Objective:
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
         """Return what a function of the position alone returns."""
+        if self._exact is not None:  # which has its graph, and costs no more
+            return self._exact._prior(name, points)
         point = points.astype(self.target.dtype.as_numpy_dtype)
         return [_double(part) for part in self._pass.run(name, point)]
 
@@ -152,18 +156,16 @@ class Objective:
             _double(self._pass.run("gradient", point.astype(dtype), columns)[1])
             for point in (u + move, u - move)
         )
-        slope, products = (
-            _double(part)
-            for part in self._pass.run(
-                "products", u.astype(dtype), self._moves(u, move[:, np.newaxis]), columns
-            )
-        )
+        slope, square = map(_double, self._pass.run("square", u.astype(dtype), columns))
+        products = square @ self._moves(u, move[:, np.newaxis])
         found = 2 * self._onto(u, slope, products, move[:, np.newaxis])[:, 0]
         size = np.linalg.norm(there - back) + np.linalg.norm(found)
         return bool(np.linalg.norm(there - back - found) <= 10 * step * size)
 
     def _at(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
         """Return what a function of the position returns that needs no data but their shapes."""
+        if self._exact is not None:
+            return self._exact._at(name, u, *more)
         dtype = self.target.dtype.as_numpy_dtype
         values = [v.astype(dtype) for v in (u, *more)]
         return _double(self._pass.run(name, *values, self._one))
@@ -254,28 +256,69 @@ class Objective:
         return self._prior("prior values", points)[0]
 
 
-def _factored(target: Target, data: Data) -> Factored | None:
+def _factored(target: Target, data: Data, graphs: dict[Any, Any]) -> Factored | None:
     """Return the functions of linear predictors for a dataset that is large enough for them."""
     if data.size < _FACTORED_FROM:
         return None
     from sgmcmc.target.factors import Factored  # small datasets are sampled without it
 
-    return Factored(target)
+    return Factored(target, graphs)
 
 
-def _in_double(target: Target, data: Data) -> Target:
-    """Return the target in float64, or as it is if the user's functions do not go with that."""
-    double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
-
-    def value(u: tf.Tensor, row: Tensors) -> tf.Tensor:
-        return double.log_post(u, Minibatch(cast(row, tf.float64)))
-
+def kept_graphs(target: Target, data: Data) -> dict[Any, Any]:
+    """Return where graphs of a target are kept, in this call and others, by name and shapes."""
     try:
-        trace(value, tf.zeros([target.size], tf.float64), data.rows(np.arange(1)))
+        model = _model(target, data)
+    except Exception as error:  # the user's functions ask for the number of rows
+        pass_on(error)
+        return {}
+    return graphs_of(model)
+
+
+def _model(target: Target, data: Data, kept: bool = True) -> Any:
+    """Return the graph of the log posterior, of any number of rows of a large dataset.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        kept: Whether it is for telling models from one another; else it is of one row.
+    """
+    row = data.rows(np.arange(1))
+    columns: Any = row
+    if kept and not has_sparse(row):
+        columns = of_any_length(row)
+        if data.size < LARGE:
+            columns = {
+                name: tf.TensorSpec([data.size, *spec.shape[1:]], spec.dtype)
+                for name, spec in columns.items()
+            }
+
+    def value(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        return target.log_post(u, Minibatch(cast(columns, target.dtype)))
+
+    def derivatives(u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        product = _product(target, tf.stack([u, u]), columns)
+        prior = _along(target.prior_gradient, tf.stack([u, u]))
+        return [value(u, columns), *_gradient(target, u, columns), *product, prior]
+
+    point = tf.TensorSpec([target.size], target.dtype)
+    model = trace(value, point, columns)
+    return trace(derivatives, point, columns) if kept and has_own_gradients(model) else model
+
+
+def _in_double(target: Target, data: Data) -> tuple[Target, dict[Any, Any] | None]:
+    """Return the target in float64 and its graphs, or as it is if the user's functions do not."""
+    double = Target(target.log_lik, target.log_prior, target.space, tf.float64)
+    try:
+        return double, graphs_of(_model(double, data))
     except Exception as error:
         pass_on(error)
-        return target
-    return double
+    try:
+        _model(double, data, kept=False)
+    except Exception as error:
+        pass_on(error)
+        return target, None
+    return double, {}
 
 
 def _double(part: tf.Tensor) -> np.ndarray:

@@ -9,6 +9,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Pass
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.objective import kept_graphs
 
 _PIECE_NUMBERS = 2**22
 
@@ -29,7 +30,8 @@ def score_covariance(
         found = tf.cast(target.term_gradients(position, columns), tf.float64)
         return [tf.reduce_sum(found, 0), tf.matmul(found, found, transpose_a=True)]
 
-    over, position = Pass(data, {"scores": scores}), u.astype(target.dtype.as_numpy_dtype)
+    over = Pass(data, {"scores": scores}, graphs=kept_graphs(target, data))
+    position = u.astype(target.dtype.as_numpy_dtype)
     if rows is None:
         most = max(1, _PIECE_NUMBERS // target.size)
         sums, products = over.sums("scores", position, most=most)
