@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc import libraries
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import program, trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
 
@@ -45,12 +45,18 @@ def calls_directly() -> bool:
     return known and not libraries.public_calls()
 
 
-def flat_call(graph: Any) -> FlatCall:
-    """Return what calls a traced graph, of tensors alone, with a flat list of tensors."""
+def flat_call(graph: Any, captured: list[tf.Tensor] | None = None) -> FlatCall:
+    """Return what calls a traced graph, of tensors alone, with a flat list of tensors.
+
+    Args:
+        graph: Graph.
+        captured: Captured tensors in place of its own, if graphs are called directly.
+    """
     if not calls_directly():
         return lambda leaves: graph(*leaves)
     call = context.context().call_function
-    name, count, captured = graph.name, len(graph.outputs), graph.captured_inputs
+    name, count = graph.name, len(graph.outputs)
+    captured = graph.captured_inputs if captured is None else captured
     return lambda leaves: call(name, leaves + captured, count)
 
 
@@ -92,8 +98,13 @@ class FlatGraph:
             self.result = function(*tf.nest.pack_sequence_as(arguments, leaves))
             return tf.nest.flatten(self.result)
 
-        self._graph = trace(flat, *tf.nest.flatten(arguments), jit_compile=jit_compile)
-        call = flat_call(self._graph)
+        leaves = tf.nest.flatten(arguments)
+        if calls_directly():
+            self._graph, captured = program(flat, *leaves, jit_compile=jit_compile)
+            call = flat_call(self._graph, captured)
+        else:
+            self._graph = trace(flat, *leaves, jit_compile=jit_compile)
+            call = flat_call(self._graph)
         self._call = call if jit_compile else side_by_side(call)
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:

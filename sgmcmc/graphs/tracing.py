@@ -8,12 +8,11 @@ same, node by node, compute the same, so one of them is enough, whatever they ca
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,12 +27,29 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     warns a user who makes a few samplers that functions are traced too often. An equal graph that
     exists already is used again, with its compiled code.
     """
+    return same_as_before(_traced(function, arguments, jit_compile), jit_compile)
+
+
+class Program(NamedTuple):
+    """A graph with the tensors that it gets as further inputs, which may be another's graph."""
+
+    graph: Any
+    captured: list[tf.Tensor]
+
+
+def program(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Program:
+    """Return the graph of a function, with compiled code of one with other captured tensors."""
+    traced = _traced(function, arguments, jit_compile)
+    found = same_as_before(traced, jit_compile, any_captured=True)
+    return Program(found, list(traced.captured_inputs))
+
+
+def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        traced = graph.get_concrete_function(*arguments)
-    return same_as_before(traced, jit_compile)
+        return graph.get_concrete_function(*arguments)
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -104,9 +120,15 @@ def has_own_gradients(graph: Any) -> bool:
     )
 
 
-def same_as_before(graph: Any, jit_compile: bool) -> Any:
-    """Return a graph that computes the same and may be compiled already, or this one."""
-    content = _content(graph, jit_compile)
+def same_as_before(graph: Any, jit_compile: bool, any_captured: bool = False) -> Any:
+    """Return a graph that computes the same and may be compiled already, or this one.
+
+    Args:
+        graph: Graph.
+        jit_compile: Whether it is compiled by XLA.
+        any_captured: Whether it will be called with its own captured tensors.
+    """
+    content = _content(graph, jit_compile, any_captured)
     if content is None:
         return graph
     with _lock:
@@ -117,7 +139,7 @@ def same_as_before(graph: Any, jit_compile: bool) -> Any:
     return found
 
 
-def _content(graph: Any, jit_compile: bool) -> bytes | None:
+def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes | None:
     """Return a key that equivalent graphs share, or ``None`` for a graph that is not kept."""
     captured = list(graph.captured_inputs)
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
@@ -134,7 +156,8 @@ def _content(graph: Any, jit_compile: bool) -> bytes | None:
     names = [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
     structure = (graph.structured_input_signature, graph.structured_outputs)
     # The cache holds the graph, and that these: as long as it does, nothing else has their id.
-    alive = [id(thing) for thing in (*captured, *_kinds(structure))]
+    alive = [id(thing) for thing in _kinds(structure)]
+    alive += [-1 if any_captured else id(tensor) for tensor in captured]
     found.update(repr((names, structure, alive)).encode())
     found.update(_renamed(definition))
     return found.digest()
@@ -188,32 +211,35 @@ def _renamed(definition: tf.compat.v1.GraphDef) -> bytes:
         rename(function.node_def)
         for key in _ACCIDENTAL:
             function.attr.pop(key, None)
-    _rename_arguments(ordered, places)
+    _rename_arguments(ordered)
     parts = [part.SerializeToString(deterministic=True) for part in (*definition.node, *ordered)]
     return b"|".join(parts)
 
 
-def _rename_arguments(functions: list[Any], places: dict[str, str]) -> None:
-    """Rename arguments that are named after a function, as those of a loop's condition are.
+def _rename_arguments(functions: list[Any]) -> None:
+    """Rename arguments and results of functions by their places.
 
-    Names count upwards and so become longer, and a protocol buffer holds the length of each string
-    before it: replacing the names in its bytes would leave a difference at every power of ten.
+    Those of loops are named after functions, and captured ones by a number that counts upwards.
     """
-    if not places:
-        return
-    name = re.compile("|".join(sorted(map(re.escape, places), key=len, reverse=True)))
-
-    def renamed(text: str) -> str:
-        return name.sub(lambda found: places[found.group()], text)
-
     for function in functions:
-        for argument in function.signature.input_arg:
-            argument.name = renamed(argument.name)
+        places = {
+            given.name: f"argument {k}" for k, given in enumerate(function.signature.input_arg)
+        }
+        for given in function.signature.input_arg:
+            given.name = places[given.name]
+        for attributes in function.arg_attr.values():
+            attributes.attr.pop("_user_specified_name", None)
         for node in function.node_def:
             for place, given in enumerate(node.input):
-                node.input[place] = renamed(given)
-        for result, given in list(function.ret.items()):
-            function.ret[result] = renamed(given)
+                node.input[place] = _renamed_input(given, places)
+        for k, result in enumerate(function.signature.output_arg):
+            given, result.name = function.ret.pop(result.name), f"result {k}"
+            function.ret[result.name] = _renamed_input(given, places)
+
+
+def _renamed_input(given: str, places: dict[str, str]) -> str:
+    name, colon, rest = given.partition(":")
+    return places.get(name, name) + colon + rest
 
 
 def _calls(value: Any) -> bool:

@@ -15,6 +15,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles import training
 from sgmcmc.ensembles.network import Network
 from sgmcmc.graphs import compiler
+from sgmcmc.graphs.tracing import Program
 from tests.conftest import log_lik, observations
 
 SHAPES_ALONE = {"Placeholder", "Const", "NoOp", "Assert", "StringFormat"}
@@ -44,14 +45,15 @@ def without_gpu(graphs: list[Any]) -> set[str]:
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """All graphs that are traced while a test runs."""
     found: list[Any] = []
-    for module in (compiler, training):
-        own = module.trace
+    for module, name in ((compiler, "program"), (training, "trace")):
+        own = getattr(module, name)
 
         def kept(*arguments: Any, own: Any = own, **options: Any) -> Any:
-            found.append(own(*arguments, **options))
-            return found[-1]
+            made = own(*arguments, **options)
+            found.append(made.graph if isinstance(made, Program) else made)
+            return made
 
-        monkeypatch.setattr(module, "trace", kept)
+        monkeypatch.setattr(module, name, kept)
     return found
 
 

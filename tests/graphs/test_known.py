@@ -12,7 +12,9 @@ from google.protobuf import text_format
 
 import sgmcmc
 from sgmcmc.graphs import tracing
+from sgmcmc.graphs.compiler import FlatGraph, calls_directly
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.target.geometry import Preconditioner
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -148,3 +150,37 @@ def test_samplers() -> None:
     graphs = list(tracing._graphs)
     np.testing.assert_array_equal(call(), first)
     assert sorted(tracing._graphs) == sorted(graphs)
+
+
+def test_other_captured_tensors() -> None:
+    """A chain with other numbers of its preconditioner runs what was compiled, with its own."""
+    numbers = [tf.constant(np.arange(200) + shift, tf.float32) for shift in (0.0, 5.0)]
+    graphs, results = [], []
+    for held in numbers:
+
+        def function(x: tf.Tensor, held: tf.Tensor = held) -> tf.Tensor:
+            return looped(2.0, lambda y: y + held[:3])(x)
+
+        made = FlatGraph(function, X, jit_compile=True)
+        graphs.append(made._graph)
+        results.append(made([X])[0])
+        np.testing.assert_array_equal(results[-1], function(X))
+    assert graphs[0] is graphs[1] or not calls_directly()
+    assert not np.array_equal(*results)
+    assert traced(lambda x: x + numbers[0][:3]) is not traced(lambda x: x + numbers[1][:3])
+
+
+def test_other_preconditioner() -> None:
+    """Nothing of a preconditioner is a constant of the graph, however short it is."""
+    rng = np.random.default_rng(1)
+    graphs = []
+    for _ in range(2):
+        root, origin = np.tril(rng.normal(size=(3, 3))), rng.normal(size=3)
+        changed = Preconditioner(root, origin)
+        graph = FlatGraph(lambda z, c=changed: (c.out_of(z), c.slope(z), c.score(z)), X)
+        graphs.append(graph._graph)
+        x = X.numpy()
+        expected = (origin + root @ x, root.T @ x, np.linalg.inv(root).T @ x)
+        for found, wanted in zip(graph([X]), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert graphs[0] is graphs[1] or not calls_directly()

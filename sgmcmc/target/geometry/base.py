@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -154,6 +155,10 @@ class Geometry:
         """Raise an error if slopes with one limit and with a nearer one disagree."""
 
 
+_SHORT = 128
+"""Most numbers of an array that TensorFlow makes a constant of."""
+
+
 def root_of(covariance: np.ndarray) -> np.ndarray:
     """Return a lower triangular C with CCᵀ the covariance, in float64, whatever the units are."""
     scale = np.sqrt(np.diag(covariance))
@@ -187,6 +192,11 @@ class Preconditioner:
         self.origin = np.asarray(origin, np.float64)
         self.dense = self.root.ndim == 2
         self.axes, self.lengths = axes, lengths
+        self._tensors: dict[tuple[str, tf.DType], tf.Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tensors stay in their process; a copy has its own.
+        return {**self.__dict__, "_tensors": {}}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all that makes it, by name."""
@@ -254,22 +264,35 @@ class Preconditioner:
         """Return u of ζ."""
         if self.lengths is not None:
             zeta = self._along(zeta, self.lengths)
-        return tf.constant(self.origin, zeta.dtype) + self._times(self.root, zeta)
+        return self._tensor("origin", self.origin, zeta.dtype) + self._times("root", self.root, zeta)
 
     def slope(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to ζ, Cᵀ times that with respect to u."""
-        slope = self._times(self.root.T, slope)
+        slope = self._times("transposed", self.root.T, slope)
         return slope if self.lengths is None else self._along(slope, self.lengths)
 
     def score(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u of that with respect to ζ."""
         if self.lengths is not None:
             slope = self._along(slope, 1.0 / self.lengths)
-        return self._times(self._inverse.T, slope)
+        return self._times("inverse", self._inverse.T, slope)
 
-    def _times(self, matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
-        factor = tf.constant(matrix, vector.dtype)
+    def _times(self, name: str, matrix: np.ndarray, vector: tf.Tensor) -> tf.Tensor:
+        factor = self._tensor(name, matrix, vector.dtype)
         return tf.linalg.matvec(factor, vector) if self.dense else factor * vector
+
+    def _tensor(self, name: str, array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
+        """Return an array that graphs get as an input: with other numbers they are the same.
+
+        TensorFlow writes short arrays into graphs as constants, so that these are lengthened.
+        """
+        key = name, dtype
+        if key not in self._tensors:
+            flat = np.zeros(max(array.size, _SHORT + 1))
+            flat[: array.size] = array.reshape(-1)
+            with tf.init_scope():
+                self._tensors[key] = tf.constant(flat, dtype)
+        return tf.reshape(self._tensors[key][: array.size], array.shape)
 
     def _along(self, vector: tf.Tensor, lengths: np.ndarray) -> tf.Tensor:
         """Return (I + V diag(lengths − 1) Vᵀ) times a vector."""
