@@ -153,7 +153,14 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
     if definition.ByteSize() > _MOST_BYTES or _draws(definition):
         return None
     found = hashlib.sha256(b"XLA" if jit_compile else b"graph")
-    names = [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
+    count = len(graph.inputs) - len(captured)  # captured ones come last, named by a number
+    places = {leaf.op.name: f"captured {k}" for k, leaf in enumerate(graph.inputs[count:])}
+    for node in definition.node:
+        if node.name in places:
+            node.name = places[node.name]
+            node.attr.pop("_user_specified_name", None)
+        node.input[:] = [_renamed_input(given, places) for given in node.input]
+    names = [_renamed_input(leaf.name, places) for leaf in (*graph.inputs, *graph.outputs)]
     structure = (graph.structured_input_signature, graph.structured_outputs)
     # The cache holds the graph, and that these: as long as it does, nothing else has their id.
     alive = [id(thing) for thing in _kinds(structure)]
