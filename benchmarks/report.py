@@ -35,6 +35,7 @@ TARGETS = {
     "passes": "bench-passes",
     "posteriors": "bench-posteriors",
     "scaling": "bench-scaling",
+    "seconds": "bench-seconds",
     "spherical": "bench-manifolds",
     "topics": "bench-topics",
 }

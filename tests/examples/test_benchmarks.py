@@ -19,6 +19,7 @@ pytest.importorskip("benchmarks", reason="not in the source distribution")
         pytest.param("factors", marks=pytest.mark.slow),
         pytest.param("manifolds", marks=pytest.mark.slow),
         pytest.param("alternating", marks=pytest.mark.slow),
+        pytest.param("seconds", marks=pytest.mark.slow),
         pytest.param("passes", marks=pytest.mark.slow),
         pytest.param("mixture", marks=pytest.mark.slow),
         pytest.param("topics", marks=pytest.mark.slow),

@@ -264,7 +264,9 @@ class Preconditioner:
         """Return u of ζ."""
         if self.lengths is not None:
             zeta = self._along(zeta, self.lengths)
-        return self._tensor("origin", self.origin, zeta.dtype) + self._times("root", self.root, zeta)
+        return self._tensor("origin", self.origin, zeta.dtype) + self._times(
+            "root", self.root, zeta
+        )
 
     def slope(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to ζ, Cᵀ times that with respect to u."""
