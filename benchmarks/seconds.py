@@ -127,7 +127,8 @@ def growing(smoke: bool) -> dict[str, Any]:
     base, _ = timed(data, lambda: logistic(parts[0], 1))
     found = []
     for seed in (2, 3):
-        updated, of_update = timed(data, lambda s=seed: base.update(parts[1], seed=s, verbose=False))
+        again = {"seed": seed, "verbose": False}
+        updated, of_update = timed(data, lambda again=again: base.update(parts[1], **again))
         fresh, of_call = timed(data, lambda s=seed: logistic(data, s))
         one, other = (each["beta"].reshape(-1, data["X"].shape[1]) for each in (updated, fresh))
         sds = other.std(0)
