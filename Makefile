@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-laws bench-mixed bench-growing bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-regressions bench-laws bench-mixed bench-growing bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -156,6 +156,10 @@ bench-laws: $(STAMP) ## exact and measured variances of every chain that has a l
 
 bench-mamba: $(STAMP) ## a search by Stein discrepancy beside `sample`, on its authors' logistic regression; an hour; writes docs/benchmarks.md
 	$(RUN) benchmarks.mamba.run
+
+bench-regressions: $(STAMP) ## regressions beside long NUTS, and beside bambi, rstanarm and brms; writes docs/regression.md
+	$(RUN) benchmarks.regressions.families
+	$(RUN) benchmarks.regressions.packages
 
 bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run

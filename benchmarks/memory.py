@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
+import threading
 from pathlib import Path
 
 _STATUS, _MAPS = Path("/proc/self/status"), Path("/proc/self/smaps")
@@ -30,6 +31,27 @@ def peak() -> int:
 def resident() -> int:
     """What is resident now (where the system does not tell: the most that ever was)."""
     return _field("VmRSS") or peak()
+
+
+class Anonymous:
+    """The most that is resident and not of mapped files, while a block runs, in bytes."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.2):
+            self.most = max(self.most, _field("RssAnon") or 0)
+
+    def __enter__(self) -> Anonymous:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
 
 
 def mapped(ending: str) -> int:

@@ -34,6 +34,7 @@ TARGETS = {
     "parts": "bench-parts",
     "passes": "bench-passes",
     "posteriors": "bench-posteriors",
+    "regressions": "bench-regressions",
     "scaling": "bench-scaling",
     "seconds": "bench-seconds",
     "spherical": "bench-manifolds",

@@ -38,7 +38,8 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
                                  quantiles = c(0.05, 0.5, 0.95), ...) {
     reduce <- match.arg(reduce)
     callPython(
-        "predict", forPython(object, "object"), guarded(f), if (!is.null(dataset)) columns(dataset),
+        "predict", forPython(object, "object"), guarded(f),
+        if (!is.null(dataset)) columns(dataset, attr(object, "groupFactors")),
         if (reduce != "none") reduce, as.list(quantiles)
     )
 }
@@ -46,7 +47,10 @@ predict.sgmcmcChains <- function(object, f, dataset = NULL, reduce = c("mean", "
 #' @rdname predictions
 #' @export
 pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
-    callPython("terms", forPython(chain), if (!is.null(dataset)) columns(dataset), guarded(logLik))
+    callPython(
+        "terms", forPython(chain), if (!is.null(dataset)) columns(dataset, attr(chain, "groupFactors")),
+        guarded(logLik)
+    )
 }
 
 #' Continue chains
@@ -66,7 +70,8 @@ pointwiseLogLik <- function(chain, dataset = NULL, logLik = NULL) {
 #' }
 extend <- function(chain, nIters, verbose = TRUE) {
     needRegular(chain, "chains go on after all")
-    asChains(callPython("extend", forPython(chain), nIters, verbose))
+    found <- callPython("extend", forPython(chain), nIters, verbose)
+    asChains(c(found, list(labels = attr(chain, "labels"), groupFactors = attr(chain, "groupFactors"))))
 }
 
 #' Kernel Stein discrepancy

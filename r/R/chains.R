@@ -25,24 +25,44 @@ chainsOf <- function(x) {
 }
 
 # The names of the components of a parameter, such as beta[1,2], the first index running
-# fastest, as in the package posterior and in R's arrays.
-labelsOf <- function(x, name) {
+# fastest, as in the package posterior and in R's arrays; beta[age] if the starting values had
+# names, unless these are not wanted.
+labelsOf <- function(x, name, own = TRUE) {
     shape <- sizes(unclass(x)[[name]])[-seq_len(leading(x))]
     if (name %in% attr(x, "scalars") || length(shape) == 0) {
         return(name)
     }
-    places <- do.call(expand.grid, lapply(shape, seq_len))
+    given <- if (own) attr(x, "labels")[[name]]
+    places <- do.call(expand.grid, lapply(seq_along(shape), function(axis) {
+        if (is.null(given[[axis]])) seq_len(shape[[axis]]) else given[[axis]]
+    }))
     paste0(name, "[", do.call(paste, c(places, sep = ",")), "]")
 }
 
-allLabels <- function(x) {
-    unlist(lapply(names(x), function(name) labelsOf(x, name)))
+allLabels <- function(x, own = TRUE) {
+    unlist(lapply(names(x), function(name) labelsOf(x, name, own)))
+}
+
+# The names that the entries of starting values have, along each dimension, by parameter.
+givenNames <- function(params) {
+    if (is.list(params) && is.null(names(params)) && length(params) > 0) {
+        params <- params[[1]] # a start for each chain
+    }
+    if (!is.list(params)) {
+        return(NULL)
+    }
+    found <- lapply(params, function(values) {
+        if (is.null(dim(values))) list(names(values)) else dimnames(values)
+    })
+    found <- found[vapply(found, function(each) !all(vapply(each, is.null, NA)), NA)]
+    if (length(found) > 0) found
 }
 
 #' Draws in other forms
 #'
 #' `as.array` returns an array of iterations, chains and components, in the order and with the
-#' names of the packages posterior and bayesplot: `theta`, `beta[1,2]`. `as.matrix` and
+#' names of the packages posterior and bayesplot: `theta`, `beta[1,2]`, or `beta[age]` if the
+#' starting values have names, as in `params = list(beta = c(age = 0, bmi = 0))`. `as.matrix` and
 #' `as.data.frame` have a row for each draw, the chains one below the other; the last columns of
 #' the data frame are `.chain`, `.iteration` and `.draw`.
 #'

@@ -7,8 +7,10 @@
 #' `coef` and `fixef` are the coefficients of the fixed terms; `ranef` has a data frame of
 #' effects for each factor, with their standard deviations in the attribute `sd`. `VarCorr` has
 #' the standard deviations and correlations of effects of groups, one row each. `residuals` are
-#' the response minus `fitted`. `vcov` and `confint` are about the fixed terms. `loo` is the
-#' leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
+#' the response minus `fitted`. `vcov` and `confint` are about the fixed terms.
+#' `summary(fit, robust = TRUE)` has a column of standard deviations that hold if the model is
+#' wrong, by the sandwich of information and scores at the mode, clustered by groups that are
+#' integrated out. emmeans has methods for marginal means. `loo` is the leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
 #' rows, 1000 are used.
 #'
 #' @param object,x a regression, see [sgmcmcGlm()].
@@ -21,6 +23,7 @@
 #' @param seed Seed of the draws of responses, or of the choice of rows.
 #' @param parm Names or indices of terms.
 #' @param level,prob Probability of the intervals.
+#' @param robust Whether to add a column of robust standard deviations.
 #' @param digits Number of significant digits.
 #' @param sigma,rdig,... Ignored.
 #' @return For `summary` a data frame, a row for each term and each standard deviation of effects; for
@@ -54,13 +57,17 @@ print.sgmcmcGlm <- function(x, digits = 3, ...) {
 
 #' @rdname sgmcmcGlm-methods
 #' @export
-summary.sgmcmcGlm <- function(object, prob = 0.95, ...) {
+summary.sgmcmcGlm <- function(object, prob = 0.95, robust = FALSE, ...) {
     ends <- c((1 - prob) / 2, (1 + prob) / 2)
     rows <- lapply(object$draws, function(draws) {
         c(mean(draws), stats::sd(draws), stats::quantile(draws, ends, names = FALSE))
     })
     table <- as.data.frame(do.call(rbind, rows))
     names(table) <- c("estimate", "error", paste0(format(100 * ends, trim = TRUE), "%"))
+    if (robust) {
+        sds <- as.numeric(callPython("glm_robust", inPython(object)))
+        table <- cbind(table[1:2], robust = sds, table[-(1:2)])
+    }
     judged <- callPython("glm_judged", object$draws)
     table$ess_bulk <- as.numeric(judged$ess_bulk)
     table$rhat <- as.numeric(judged$rhat)
@@ -70,6 +77,18 @@ summary.sgmcmcGlm <- function(object, prob = 0.95, ...) {
 fixedTerms <- function(object) {
     names <- names(object$draws)
     if (object$familyName == "categorical") names else intersect(object$design$fixed$names, names)
+}
+
+# The regression in Python, which files do not have.
+inPython <- function(object) {
+    if (reticulate::py_is_null_xptr(object$python)) {
+        stop(
+            "the regression was read from a file, which has draws and no data: coef, vcov, confint, ",
+            "summary and as_draws work; for this, make the call again",
+            call. = FALSE
+        )
+    }
+    object$python
 }
 
 fixedDraws <- function(object) {
@@ -98,7 +117,7 @@ ranef.sgmcmcGlm <- function(object, ...) {
     factors <- needGroups(object)
     known <- namesOf(object$design)
     found <- lapply(seq_along(factors), function(number) {
-        parts <- callPython("glm_effects", object$python, paste0("g_", number, "_"))
+        parts <- callPython("glm_effects", inPython(object), paste0("g_", number, "_"))
         framed <- function(values) {
             values <- matrix(values, length(parts$groups))
             frame <- as.data.frame(values, row.names = as.character(unlist(parts$groups)))
@@ -140,7 +159,7 @@ predict.sgmcmcGlm <- function(object, newdata = NULL, type = c("link", "response
         if (length(found) == 0) list(none_ = asArray(numeric(nrow(newdata)))) else found
     }
     found <- callPython(
-        "glm_predict", object$python, data, type,
+        "glm_predict", inPython(object), data, type,
         if (!is.null(quantiles)) as.list(quantiles), whole(seed)
     )
     if (length(dim(found)) == 1) as.vector(found) else found
@@ -182,11 +201,7 @@ vcov.sgmcmcGlm <- function(object, ...) stats::cov(fixedDraws(object))
 #' @importFrom stats confint
 #' @export
 confint.sgmcmcGlm <- function(object, parm, level = 0.95, ...) {
-    draws <- fixedDraws(object)
-    if (!missing(parm)) {
-        draws <- draws[, parm, drop = FALSE]
-    }
-    t(apply(draws, 2, stats::quantile, c((1 - level) / 2, (1 + level) / 2)))
+    intervalsOf(fixedDraws(object), parm, level)
 }
 
 #' @rdname sgmcmcGlm-methods
@@ -197,7 +212,7 @@ loo <- function(x, ...) UseMethod("loo")
 #' @export
 #' @rawNamespace S3method(loo::loo, sgmcmcGlm)
 loo.sgmcmcGlm <- function(x, seed = 1, ...) {
-    structure(callPython("glm_loo", x$python, whole(seed)), class = "sgmcmcLoo")
+    structure(callPython("glm_loo", inPython(x), whole(seed)), class = "sgmcmcLoo")
 }
 
 #' @export

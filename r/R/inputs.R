@@ -12,6 +12,7 @@ pythonArguments <- function(arguments, further) {
     }
     further <- underNewNames(further)
     arguments <- c(arguments[setdiff(names(arguments), names(further))], further)
+    arguments$integers <- integersIn(arguments)
     converted <- lapply(names(arguments), pythonArgument, arguments)
     names(converted) <- snakeCase(names(arguments))
     converted
@@ -31,6 +32,15 @@ underNewNames <- function(arguments) {
     arguments
 }
 
+# Columns of the dataset that stay integers: factors, and those that the user names.
+integersIn <- function(arguments) {
+    dataset <- arguments[["dataset"]]
+    factors <- if (is.list(dataset)) names(dataset)[vapply(dataset, is.factor, NA)]
+    factors <- setdiff(factors, factorsOfGroups(arguments[["groups"]]))
+    found <- unique(c(as.character(unlist(arguments[["integers"]])), factors))
+    if (length(found) > 0) as.list(found)
+}
+
 pythonArgument <- function(name, arguments) {
     value <- arguments[[name]]
     switch(name,
@@ -40,7 +50,7 @@ pythonArgument <- function(name, arguments) {
         curvatureBound = if (inherits(value, "python.builtin.object")) value else guarded(value),
         priorBound = startingValues(value),
         testFunctions = guardedAll(value),
-        dataset = ,
+        dataset = columns(value, factorsOfGroups(arguments[["groups"]])),
         latents = columns(value),
         params = ,
         alpha = ,
@@ -63,12 +73,24 @@ snakeCase <- function(names) {
     ifelse(names == "L", names, gsub("([A-Z])", "_\\L\\1", names, perl = TRUE))
 }
 
-# Arrays that share their first dimension.
-columns <- function(dataset) {
+# Names of the entries of the dataset whose groups have effects.
+factorsOfGroups <- function(groups) {
+    groups <- if (inherits(groups, "sgmcmcGroups")) list(groups) else groups
+    unlist(lapply(groups, function(each) if (inherits(each, "sgmcmcGroups")) each$by))
+}
+
+# Arrays that share their first dimension. A factor is its codes, from 1, or if it is one of
+# groups with effects the labels of these.
+columns <- function(dataset, groups = NULL) {
     if (!is.list(dataset)) {
         return(dataset)
     }
-    lapply(as.list(dataset), asArray)
+    dataset <- as.list(dataset)
+    factors <- vapply(dataset, is.factor, NA)
+    labeled <- factors & names(dataset) %in% groups
+    dataset[labeled] <- lapply(dataset[labeled], as.character)
+    dataset[factors & !labeled] <- lapply(dataset[factors & !labeled], as.integer)
+    lapply(dataset, asArray)
 }
 
 # Starting values: a number without dimensions is a scalar parameter. A list of lists
@@ -84,9 +106,6 @@ startingValues <- function(params) {
 asArray <- function(values) {
     if (is.data.frame(values)) {
         values <- as.matrix(values)
-    }
-    if (is.factor(values)) {
-        values <- as.character(values)
     }
     if (!is.numeric(values) && !is.logical(values)) {
         return(values)

@@ -127,8 +127,10 @@ summary.sgmcmcChains <- function(object, parameters = NULL, quantiles = c(0.05, 
     found <- callPython("summary", withoutOrigin(object), NULL, as.list(quantiles))
     table <- as.data.frame(found$columns, optional = TRUE)
     row.names(table) <- positionsFrom1(found$labels)
+    table <- table[allLabels(object, own = FALSE), , drop = FALSE]
+    row.names(table) <- allLabels(object)
     structure(
-        table[allLabels(object), , drop = FALSE],
+        table,
         class = c("summary.sgmcmcChains", "data.frame"), warnings = quickWarnings(object)
     )
 }
@@ -162,7 +164,9 @@ printWarnings <- function(warnings) {
 #' @param x Draws, see [sgmcmcChains].
 #' @param parameters Names of parameters, or of components such as `"beta[1,2]"`; `NULL` for the
 #'   first 20 components.
-#' @param perPage Number of components per page.
+#' @param perPage Number of components per page; `NULL` is 4, and on a bitmap, such as that of
+#'   `png()`, as many as it has room for. Further pages of `png("x.png")` replace the first one;
+#'   `png("x%02d.png")` keeps all of them.
 #' @param ask Whether to wait before a new page.
 #' @param ... Further arguments of [graphics::matplot()] for the draws.
 #' @return `x`, invisibly.
@@ -172,10 +176,10 @@ printWarnings <- function(warnings) {
 #' plot(chain)
 #' plot(chain, "theta")
 #' }
-plot.sgmcmcChains <- function(x, parameters = NULL, perPage = 4, ask = NULL, ...) {
+plot.sgmcmcChains <- function(x, parameters = NULL, perPage = NULL, ask = NULL, ...) {
     values <- as.array(x)
     labels <- chosenLabels(x, parameters)
-    rows <- min(perPage, length(labels))
+    rows <- min(if (is.null(perPage)) rowsOfPage() else perPage, length(labels))
     if (is.null(ask)) {
         ask <- length(labels) > rows && grDevices::dev.interactive()
     }
@@ -187,13 +191,19 @@ plot.sgmcmcChains <- function(x, parameters = NULL, perPage = 4, ask = NULL, ...
     invisible(x)
 }
 
+# How many components a page has. A bitmap is one page: as many as its height has room for.
+rowsOfPage <- function() {
+    if (!names(grDevices::dev.cur()) %in% c("png", "jpeg", "bmp", "tiff")) {
+        return(4)
+    }
+    max(4, floor(grDevices::dev.size("in")[[2]] / 0.9))
+}
+
 plotComponent <- function(draws, numbers, label, ...) {
     colors <- seq_len(ncol(draws))
     iterations <- numbers[[1]] + numbers[[2]] * (seq_len(nrow(draws)) - 1)
-    graphics::matplot(
-        iterations, draws,
-        type = "l", lty = 1, col = colors, main = label, xlab = "", ylab = "", ...
-    )
+    usual <- list(type = "l", lty = 1, col = colors, main = label, xlab = "", ylab = "")
+    do.call(graphics::matplot, utils::modifyList(c(list(iterations, draws), usual), list(...)))
     densities <- apply(draws, 2, stats::density, simplify = FALSE)
     x <- vapply(densities, function(density) density$x, numeric(512))
     y <- vapply(densities, function(density) density$y, numeric(512))

@@ -80,3 +80,46 @@ ifelse <- function(test, yes, no) {
     }
     tensorflow()$where(asBoolean(test), like(yes, tensor), like(no, tensor))
 }
+
+#' @rdname tensors
+#' @export
+crossprod <- function(x, y = NULL) {
+    if (!isTensor(x) && !isTensor(y)) base::crossprod(x, y) else t(x) %*% (if (is.null(y)) x else y)
+}
+
+#' @rdname tensors
+#' @export
+tcrossprod <- function(x, y = NULL) {
+    if (!isTensor(x) && !isTensor(y)) base::tcrossprod(x, y) else x %*% t(if (is.null(y)) x else y)
+}
+
+#' @rdname tensors
+#' @param nrow,ncol,names,data,byrow,dimnames As in R; tensors have no names.
+#' @export
+diag <- function(x = 1, nrow, ncol, names = TRUE) {
+    if (isTensor(x)) {
+        linalg <- tensorflow()$linalg
+        return(if (length(dim(x)) == 2) linalg$diag_part(x) else linalg$diag(x))
+    }
+    given <- list(x) # with one argument, diag(3) is an identity
+    if (!missing(names)) given$names <- names
+    if (!missing(nrow)) given$nrow <- nrow
+    if (!missing(ncol)) given$ncol <- ncol
+    do.call(base::diag, given)
+}
+
+#' @rdname tensors
+#' @export
+matrix <- function(data = NA, nrow = 1, ncol = 1, byrow = FALSE, dimnames = NULL) {
+    if (isTensor(data)) {
+        rows <- if (missing(nrow)) -1L else as.integer(nrow)
+        columns <- if (missing(ncol)) (if (rows < 0) 1L else -1L) else as.integer(ncol)
+        tf <- tensorflow()
+        # R fills column by column, TensorFlow row by row.
+        return(if (byrow) tf$reshape(data, list(rows, columns)) else t(tf$reshape(data, list(columns, rows))))
+    }
+    given <- list(data = data, byrow = byrow)
+    if (!missing(nrow)) given$nrow <- nrow
+    if (!missing(ncol)) given$ncol <- ncol
+    do.call(base::matrix, c(given, list(dimnames = dimnames)))
+}

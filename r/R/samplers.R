@@ -1,7 +1,10 @@
 # Every sampler function hands over its own arguments, by name; the checks are made in
 # Python.
 runSampler <- function(method, arguments, ...) {
-    asChains(callPython("sample", method, pythonArguments(arguments, list(...))))
+    found <- callPython("sample", method, pythonArguments(arguments, list(...)))
+    asChains(c(found, list(
+        labels = givenNames(arguments$params), groupFactors = factorsOfGroups(list(...)$groups)
+    )))
 }
 
 #' Stochastic gradient Langevin dynamics

@@ -36,7 +36,11 @@ as.list.sgmcmcTensor <- function(x, ...) {
 rep.sgmcmcTensor <- function(x, times = 1, each = 1, ...) {
     tf <- tensorflow()
     if (...length() > 0 || length(times) != 1) {
-        stop("rep() of a tensor takes `times` or `each`; else write tf$gather(x, indices)", call. = FALSE)
+        stop(
+            "rep() of a tensor takes `times` or `each`; else write tf$gather(x, indices), and for ",
+            "array() tf$reshape(x, shape)",
+            call. = FALSE
+        )
     }
     x <- flat(x)
     if (each != 1) {

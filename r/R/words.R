@@ -12,6 +12,9 @@ calls <- c(
     "print(samples.report)" = "report(chain)", "samples.report" = "report(chain)",
     "samples.predict" = "predict", "samples.logLik()" = "pointwiseLogLik(chain)",
     "`samples[...]`" = "`chain[i, ]`", "`samples`" = "`chain`",
+    "Samples.load reads files" = "readSamples(path) reads files",
+    "Samples.open reads a store" = "openSamples(path) reads a store",
+    "integers=['g']" = "integers = 'g'", "tf.constant(g, tf.int32)" = "a factor",
     "sample()" = "sgmcmcSample()", "setup()" = "sgmcmcSetup()"
 )
 

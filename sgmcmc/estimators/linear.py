@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -76,7 +75,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianRegression):
         unit = float(np.sqrt(np.average((y - self._offset) ** 2, weights=weights))) or 1.0
         _need_residuals(X, y, weights, self.fit_intercept)
         self._sample(
-            X, y - self._offset, weights, (), _normal, unit=unit, others={"sigma": unit},
+            X, y - self._offset, weights, (), "gaussian", unit=unit, others={"sigma": unit},
             log_prior_of_others=lambda params: -params["sigma"] / unit,
             bijectors={"sigma": libraries.tensorflow_probability().bijectors.Exp()},
         )  # fmt: skip
@@ -100,10 +99,9 @@ def _need_residuals(X: Array, y: Array, weights: Array | None, with_intercept: b
 
     Then the likelihood grows as a power of 1/σ, and the integral over σ is infinite.
     """
-    counted = slice(None) if weights is None else weights > 0
-    X, y = X[counted], y[counted]
-    few = 2 * (X.shape[1] + 1)  # what is not linear on these is not on all
-    if _is_linear(X[:few], y[:few], with_intercept) and _is_linear(X, y, with_intercept):
+    rows = np.arange(len(X)) if weights is None else np.flatnonzero(weights > 0)
+    few = rows[: 2 * (X.shape[1] + 1)]  # what is not linear on these is not on all
+    if all(_is_linear(X[part], y[part], with_intercept) for part in (few, rows)):
         raise ValueError(
             "`y` is a linear function of `X`, without any noise: its variance has no posterior, "
             "and the coefficients need none. Least squares gives them."
@@ -118,7 +116,3 @@ def _is_linear(X: Array, y: Array, with_intercept: bool) -> bool:
     residuals = np.abs(y - X @ coef).max(initial=0.0)
     exact = residuals <= _EXACT * np.abs(y).max(initial=0.0)
     return bool(exact and len(y) > rank + with_intercept)
-
-
-def _normal(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
-    return -0.5 * ((y - eta) / params["sigma"]) ** 2 - tf.math.log(params["sigma"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -76,7 +75,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         K = len(self.classes_)
         if K < 2:
             raise ValueError("`y` must have at least two classes; it has 1 class.")
-        self._sample(X, codes, weights, () if K == 2 else (K - 1,), _binary if K == 2 else _several)
+        outputs, family = ((), "bernoulli") if K == 2 else ((K - 1,), "categorical")
+        self._sample(X, codes, weights, outputs, family)
         if K == 2:
             self.coef_, self.intercept_ = self.coef_[np.newaxis], np.atleast_1d(self.intercept_)
         else:
@@ -105,12 +105,3 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianRegression):
         """Return the most probable classes, (n,)."""
         check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-
-def _binary(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
-    return -tf.nn.sigmoid_cross_entropy_with_logits(y, eta)
-
-
-def _several(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
-    logits = tf.pad(eta, [[0, 0], [1, 0]])
-    return -tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(y, tf.int32), logits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
@@ -68,7 +67,7 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         if (y < 0).any():
             raise ValueError("`y` must be counts, 0 or more; there are negative ones.")
         middle = float(np.log(max(np.average(y, weights=weights), 1.0 / len(y))))
-        self._sample(X, y, weights, (), _poisson, middle=middle if self.fit_intercept else 0.0)
+        self._sample(X, y, weights, (), "poisson", middle=middle if self.fit_intercept else 0.0)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
@@ -89,7 +88,3 @@ class BayesianPoissonRegression(RegressorMixin, BayesianRegression):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-
-def _poisson(y: tf.Tensor, eta: tf.Tensor, params: dict[str, tf.Tensor]) -> tf.Tensor:
-    return y * eta - tf.exp(eta)

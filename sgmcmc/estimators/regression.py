@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 import sgmcmc.samplers
+from sgmcmc.regression.families import FAMILIES
 from sgmcmc.results.samples import Samples
 
 Array = np.ndarray
@@ -35,13 +36,24 @@ class Features:
     @classmethod
     def of(cls, X: Array, with_intercept: bool) -> Features:
         """Compute them from the data."""
-        center = X.mean(0) if with_intercept else np.zeros(X.shape[1])
-        scale = np.sqrt(((X - X.mean(0)) ** 2).mean(0))
+        mean = X.mean(0, dtype=np.float64)
+        squares = sum(((X[part] - mean) ** 2).sum(0) for part in _parts(X))
+        scale = np.sqrt(squares / len(X))
+        center = mean if with_intercept else np.zeros(X.shape[1])
         return cls(center, np.where(scale > 0, scale, 1.0))
 
     def standardized(self, X: Array) -> Array:
         """Return the sampler's features: columns of mean zero and SD one, in float32."""
-        return ((X - self.center) / self.scale).astype(np.float32)
+        found = np.empty(X.shape, np.float32)
+        for part in _parts(X):
+            found[part] = (X[part] - self.center) / self.scale
+        return found
+
+
+def _parts(X: Array) -> list[slice]:
+    """Return the rows of a matrix in parts, so that no copy of all is made in float64."""
+    length = max(1, _NUMBERS // max(1, X.shape[1]))
+    return [slice(start, start + length) for start in range(0, len(X), length)]
 
 
 class BayesianRegression(BaseEstimator):
@@ -80,7 +92,8 @@ class BayesianRegression(BaseEstimator):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, ...]:
         """Return X, y and the weights, checked; an invalid prior scale is refused."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **checks)
+        either = [np.float64, np.float32]
+        X, y = validate_data(self, X, y, dtype=either, ensure_min_samples=2, **checks)
         if not self.prior_scale > 0:
             raise ValueError(f"`prior_scale` must be positive; it is {self.prior_scale!r}.")
         weights = None
@@ -94,7 +107,7 @@ class BayesianRegression(BaseEstimator):
         y: Array,
         weights: Array | None,
         outputs: tuple[int, ...],
-        log_density: Callable[[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]], tf.Tensor],
+        family: str,
         middle: float = 0.0,
         unit: float = 1.0,
         others: dict[str, Any] | None = None,
@@ -106,13 +119,14 @@ class BayesianRegression(BaseEstimator):
         Args:
             X, y, weights: Data, (N, p), (N,) and (N,).
             outputs: Shape of η for one row: (), or (K - 1,) for K classes.
-            log_density: Log density of each y, given η and the parameters.
+            family: Family of the responses, by name.
             middle: Prior mean of the intercept.
             unit: Unit of η.
             others: Starting values of the parameters other than intercept and coefficients.
             log_prior_of_others: Their log prior.
             bijectors: Their bijectors.
         """
+        density = next(iter(FAMILIES[family].values())).terms
         features = Features.of(X, self.fit_intercept)
         dataset = {"X": features.standardized(X), "y": y.astype(np.float32)}
         if weights is not None:
@@ -127,7 +141,7 @@ class BayesianRegression(BaseEstimator):
             slopes = params["coef"] * scale
             by_row = tf.matmul if outputs else tf.linalg.matvec
             eta = by_row(dataset["X"], slopes) + params.get("intercept_at_mean", 0.0)
-            terms = log_density(dataset["y"], eta, params)
+            terms = density(dataset["y"], eta, params, dataset)
             return terms * dataset["weight"] if "weight" in dataset else terms
 
         def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -177,7 +191,7 @@ class BayesianRegression(BaseEstimator):
     def _predictors(self, X: Any) -> Iterator[Array]:
         """Yield η of the rows, (draw, row, ...), in pieces; some draws stand for all."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         coef, intercept = self._draws()
         some = np.linspace(0, len(coef) - 1, min(_DRAWS, len(coef))).astype(int)
         coef, intercept = coef[some], intercept[some]

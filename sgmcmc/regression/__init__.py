@@ -2,6 +2,6 @@
 
 from sgmcmc.regression.glm import glm
 from sgmcmc.regression.result import Regression
-from sgmcmc.results.loo import Loo
+from sgmcmc.results.loo import Difference, Loo
 
-__all__ = ["Loo", "Regression", "glm"]
+__all__ = ["Difference", "Loo", "Regression", "glm"]

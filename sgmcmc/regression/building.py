@@ -99,19 +99,29 @@ def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
         designs: list[Design] = []
         terms: list[str] = []
         correlated: list[tuple[int, ...]] = []
+        scales: list[np.ndarray] = []
         for bar in own:
             design = make_design(bar.terms, frame, large=len(frame))
             places = range(len(terms), len(terms) + len(design.terms))
             terms += design.terms
             designs.append(design)
+            scales.append(_root_mean_square(design, frame))
             alone = [(place,) for place in places]
             correlated += [tuple(places)] if bar.correlated else alone
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        found.append(
-            Effects(by, by.replace(":", "_"), own, tuple(terms), tuple(designs), tuple(correlated))
-        )
+        name, scale = by.replace(":", "_"), np.concatenate(scales)
+        found.append(Effects(by, name, own, tuple(terms), tuple(designs), tuple(correlated), scale))
     return tuple(found)
+
+
+def _root_mean_square(design: Design, frame: pd.DataFrame) -> np.ndarray:
+    """Return that of each column; 1 for columns of zeros."""
+    if design.terms == (INTERCEPT,):
+        return np.ones(1)
+    found = moments(design, frame)
+    size = np.sqrt(found.mean**2 + found.sd**2)
+    return np.where(size > 0, size, 1.0)
 
 
 def _read_priors(
@@ -123,6 +133,11 @@ def _read_priors(
     checks.known_keys("priors", found, known, "the terms are")
     for name, value in found.items():
         pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
+        if pair and not (all(map(checks.is_number, value)) and value[1] > 0):
+            raise ValueError(
+                f"`priors[{name!r}]` must be a mean and a positive standard deviation; it is "
+                f"{value!r}."
+            )
         rate = name not in (*terms, "zi") and checks.is_number(value) and value > 0
         if not (hasattr(value, "log_prob") or pair or rate):
             wanted = (
@@ -210,7 +225,7 @@ def _add_scales(model: Model, params: dict[str, Any], bijectors: dict[str, Any])
             bijectors[name] = tfb.Exp()
     for each in model.effects:
         sds = f"sd_{each.name}"
-        params[sds] = np.full(len(each.terms), 0.5 * model.response_scale)
+        params[sds] = 0.5 * model.response_scale / each.scale
         bijectors[sds] = tfb.Exp()
         if each.pairs:
             params[f"cor_{each.name}"] = np.zeros(len(each.pairs))

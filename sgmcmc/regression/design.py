@@ -147,7 +147,10 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     except Exception as error:
         raise ValueError(f"`formula`: {terms!r} cannot be read. {error}") from error
     if not isinstance(parsed, formulaic.SimpleFormula):
-        raise ValueError(f"`formula`: {terms!r} must be terms of one predictor.")
+        raise ValueError(
+            f"`formula`: {terms!r} must be terms of one predictor. Effects of groups stand in "
+            "parentheses, such as (1 | g)."
+        )
     constants: Constants = {}
     states: dict[str, Any] = {"transform_state": {}, "encoder_state": {}}
     variables: dict[str, None] = {}

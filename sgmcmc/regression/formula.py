@@ -62,7 +62,7 @@ def parse(text: Any) -> Formula:
     if not isinstance(text, str):
         raise TypeError(f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}.")
     left, tilde, right = text.partition("~")
-    if not tilde or not left.strip() or "~" in right:
+    if not tilde or not left.strip() or not right.strip() or "~" in right:
         raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
     response, bar, about = (part.strip() for part in left.partition("|"))
     named = re.fullmatch(r"(trials|cens)\s*\(\s*([\w.]+|\d+)\s*\)", about)
@@ -92,10 +92,12 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     """Return a formula whose dot, as in ``y ~ .``, is the sum of all other columns.
 
     Left out are columns of the left side, of ``offset(...)``, of weights and the factors of bars.
+    Names of columns with a dot in them, such as ``Sepal.Length``, are put in backticks.
 
     Raises:
         ValueError: There are no other columns.
     """
+    formula = _with_quoted_names(formula, frame)
     if not re.search(_DOT, formula.fixed):
         return formula
     sides = [formula.response, formula.trials, formula.censored, formula.offset, weights]
@@ -106,6 +108,24 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
         raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
     named = [name if re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`" for name in others]
     return replace(formula, fixed=re.sub(_DOT, lambda _: f"({' + '.join(named)})", formula.fixed))
+
+
+def _with_quoted_names(formula: Formula, frame: pd.DataFrame) -> Formula:
+    dotted = [str(name) for name in frame.columns if "." in str(name)]
+    if not dotted:
+        return formula
+    longest = sorted(dotted, key=len, reverse=True)
+    pattern = rf"(?<![\w.`])({'|'.join(map(re.escape, longest))})(?![\w.(`])"
+
+    def quoted(text: str) -> str:
+        return re.sub(pattern, r"`\1`", text)
+
+    return replace(
+        formula,
+        fixed=quoted(formula.fixed),
+        offset=None if formula.offset is None else quoted(formula.offset),
+        bars=tuple(replace(bar, terms=quoted(bar.terms)) for bar in formula.bars),
+    )
 
 
 def _names(text: str) -> set[str]:

@@ -59,6 +59,11 @@ def read_rows(
     import pandas as pd
 
     if isinstance(data, str | os.PathLike):
+        if os.fspath(data).lower().endswith((".csv", ".csv.gz", ".tsv", ".txt")):
+            raise TypeError(
+                f"`data` is {os.fspath(data)!r}. Only Parquet files are read by name; read others "
+                "with pandas first: data=pd.read_csv(path)."
+            )
         data = open_named("data", data)
     if hasattr(data, "to_batches") and hasattr(data, "schema"):
         head = data.schema.empty_table().to_pandas()

@@ -50,7 +50,7 @@ def glm(
         link: Link; by default the family's first. ``"logit"``, ``"probit"`` and ``"cloglog"`` for
             ``"bernoulli"`` and ``"binomial"``.
         priors: Dict by term: a pair (mean, SD) of a normal for a coefficient, the rate of an
-            exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"SD"`` (of groups),
+            exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"sd"`` (of groups),
             or a distribution with ``log_prob``. By default those of rstanarm: normal(0, 2.5 sd(y) /
             sd(x)) for a coefficient, normal(g(mean(y)) − mean offset, 2.5 sd(y)) for the intercept
             at the means of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for

@@ -47,6 +47,8 @@ class Effects:
         terms: Names of the effects of a group.
         designs: Terms of each bar, to make them from data.
         correlated: Places of the effects that are correlated with each other, for each bar.
+        scale: Root mean square of the factor of each effect, (effects,). Effects are integrated
+            out in these units, so that slopes of large numbers are as wide as intercepts.
     """
 
     by: str
@@ -55,6 +57,7 @@ class Effects:
     terms: tuple[str, ...]
     designs: tuple[Design, ...]
     correlated: tuple[tuple[int, ...], ...]
+    scale: np.ndarray
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -81,8 +84,9 @@ class Effects:
         return found
 
     def law(self, effects: Tensors, params: Tensors) -> tf.Tensor:
-        """Return the log density of the effects of each group."""
+        """Return the log density of the effects of each group, in units of ``scale``."""
         sds = params[f"sd_{self.name}"]
+        sds *= tf.constant(self.scale, sds.dtype)
         partial = params.get(f"cor_{self.name}")
         root, r = self.root(sds, partial), effects[f"r_{self.name}"]
         total: Any = 0.0
@@ -94,9 +98,9 @@ class Effects:
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return the factors of the effects of a row's group, (rows, effects)."""
+        """Return the factors of the effects of a row's group over their scale, (rows, effects)."""
         parts = [design.matrix(frame) for design in self.designs]
-        return np.concatenate(parts, 1)
+        return np.concatenate(parts, 1) / self.scale
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,11 @@ def response_levels(
             return ()
         levels = np.unique(values.astype(str))
         if family.name != "bernoulli" or len(levels) != 2:
-            raise TypeError(f"`data[{name!r}]`, the response, must hold numbers.")
+            or_two = ", or two levels" if family.name == "bernoulli" else ""
+            raise TypeError(
+                f"`data[{name!r}]`, the response of family {family.name!r}, must hold numbers"
+                f"{or_two}; it has the levels {', '.join(levels[:4])}{' …' * (len(levels) > 4)}."
+            )
         return tuple(map(str, levels)) if own is None else _seen(own, values)
     if own is not None:
         found = _seen(own, values)
@@ -127,7 +131,12 @@ def read_response(
             f"`data[{formula.response!r}]`, the response of family {family.name!r}, must hold "
             f"{family.range}; row {place} has {y[place]:g}."
         )
-    if (formula.trials is not None) != (family.name == "binomial"):
+    if family.name == "binomial" and formula.trials is None:
+        raise ValueError(
+            f"`formula`: family 'binomial' needs the number of trials of each row, "
+            f"'{formula.response} | trials(n) ~ ...'. Family 'bernoulli' is for single trials."
+        )
+    if formula.trials is not None and family.name != "binomial":
         raise ValueError(
             f"`formula`: trials(n) is for family 'binomial' only; the family is {family.name!r}."
         )

@@ -23,6 +23,9 @@ from sgmcmc.results.samples import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
+_SHOWN = 60
+"""Largest number of fixed terms that are printed."""
+
 _LOO_ROWS = 1000
 """Largest number of rows whose leave-one-out density is computed; it is extrapolated to others."""
 
@@ -228,7 +231,7 @@ class Regression:
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
         each = next(each for each in self._model.effects if each.by == by)
-        draws = self._predictor.thinned.effects(by)[f"r_{each.name}"]
+        draws = self._predictor.thinned.effects(by)[f"r_{each.name}"] / each.scale
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
         names = structure.labels[by]
@@ -399,8 +402,15 @@ class Regression:
             if origin is not None and origin.groups is not None:
                 lines.append(f"Groups: {each.by}, {len(origin.groups.labels[each.by])} levels")
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
-        lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), "", "Priors:"]
-        lines += [f"  {name} ~ {prior}" for name, prior in self.priors.items()]
+        hidden = list(table.index[_SHOWN : len(self._fixed_names)])
+        table = table.drop(index=hidden)
+        more = [f"{len(hidden)} more terms: see summary() and priors."] if hidden else []
+        lines += ["", table.to_string(float_format=lambda value: f"{value:.4g}"), *more]
+        unnamed = set(self._model.terms[_SHOWN:])
+        lines += ["", "Priors:"]
+        lines += [
+            f"  {name} ~ {prior}" for name, prior in self.priors.items() if name not in unnamed
+        ]
         warnings = self.warnings
         lines += ["", "Warnings: " + ("none" if not warnings else "")]
         return "\n".join([*lines, *(f"  ! {warning}" for warning in warnings)])

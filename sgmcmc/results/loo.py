@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,8 @@ class Loo:
         pareto_k: Shape of the tail of the importance weights of the rows looked at; above 0.7 a
             row is too influential for the estimate.
         rows: Numbers of the rows that were used.
+        terms: Log predictive density of each of these rows, left out.
+        near: Approximate log density of each of all rows; ``None`` if all were used.
     """
 
     elpd: float
@@ -30,6 +33,56 @@ class Loo:
     p_loo: float
     pareto_k: np.ndarray = field(repr=False)
     rows: np.ndarray = field(repr=False)
+    terms: np.ndarray = field(repr=False)
+    near: np.ndarray | None = field(repr=False)
+
+    def compare(self, other: Loo) -> Difference:
+        """Return by how much this model predicts better than another, of the same rows.
+
+        The standard error is that of the differences of single rows, which is smaller than those of
+        the two estimates suggest: most rows are hard or easy for both models.
+
+        Args:
+            other: Cross-validation of the other model, with the same rows and ``seed``.
+
+        Returns:
+            :class:`Difference`, with ``elpd``, ``se`` and ``subsampling_se``.
+
+        Raises:
+            ValueError: The rows are others.
+
+        Example:
+            >>> import numpy as np, sgmcmc
+            >>> x = np.random.default_rng(1).normal(size=300)
+            >>> data = {"x": x, "y": x + np.random.default_rng(2).normal(size=300)}
+            >>> fits = [sgmcmc.glm(f"y ~ {t}", data, seed=1, verbose=False) for t in ("x", "1")]
+            >>> found = fits[0].loo().compare(fits[1].loo())
+            >>> found.elpd > 4 * found.se
+            True
+        """
+        if self.size != other.size or not np.array_equal(self.rows, other.rows):
+            raise ValueError("`other` must be of the same rows: of the same data, with one `seed`.")
+        near = None if self.near is None or other.near is None else self.near - other.near
+        return Difference(*_extrapolated(self.terms - other.terms, self.rows, self.size, near))
+
+    @property
+    def size(self) -> int:
+        """Number of all rows."""
+        return len(self.rows) if self.near is None else len(self.near)
+
+
+class Difference(NamedTuple):
+    """A difference of expected log predictive densities.
+
+    Attributes:
+        elpd: Difference, of all rows.
+        se: Its standard error.
+        subsampling_se: Part of ``se`` that comes from using only some rows.
+    """
+
+    elpd: float
+    se: float
+    subsampling_se: float
 
 
 def chosen_rows(N: int, most: int, seed: int) -> np.ndarray:
@@ -54,15 +107,22 @@ def leave_one_out(
     smoothed, k = (np.asarray(found).T for found in libraries.psislw()(-terms.T))
     each = _log_mean(terms + smoothed, 0.0)
     in_sample = _log_mean(terms, np.log(len(terms)))
-    spread = float(np.std(each, ddof=1)) * np.sqrt(N)
     p_loo = float((in_sample - each).mean() * N)
-    if len(rows) == N:
-        return Loo(float(each.sum()), spread, 0.0, p_loo, k, rows)
-    of_all = near()
+    of_all = None if len(rows) == N else near()
+    elpd, se, missed = _extrapolated(each, rows, N, of_all)
+    return Loo(elpd, se, missed, p_loo, k, rows, each, of_all)
+
+
+def _extrapolated(
+    each: np.ndarray, rows: np.ndarray, N: int, of_all: np.ndarray | None
+) -> tuple[float, float, float]:
+    """Return the sum over all rows, its standard error, and the part of unseen rows in that."""
+    spread = float(np.std(each, ddof=1)) * np.sqrt(N)
+    if of_all is None:
+        return float(each.sum()), float(spread), 0.0
     gap = each - of_all[rows]
     missed = float(N * np.std(gap, ddof=1) * np.sqrt((1 - len(rows) / N) / len(rows)))
-    elpd = float(of_all.sum() + N * gap.mean())
-    return Loo(elpd, float(np.hypot(spread, missed)), missed, p_loo, k, rows)
+    return float(of_all.sum() + N * gap.mean()), float(np.hypot(spread, missed)), missed
 
 
 def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:

@@ -92,6 +92,32 @@ def test_comparing_models_as_shown(shown: Callable[[str], str]) -> None:
 
 
 @pytest.mark.slow
+def test_regression_in_one_line_as_shown(shown: Callable[[str], str]) -> None:
+    """No warnings; the family plan and spending raise the probability, and age bends it."""
+    printed = shown("regression_in_one_line")
+    assert "Warnings: none" in printed
+    rows = dict(re.findall(r"^(plan: \w+ - basic|spent: \+10) +(-?\d\.\d+)", printed, re.M))
+    assert len(rows) == 3 and all(float(change) > 0 for change in rows.values())
+    found = re.search(r"worth (-?\d+) ± (\d+) of log", printed)
+    assert found is not None and int(found.group(1)) > 2 * int(found.group(2))
+
+
+@pytest.mark.slow
+def test_mixed_models_as_shown(shown: Callable[[str], str]) -> None:
+    """SDs and correlation within four SDs of the truth; a new school is wider than known ones."""
+    printed = shown("mixed_models")
+    truth = {"sd(school: Intercept)": 4.0, "sd(school: hours)": 1.0}
+    for term, value in truth.items():
+        found = re.search(rf"^{re.escape(term)} +(\S+) +(\S+) ", printed, re.M)
+        assert found is not None
+        assert abs(float(found.group(1)) - value) < 4 * float(found.group(2))
+    widths = [
+        float(high) - float(low) for low, high in re.findall(r"\((\S+) to (\S+)\)$", printed, re.M)
+    ]
+    assert len(widths) == 3 and widths[2] > 1.5 * max(widths[:2])
+
+
+@pytest.mark.slow
 def test_hand_chosen_stepsizes_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("hand_chosen_stepsizes")
     rows = re.findall(r"^(sgld|sgldcv|sample), .* 0\.\d{4}$", printed, re.M)

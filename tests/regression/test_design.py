@@ -8,9 +8,11 @@ import formulaic
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.groups.model import read_groups
 from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.columns import block, blocks, moments, need_independent
 from sgmcmc.regression.design import Design, make_design
@@ -178,7 +180,7 @@ def test_posteriors_do_not_depend_on_how_terms_are_held(monkeypatch: pytest.Monk
     np.testing.assert_allclose(made[0][1], made[1][1], rtol=1e-5, atol=1e-3)
 
 
-def test_a_factor_of_many_levels_by_sampling() -> None:
+def test_a_factor_of_many_levels_by_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Means and SDs of the posterior of a linear model, against least squares."""
     y = FRAME["x"] + (FRAME["f"] == "L07") + RNG.normal(size=N)
     frame = FRAME.assign(y=y)
@@ -191,6 +193,8 @@ def test_a_factor_of_many_levels_by_sampling() -> None:
     assert (np.abs(table["estimate"] - beta) < (4 / 20 + 0.05) * sds).all()
     np.testing.assert_allclose(table["error"], sds, rtol=0.05 + 4 / np.sqrt(800))
     np.testing.assert_allclose(fit.predict(frame.iloc[:3]), X[:3] @ table["estimate"], atol=0.03)
+    monkeypatch.setattr("sgmcmc.regression.result._SHOWN", 5)
+    assert "36 more terms" in repr(fit) and "L05" not in repr(fit) and "sigma" in repr(fit)
     with pytest.raises(ValueError, match="'f'.* has the level 'new'"):
         fit.predict(frame.iloc[:2].assign(f="new"))
 
@@ -206,3 +210,24 @@ def test_several_predictors_with_a_factor_of_many_levels(monkeypatch: pytest.Mon
         found.append(model.predictor({"b": b}, rows).numpy())
     assert found[0].shape == (50, 2)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_slopes_of_large_numbers_are_integrated_out_exactly(unit: float) -> None:
+    """The likelihood of a linear mixed model, against that of a multivariate normal."""
+    rng, n = np.random.default_rng(3), 200
+    x, g, y = rng.uniform(0.2, 2.0, n), np.arange(n) % 20, rng.normal(size=n)
+    frame = pd.DataFrame({"x": unit * x, "g": g, "y": y})
+    model, _ = make_model(parse("y ~ 1 + (1 + x | g)"), frame, read_family("gaussian", None), None)
+    made = posterior(model, y, frame, None)
+    at = {"b": [0.3], "sigma": 0.8, "sd_g": [0.5, 0.7 / unit], "cor_g": [-0.4]}
+    params = {name: np.asarray(value, np.float32) for name, value in at.items()}
+    found = read_groups(made["groups"], model.log_lik, made["dataset"], params, None, tf.float32)
+    packs = {name: tf.convert_to_tensor(value) for name, value in found.dataset.items()}
+    tensors = {name: tf.constant(value) for name, value in params.items()}
+    total = float(tf.reduce_sum(found.log_lik(tensors, packs)))
+    Z = np.stack([np.ones(n), x], 1)
+    within = g[:, np.newaxis] == g
+    cov = within * (Z @ [[0.25, -0.14], [-0.14, 0.49]] @ Z.T) + 0.64 * np.eye(n)
+    exact = scipy.stats.multivariate_normal(np.full(n, 0.3), cov).logpdf(y)
+    assert total == pytest.approx(exact, abs=0.01)

@@ -109,6 +109,19 @@ def test_loo_of_some_rows_agrees_with_all(monkeypatch: Any, fit: sgmcmc.Regressi
     some = fit.loo()
     assert len(some.rows) == 100 and 0 < some.subsampling_se < 2.0
     assert abs(some.elpd - every.elpd) < 4 * some.subsampling_se + 0.5
+    assert every.compare(every) == (0.0, 0.0, 0.0) == some.compare(some)
+    with pytest.raises(ValueError, match="`other` must be of the same rows"):
+        some.compare(every)
+
+
+def test_differences_of_regressions(fit: sgmcmc.Regression) -> None:
+    """Rows are paired: the standard error is that of their differences."""
+    other = sgmcmc.glm("y ~ x", FRAME, **QUIET)
+    one, two = fit.loo(), other.loo()
+    found = one.compare(two)
+    gaps = one.terms - two.terms
+    assert found.elpd == pytest.approx(one.elpd - two.elpd)
+    assert found.se == pytest.approx(np.sqrt(N) * gaps.std(ddof=1)) and found.se < one.se / 2
 
 
 def _response(name: str, eta: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
@@ -307,6 +320,9 @@ def test_the_left_side_and_offsets() -> None:
         (("y ~ x", FRAME.assign(x=np.where(np.arange(N) == 3, np.nan, X))), "missing values"),
         (("y ~ x + (1 | )", FRAME), "must have terms, a bar and a factor"),
         (("y | trials(8) ~ x", FRAME), "is for family 'binomial' only"),
+        (("y ~ x", FRAME.assign(y=1), "binomial"), "'binomial' needs the number of trials"),
+        (("y ~ ", FRAME), "'~' and terms"),
+        (("y ~ x + 1 | f", FRAME), "stand in parentheses"),
     ],
 )
 def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> None:
@@ -317,6 +333,10 @@ def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> Non
 def test_wrong_priors_and_rows_that_are_dropped() -> None:
     with pytest.raises(ValueError, match="`priors` names 'z'"):
         sgmcmc.glm("y ~ x", FRAME, priors={"z": (0, 1)}, **QUIET)
+    with pytest.raises(ValueError, match="`priors\\['x'\\]`.* a positive standard deviation"):
+        sgmcmc.glm("y ~ x", FRAME, priors={"x": (0, -1)}, **QUIET)
+    with pytest.raises(TypeError, match="read others with pandas first"):
+        sgmcmc.glm("y ~ x", "rows.csv", **QUIET)
     with pytest.raises(TypeError, match="must be a pair"):
         sgmcmc.glm("y ~ x", FRAME, priors={"x": 3}, **QUIET)
     gaps = FRAME.assign(x=np.where(np.arange(N) < 7, np.nan, X))

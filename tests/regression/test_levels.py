@@ -149,6 +149,9 @@ def test_a_dot_is_all_other_columns() -> None:
     pairs = [f"x:{term}" for term in terms[2:4]] + ["x:w"] + [f"{t}:w" for t in terms[2:4]]
     assert sorted(map(str, fit.fixed.index)) == sorted([*terms, *pairs])
     assert fit.formula == "y ~ .^2" and fit.predict(frame.iloc[:2]).shape == (2,)
+    dotted = pd.DataFrame(columns=["Sepal.Length", "x", "Sepal.Length.log"])
+    own = with_dot(parse("y ~ Sepal.Length * log(Sepal.Length.log) + x.mean()"), dotted, None)
+    assert own.fixed == "`Sepal.Length` * log(`Sepal.Length.log`) + x.mean()"
     with pytest.raises(ValueError, match="there are no other columns"):
         sgmcmc.glm("y ~ .", FRAME[["y"]], **QUIET)
     gaps = FRAME[["x", "y"]].assign(x=np.where(np.arange(N) < 3, np.nan, X))

@@ -24,7 +24,7 @@ test_that("wrong arguments are named, in R's words", {
     expect_error(run("sgld", store = 1), "`store` must be the path of a folder")
     expect_error(run("sgld", dataset = list(x = c(1, NA))), "`dataset\\$x` holds NaN")
     expect_error(run("sgld", dataset = list(x = c(1L, NA))), "`dataset\\$x` holds NaN")
-    expect_error(run("sgld", dataset = list(x = factor(c("a", "b")))), "`dataset\\$x`.*numbers")
+    expect_error(run("sgld", dataset = list(x = c("a", "b"))), "`dataset\\$x`.*numbers")
     expect_error(run("sgld", dataset = list(x = 1:3, y = 1:4)), "same length")
     expect_error(run("sgld", logLik = 1), "`logLik` must be a function")
     expect_error(run("sgld", params = list(theta = "one")), "`params\\$theta`")

@@ -91,6 +91,63 @@ test_that("bars are effects of groups", {
     expect_equal(byOf(designOfBar(barsOf(y ~ (1 | a / b))[[2]], data, environment())), "a:b")
 })
 
+test_that("other families and links agree with R's", {
+    set.seed(4)
+    n <- 500
+    data <- data.frame(x = rnorm(n))
+    data$b <- rbinom(n, 1, 1 - exp(-exp(0.4 * data$x - 0.3)))
+    near(fitOf(b ~ x, data, binomial("cloglog")), stats::glm(b ~ x, binomial("cloglog"), data))
+    data$g <- rgamma(n, 3, 3 / exp(1 + 0.5 * data$x))
+    near(fitOf(g ~ x, data, Gamma("log")), stats::glm(g ~ x, Gamma("log"), data))
+    skip_if_not_installed("MASS")
+    data$k <- rnbinom(n, mu = exp(0.5 + 0.5 * data$x), size = 2)
+    reference <- MASS::glm.nb(k ~ x, data)
+    fit <- fitOf(k ~ x, data, MASS::negative.binomial(2))
+    near(fit, reference)
+    expect_equal(summary(fit)["shape", "estimate"], reference$theta, tolerance = 0.2)
+    robust <- summary(fit, robust = TRUE)$robust
+    expect_equal(robust[1:2], sqrt(base::diag(stats::vcov(reference))), tolerance = 0.3, ignore_attr = TRUE)
+    data$o <- cut(data$x + rlogis(n), c(-Inf, -1, 1, Inf), labels = c("low", "mid", "high"), ordered_result = TRUE)
+    reference <- MASS::polr(o ~ x, data, Hess = TRUE)
+    table <- summary(fitOf(o ~ x, data, "ordinal"))
+    expect_equal(row.names(table), c("x", "low|mid", "mid|high"))
+    expect_equal(table$estimate, c(stats::coef(reference), reference$zeta), tolerance = 0.1, ignore_attr = TRUE)
+})
+
+test_that("levels without an order have coefficients each", {
+    set.seed(5)
+    n <- 600
+    data <- data.frame(x = rnorm(n))
+    u <- cbind(a = 0, b = 0.5 - data$x, c = data$x) - log(-log(array(runif(3 * n), c(n, 3))))
+    data$kind <- factor(c("a", "b", "c")[max.col(u)])
+    fit <- fitOf(kind ~ x, data, "categorical")
+    expect_named(coef(fit), c("b: (Intercept)", "b: x", "c: (Intercept)", "c: x"))
+    expect_lt(max(abs(coef(fit) - c(0.5, -1, 0, 1))), 0.6)
+    expect_equal(dim(predict(fit, data[1:3, ], type = "response")), c(3, 3))
+})
+
+test_that("emmeans has marginal means over the draws", {
+    skip_if_not_installed("emmeans")
+    set.seed(6)
+    data <- data.frame(f = factor(rep(c("u", "v"), 100)), x = rnorm(200))
+    data$y <- rpois(200, exp(0.5 + 0.7 * (data$f == "v") + 0.2 * data$x))
+    fit <- fitOf(y ~ f + x, data, poisson())
+    reference <- as.data.frame(summary(emmeans::emmeans(stats::glm(y ~ f + x, poisson(), data), "f", type = "response")))
+    found <- as.data.frame(summary(emmeans::emmeans(fit, "f", type = "response")))
+    expect_equal(found$rate, reference$rate, tolerance = 0.05)
+    expect_lt(max(abs(found$lower.HPD - reference$asymp.LCL)), 0.3)
+})
+
+test_that("a file has the draws, and says what it has not", {
+    needsPython()
+    fit <- fitOf(y ~ x, data.frame(x = 1:20, y = rnorm(20)), gaussian())
+    file <- tempfile()
+    saveRDS(fit, file)
+    again <- readRDS(file)
+    expect_equal(coef(again), coef(fit))
+    expect_error(predict(again), "read from a file")
+})
+
 test_that("what cannot be is said before anything runs", {
     expect_error(sgmcmcGlm(y ~ x, data.frame(x = 1), quasipoisson()), "quasipoisson")
     expect_error(sgmcmcGlm(~x, data.frame(x = 1)), "response")

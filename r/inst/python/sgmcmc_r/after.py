@@ -10,8 +10,9 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc import Samples
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.origin import need_chains
-from sgmcmc_r.draws import parts, plain, rebuilt, told
+from sgmcmc_r.draws import parts, plain, r_hat_of_one, rebuilt, told
 
 _TABLE = {
     "mean": "mean", "sd": "sd", "mcse_mean": "mcse_mean", "mcse_sd": "mcse_sd",
@@ -35,15 +36,25 @@ def summary(
     chain: Mapping[str, Any], names: Sequence[str] | None, quantiles: Sequence[float]
 ) -> dict[str, Any]:
     """Return a summary: ``labels``, ``columns`` and ``warnings``."""
+    samples = _judged(chain)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are in the table's attributes
-        table = sgmcmc.summary(_judged(chain), names, quantiles=quantiles)
+        table = sgmcmc.summary(samples, names, quantiles=quantiles)
+    if (samples.settings["n_chains"] or 1) == 1:
+        flat = np.concatenate([a.reshape(*a.shape[:1], -1) for a in _wanted(samples, names)], 1)
+        table["r_hat"] = [r_hat_of_one(values) for values in flat.T]
     quantile = {f"q{100 * q:g}": f"q{100 * q:g}" for q in quantiles}
     ours = {"mean": "mean", "sd": "sd", **quantile, **_TABLE}
     columns = {ours[name]: table[name].to_numpy(float) for name in ours if name in table}
     return {
         "labels": list(table.index), "columns": columns, "warnings": table.attrs["warnings"],
     }  # fmt: skip
+
+
+def _wanted(samples: Samples, names: Sequence[str] | None) -> list[np.ndarray]:
+    """Return the draws of a single chain by parameter, (draws, ...), in the order of a summary."""
+    draws = by_chain(samples.settings, samples)
+    return [np.asarray(draws[name][0], float) for name in (draws if names is None else names)]
 
 
 def predict(

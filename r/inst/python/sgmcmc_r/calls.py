@@ -141,6 +141,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "read": after.read,
     "glm": regressions.fit,
     "glm_judged": regressions.judged,
+    "glm_robust": regressions.robust,
     "glm_effects": regressions.effects,
     "glm_predict": regressions.predict,
     "glm_loo": regressions.loo,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
 from sgmcmc import Samples
 from sgmcmc.results.arrays import LogPost
@@ -125,3 +126,24 @@ def plain(value: Any) -> Any:
     if isinstance(value, int) and abs(value) > _EXACT_IN_R:
         return str(value)
     return value
+
+
+def r_hat_of_one(values: np.ndarray) -> float:
+    """Return rank-normalized R-hat between the halves of a chain, as R's posterior has it.
+
+    Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), equations 1 to 4 and section 4.
+    """
+    half = len(values) // 2
+    chains = np.stack([values[:half], values[-half:]])
+    return max(_r_hat(_normal_scores(x)) for x in (chains, np.abs(chains - np.median(chains))))
+
+
+def _normal_scores(chains: np.ndarray) -> np.ndarray:
+    ranks = scipy.stats.rankdata(chains).reshape(chains.shape)
+    return np.asarray(scipy.stats.norm.ppf((ranks - 0.375) / (chains.size + 0.25)))
+
+
+def _r_hat(chains: np.ndarray) -> float:
+    within = chains.var(axis=1, ddof=1).mean()
+    n = chains.shape[1]
+    return float(np.sqrt((n - 1) / n + chains.mean(1).var(ddof=1) / within))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from sgmcmc_r.draws import parts
+from sgmcmc_r.draws import parts, r_hat_of_one
 
 
 def fit(
@@ -40,9 +40,14 @@ def fit(
         "link": made.link,
         "draws": {name: np.asarray(values, float) for name, values in made._draws.items()},
         "priors": made.priors,
-        "warnings": [] if made.report is None else list(made.report.warnings),
+        "warnings": made.warnings,
         "chain": parts(made.samples),
     }
+
+
+def robust(made: sgmcmc.Regression) -> list[float]:
+    """Return standard deviations that hold if the model is wrong, by term."""
+    return [float(sd) for sd in made.summary(robust=True)["robust"]]
 
 
 def judged(draws: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -52,14 +57,11 @@ def judged(draws: Mapping[str, Any]) -> dict[str, list[float]]:
     arrays = [np.asarray(values, float) for values in draws.values()]
     return {
         "ess_bulk": [float(arviz.ess(values, method="bulk")) for values in arrays],
-        "rhat": [float(arviz.rhat(_split(values))) for values in arrays],
+        "rhat": [
+            float(arviz.rhat(values)) if len(values) > 1 else r_hat_of_one(values[0])
+            for values in arrays
+        ],
     }
-
-
-def _split(values: np.ndarray) -> np.ndarray:
-    """Return a single chain, (1, draws), as two; several as they are."""
-    half = values.shape[1] // 2
-    return values if len(values) > 1 else np.stack([values[0, :half], values[0, -half:]])
 
 
 def effects(made: sgmcmc.Regression, by: str) -> dict[str, Any]:
