@@ -69,7 +69,7 @@ def fit(table: pd.DataFrame) -> sgmcmc.Regression:
 # `comparisons` are average differences of the probability to return when one column changes and
 # the others stay what they are in the data: from the basic plan to another, or by 10 more that
 # were spent. `predictions` are probabilities over a grid, with intervals; columns that are not
-# named are at their mean, or their commonest value.
+# named are at their mean, or their most frequent value.
 
 
 # %%

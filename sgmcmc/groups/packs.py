@@ -95,8 +95,8 @@ def need_groups(by: str, labels: np.ndarray) -> None:
     """Refuse a factor that tells nothing of a distribution of effects."""
     if len(labels) < 2:
         raise ValueError(
-            f"`groups`: `dataset[{by!r}]` has one level, {str(labels[0])!r}: effects of groups need two "
-            "or more."
+            f"`groups`: `dataset[{by!r}]` has one level, {str(labels[0])!r}: effects of groups "
+            "need two or more."
         )
 
 
