@@ -84,7 +84,7 @@ sgmcmcGlm <- function(formula, data, family = stats::binomial(), priors = NULL, 
     found <- inNamesOf(known, callPython(
         "glm", textOf(design, response, "offset_" %in% names(columns)), columns,
         response$levels, response$family, chosen$link, keywords[!vapply(keywords, is.null, NA)]
-    ))
+    ), deparse(formula[[2]]))
     names(found$draws) <- termsInR(names(found$draws), known)
     names(found$priors) <- termsInR(names(found$priors), known)
     structure(
@@ -190,9 +190,20 @@ plus <- function(formula, bar) {
     formula
 }
 
+# A factor with one level is refused by name.
+needLevels <- function(columns) {
+    single <- vapply(columns, function(values) {
+        (is.factor(values) || is.character(values)) && length(unique(values)) < 2
+    }, NA)
+    if (any(single)) {
+        stop("`formula`: ", names(columns)[single][[1]], " has one level: a factor needs two or more", call. = FALSE)
+    }
+}
+
 # What makes a model matrix from data: terms, levels and contrasts; and the matrix.
 designOf <- function(frame) {
     described <- attr(frame, "terms")
+    needLevels(frame[rownames(attr(described, "factors"))])
     matrix <- model.matrix(described, frame)
     alone <- stats::delete.response(described)
     list(
@@ -290,9 +301,10 @@ termsInR <- function(text, known) {
 }
 
 # What Python says of columns, in R's names.
-inNamesOf <- function(known, value) {
+inNamesOf <- function(known, value, response = "y") {
     tryCatch(value, sgmcmcError = function(problem) {
-        problem$message <- termsInR(problem$message, known)
+        message <- sub("data['y']", response, problem$message, fixed = TRUE)
+        problem$message <- termsInR(message, known)
         stop(problem)
     })
 }

@@ -107,7 +107,9 @@ def predict(
 def loo(made: sgmcmc.Regression, seed: int) -> dict[str, Any]:
     """Return the leave-one-out cross-validation of a regression."""
     found = made.loo(seed)
-    return {"elpd": float(found.elpd), "se": float(found.se), "page": str(found)}
+    page = f"elpd {found.elpd:.1f}, standard error {found.se:.1f}; p_loo {found.p_loo:.1f}; "
+    page += f"largest Pareto k {found.pareto_k.max():.2f} of {len(found.rows)} rows"
+    return {"elpd": float(found.elpd), "se": float(found.se), "page": page}
 
 
 def _frame(data: Mapping[str, Any]) -> Any:
