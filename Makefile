@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-regressions bench-laws bench-mixed bench-growing bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -150,6 +150,9 @@ bench-seconds: $(STAMP) ## from the call to the posterior, in passes of NumPy; f
 bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; writes docs/posteriors.md
 	$(RUN) benchmarks.posteriors.run
 	$(RUN) benchmarks.posteriors.bad_cases
+
+bench-large: $(STAMP) ## posteriors of 500 coordinates and more against references; hours; needs insteval.csv and MNIST; writes docs/posteriors.md
+	$(RUN) benchmarks.large.run
 
 bench-laws: $(STAMP) ## exact and measured variances of every chain that has a law; writes docs/laws.md
 	$(RUN) benchmarks.laws.run

@@ -24,6 +24,7 @@ TARGETS = {
     "executors": "bench-executors",
     "factors": "bench-factors",
     "from-r": "bench-r",
+    "large": "bench-large",
     "laws": "bench-laws",
     "long-chains": "bench-long",
     "mamba": "bench-mamba",

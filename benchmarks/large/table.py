@@ -12,7 +12,7 @@ from benchmarks.environments import HERE
 from benchmarks.large.collection import POSTERIORS
 from benchmarks.report import describe_machine, replace_section, table
 
-RESULTS = HERE / "results-large.json"
+RESULTS = HERE / "large" / "results.json"
 DOCUMENT = HERE.parent / "docs" / "posteriors.md"
 SD, MEAN, MOST = 0.05, 0.1, 0.05
 ERRORS = 3.0  # standard errors that Monte Carlo is allowed
@@ -88,7 +88,7 @@ def write(results: Mapping[str, Any]) -> None:
     head = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off"]
     head += ["ESS", "seconds", "right", "warnings"]
     count = f"Of {len(rows)} posteriors {right} are right."
-    text = "\n\n".join([describe_machine(dict(results)), count, table(head, rows)])
+    text = "\n\n".join([describe_machine(dict(results), "large"), count, table(head, rows)])
     replace_section(DOCUMENT, "large", text)
 
 

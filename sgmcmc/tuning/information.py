@@ -52,15 +52,22 @@ def observed_information(
         objective: Log posterior.
         u: Position.
         hessian: Hessian of the log-likelihood, if it is known.
+
+    Raises:
+        np.linalg.LinAlgError: Second derivatives are not finite, as near a pole of the posterior.
     """
     prior = objective.prior_hessian(u)
     smooth = -(objective.likelihood_hessian(u) if hessian is None else hessian) - prior
+    if not np.isfinite(smooth).all():
+        raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
     curved, scale = np.diag(prior), _first_scale(smooth)
     seen: list[np.ndarray] = []
     for _ in range(_ROUNDS):
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
-        seen.append(np.where(secant > 1e-6 * np.abs(curved), secant, 0.0))
+        # An infinite one is that of a pole, which is no kink.
+        kinked = (secant > 1e-6 * np.abs(curved)) & np.isfinite(secant)
+        seen.append(np.where(kinked, secant, 0.0))
         # If the step reaches the kink the curvature may jump to and fro; its mean settles.
         extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
         if not extra.any() and len(seen) > 2:

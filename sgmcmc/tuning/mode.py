@@ -210,7 +210,9 @@ def _judged(
     if kinked.any():
         at = objective.prior_gradient(u)
         mean = mean_prior_gradient(objective, u, information.scale)
-        slope = np.where(kinked & np.isfinite(mean), gradient - at + mean, gradient)
+        kinked &= np.isfinite(mean)
+        slope = gradient.copy()
+        slope[kinked] += mean[kinked] - at[kinked]
     return _Point(u, value, gradient, hessian, information, slope)
 
 
@@ -250,11 +252,14 @@ def _climb(
         shrunk = 1.0 if there is None else there.distance / here.distance
         if there is None and fresh and source is whole:
             break
-        here, slow = there or here, shrunk > _QUICK
+        there, slow = there or here, shrunk > _QUICK
         source = whole if slow and fresh else source
         # The prior's curvature costs no pass over the data.
-        hessian = source.likelihood_hessian(here.u) if slow else here.hessian
-        here, fresh = _judged(objective, here.u, here.value, here.gradient, hessian), slow
+        hessian = source.likelihood_hessian(there.u) if slow else there.hessian
+        try:
+            here, fresh = _judged(objective, there.u, there.value, there.gradient, hessian), slow
+        except np.linalg.LinAlgError:  # a pole: the step before was the last
+            break
     return here, fresh and source is whole
 
 
@@ -311,19 +316,30 @@ def _trust_region(
         return known[key]
 
     best: list[float] = []
+    at = start.copy()
+
+    def hessian(u: np.ndarray) -> np.ndarray:
+        found = -(objective.likelihood_hessian(u) + objective.prior_hessian(u))
+        if not np.isfinite(found).all():
+            raise np.linalg.LinAlgError
+        at[:] = u
+        return found
 
     def enough(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         best.append(float(intermediate_result.fun))
         if len(best) > patience and best[-1 - patience] - best[-1] < little:
             raise StopIteration
 
-    found = scipy.optimize.minimize(
-        lambda u: both(u)[0],
-        start,
-        jac=lambda u: both(u)[1],
-        hess=lambda u: -(objective.likelihood_hessian(u) + objective.prior_hessian(u)),
-        method="trust-exact",
-        callback=enough,
-        options={"maxiter": 200, "gtol": 1e-9},
-    )
+    try:
+        found = scipy.optimize.minimize(
+            lambda u: both(u)[0],
+            start,
+            jac=lambda u: both(u)[1],
+            hess=hessian,
+            method="trust-exact",
+            callback=enough,
+            options={"maxiter": 200, "gtol": 1e-9},
+        )
+    except np.linalg.LinAlgError:  # the log posterior has a pole: the last place before it
+        return at
     return found.x if np.isfinite(found.x).all() else start

@@ -167,3 +167,25 @@ def test_directions_that_bend_upwards_are_turned() -> None:
     )
     assert np.linalg.eigvalsh(found.matrix).min() > 0
     np.testing.assert_allclose(found.matrix @ found.covariance, np.eye(2), atol=1e-9)
+
+
+def test_infinite_gradient_of_the_prior_is_no_kink() -> None:
+    # One SD to the right of the mode of N(0, 1) the density has fallen to nothing.
+    def prior(params: Tensors) -> tf.Tensor:
+        return -0.5 * params["x"] ** 2 - tf.exp(1e4 * (params["x"] - 0.5))
+
+    data = {"y": np.zeros(3)}
+    walled = objective(lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64)
+    found = observed_information(walled, np.zeros(1))
+    assert found.matrix == pytest.approx(1.0)
+    assert not found.held_up.any()
+
+
+def test_curvature_that_is_not_finite_is_named() -> None:
+    def prior(params: Tensors) -> tf.Tensor:
+        return -tf.exp(params["x"])
+
+    data = {"y": np.zeros(3)}
+    steep = objective(lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64)
+    with pytest.raises(np.linalg.LinAlgError, match="curvature of the log posterior"):
+        observed_information(steep, np.full(1, 1e3))
