@@ -65,7 +65,7 @@ def write(results: Mapping[str, Any]) -> None:
     for name in [name for name in POSTERIORS if name in known]:
         result = known[name]
         if "failed" in result:
-            rows.append([name, *[""] * 7, "**no**", result["failed"]])
+            rows.append([name, *[""] * 8, "**no**", result["failed"]])
             continue
         found = verdict(result)
         right += found["good"]
