@@ -131,7 +131,11 @@ def main() -> None:
     server = None
     if any(form.endswith("s3") for form in given.forms):
         server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         assert server.stdout is not None
         host, port = server.stdout.readline().split()
