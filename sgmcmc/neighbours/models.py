@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ FEW = 7
 """Rows of covariates that a prior is made with, which does not depend on them."""
 
 
-class Model:
+class Model(abc.ABC):
     """A model that was written for another library.
 
     Attributes:
@@ -46,6 +47,7 @@ class Model:
         """Names of the variables that are effects of ``groups``."""
         return tuple(name for group in self.groups for name in group.effects)
 
+    @abc.abstractmethod
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log density of each row, (n,).
 
@@ -56,8 +58,8 @@ class Model:
         Returns:
             Σ log p(y_i | θ) over the observed variables with rows, for each row i.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the parameters, and of observed variables without rows.
 
@@ -67,7 +69,6 @@ class Model:
         Returns:
             A scalar.
         """
-        raise NotImplementedError
 
     def sample(self, **keywords: Any) -> Samples:
         """Sample the posterior, by :func:`sgmcmc.sample`.
