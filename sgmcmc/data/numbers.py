@@ -84,8 +84,14 @@ _LOG = (
 _SINE = (-0.000195173, 0.008332178, -0.16666655)
 _COSINE = (2.4438452e-05, -0.0013887368, 0.041666646)
 
-_ONE, _ROOT_HALF, _MANTISSA = 0x3F800000, 0x3F3504F3, 0x007FFFFF
-"""The bits of 1 and of √½ in float32, and where those of a fraction are."""
+_ONE = 0x3F800000
+"""Bits of 1 in float32."""
+
+_ROOT_HALF = 0x3F3504F3
+"""Bits of √½ in float32."""
+
+_MANTISSA = 0x007FFFFF
+"""Mask of the fraction of a float32."""
 
 
 def raw(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -67,8 +67,14 @@ _MOST_FOR_KERNELS = 20
 _FEW = 4
 """Smallest number of draws that have an effective sample size."""
 
-_WIDER, _SPREAD, _FEWEST = 0.05, 3.0, 100.0
-"""Inflation of SDs, spread of shards and effective sample size beyond which there are warnings."""
+_WIDER = 0.05
+"""Inflation of SDs beyond which there is a warning."""
+
+_SPREAD = 3.0
+"""Spread of the shards' means, in their SDs, beyond which there is a warning."""
+
+_FEWEST = 100.0
+"""Effective sample size of a shard below which there is a warning."""
 
 
 @brief

@@ -9,8 +9,11 @@ import tensorflow as tf
 from sgmcmc.checks import or_list
 from sgmcmc.target.layout import Layout, constant_not_negative
 
-FISHER, DIAGONAL = "fisher", "diagonal"
-"""Values of a variance that should be estimated: a matrix, and its diagonal alone."""
+FISHER = "fisher"
+"""Value of a variance that should be estimated as a matrix."""
+
+DIAGONAL = "diagonal"
+"""Value of a variance whose diagonal should be estimated."""
 
 LARGEST_MATRIX = 256
 """Largest number of coordinates whose gradients' covariance is estimated, a matrix per chain."""

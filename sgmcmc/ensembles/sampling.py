@@ -35,11 +35,20 @@ these rows have joined the others."""
 _CAREFUL = 0.5
 """Factor of the steps where the curvature is that of trained weights, not yet of a draw."""
 
-_TRIES, _SMALLER = 6, 3.0
-"""Largest number of restarts of chains that diverge, and the factor of the stepsize."""
+_TRIES = 6
+"""Largest number of restarts of chains that diverge."""
 
-_PAIRS, _POWERS, _PROBED = 32, 16, 2000
-"""Minibatches whose gradients measure the information; power iterations; rows of these."""
+_SMALLER = 3.0
+"""Divisor of the stepsize at a restart."""
+
+_PAIRS = 32
+"""Pairs of minibatches whose gradients measure the information."""
+
+_POWERS = 16
+"""Power iterations for the largest curvature."""
+
+_PROBED = 2000
+"""Rows that the power iterations use."""
 
 _NUDGE = 1e-2
 """Distance, in scaled weights, of the gradients whose difference is a product with the Hessian."""

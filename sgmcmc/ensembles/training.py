@@ -13,8 +13,14 @@ from sgmcmc.ensembles.batches import Batches
 from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.graphs.tracing import trace
 
-_STEPS, _MOST_EPOCHS, _LEAST_EPOCHS = 30_000, 2000, 5
-"""Steps of Adam, and epochs at most and at least, if the number of epochs is not given."""
+_STEPS = 30_000
+"""Steps of Adam, if the number of epochs is not given."""
+
+_MOST_EPOCHS = 2000
+"""Largest number of epochs, if it is not given."""
+
+_LEAST_EPOCHS = 5
+"""Smallest number of epochs, if it is not given."""
 
 _RATE = 0.01
 """Rate of Adam at the start; it falls to zero along a cosine."""

@@ -17,8 +17,11 @@ from sgmcmc.results.samples import Samples
 
 Array = np.ndarray
 
-_DRAWS, _NUMBERS = 1000, 2**22
-"""Largest number of draws that predictions are averaged over, and of numbers held at a time."""
+_DRAWS = 1000
+"""Largest number of draws that predictions are averaged over."""
+
+_NUMBERS = 2**22
+"""Largest number of numbers held at a time."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,11 @@ from sgmcmc.gradients.whole_data import WholeData
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
-_ROUNDING, _ROWS = 1e-3, 500
-"""Tolerated relative difference of the sums of rows' and terms' gradients; terms compared."""
+_ROUNDING = 1e-3
+"""Tolerated relative difference of the sums of rows' and terms' gradients."""
+
+_ROWS = 500
+"""Terms compared."""
 
 
 class Held(Protocol):

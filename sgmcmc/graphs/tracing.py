@@ -77,8 +77,11 @@ def quiet_start() -> None:
         tf.config.list_logical_devices()
 
 
-_MOST, _MOST_BYTES = 64, 2**22
-"""Number of graphs kept, and the largest size of one with all its constants."""
+_MOST = 64
+"""Number of graphs kept."""
+
+_MOST_BYTES = 2**22
+"""Largest size of a graph that is kept, with all its constants."""
 
 _MODELS = 8
 """Number of models of which further graphs are kept."""

@@ -14,8 +14,11 @@ from sgmcmc.groups.spec import Groups
 
 Tensors = dict[str, tf.Tensor]
 
-SLOT, FILLED = "groups/slot", "groups/filled"
-"""Columns of packs: which of its pack's groups each row belongs to; how many groups there are."""
+SLOT = "groups/slot"
+"""Column of packs: the group of each row, by its place in the pack."""
+
+FILLED = "groups/filled"
+"""Column of packs: their numbers of groups."""
 
 MODE, ROOT = "groups/mode", "groups/root"
 """Columns of packs whose nodes are held in place: mode and root of the information of each group

@@ -13,8 +13,11 @@ from sgmcmc.groups.spec import Groups
 
 Tensors = dict[str, tf.Tensor]
 
-_ROWS, _STEP = 20, 0.5
-"""Rows, or groups, that functions are tried on, and how far the effects of the first are moved."""
+_ROWS = 20
+"""Rows, or groups, that functions are tried on."""
+
+_STEP = 0.5
+"""Distance by which the effects of the first group are moved."""
 
 
 def try_functions(

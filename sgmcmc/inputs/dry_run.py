@@ -25,8 +25,11 @@ from sgmcmc.inputs.silent_mistakes import Complete, refuse_silent_mistakes
 from sgmcmc.target.layout import Layout
 from sgmcmc.target.target import Target
 
-_MOST, _ROWS = 64, 512
-"""Number of models kept, and of the rows by which they are compared."""
+_MOST = 64
+"""Number of models kept."""
+
+_ROWS = 512
+"""Rows by which models are compared."""
 
 Functions = tuple[Callable[..., Any] | None, ...]
 

@@ -151,8 +151,11 @@ def _need_shape(label: str, entry: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-JOINT, IN_TURN = "joint", "in_turn"
-"""The user's values for the order of updates."""
+JOINT = "joint"
+"""The user's value for updates of all parameters at once."""
+
+IN_TURN = "in_turn"
+"""The user's value for updates of one parameter after the other."""
 
 _MIXING = ("auto", "dense")
 """Names of preconditioners that mix parameters."""

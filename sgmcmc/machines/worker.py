@@ -115,8 +115,11 @@ class Unpickler(pickle.Unpickler):
         return self._shared[key]
 
 
-_THINGS, _SHARED = 8, 2
-"""Numbers of objects kept, and of those that they share: the ones used last."""
+_THINGS = 8
+"""Objects kept, the ones used last."""
+
+_SHARED = 2
+"""Shared parts of objects kept, the ones used last."""
 
 at_hand: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Shared objects of this very process: workers that are threads of it need no other."""

@@ -14,8 +14,11 @@ from sgmcmc.checks import describe
 
 Tensors = Mapping[str, tf.Tensor]
 
-_RANDOM, _MOVING = "seed_generator_state", ("moving_mean", "moving_variance")
-"""Keras's names of the state of layers that draw random numbers, and of batch normalization."""
+_RANDOM = "seed_generator_state"
+"""Keras's name of the state of layers that draw random numbers."""
+
+_MOVING = ("moving_mean", "moving_variance")
+"""Keras's names of the state of batch normalization."""
 
 _NO_DENSITIES = (
     "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",

@@ -36,8 +36,11 @@ _ERROR = 0.02
 """Error of the log posterior, its SD over the posterior, that nodes are let have. Means are off by
 no more than so many posterior SDs."""
 
-_PLACES, _WIDE = 8, 1.3
-"""Places at which it is measured, and how much wider than the posterior they lie."""
+_PLACES = 8
+"""Places at which the error is measured."""
+
+_WIDE = 1.3
+"""Width of these places, in that of the posterior."""
 
 
 class Anchored(NamedTuple):

@@ -24,9 +24,14 @@ from sgmcmc.target.geometry import Arrow, Preconditioner
 _CENTER = "centre/"
 """Prefix in stores of the center of control variates."""
 
-_HELD, _SLOPE, _SIDE = "held/", "held slope/", "held side/"
-"""Prefixes of the center that the nodes of groups are held at, of the error of the gradient there,
-and of the sides of it by which they follow."""
+_HELD = "held/"
+"""Prefix of the center that the nodes of groups are held at."""
+
+_SLOPE = "held slope/"
+"""Prefix of the error of the gradient there."""
+
+_SIDE = "held side/"
+"""Prefix of the sides of that error by which nodes follow the parameters."""
 _WHITENING = "whitening/"
 """Prefix in stores of what the coordinates are made of."""
 

@@ -17,8 +17,11 @@ from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
 
-_MOST_BYTES, _MOST_DRAWS = 2**29, 2_000_000
-"""Memory that draws may use if nothing says how many to keep, and how many each chain may have."""
+_MOST_BYTES = 2**29
+"""Memory that draws may use, if the number of draws to keep is not given."""
+
+_MOST_DRAWS = 2_000_000
+"""Largest number of draws of each chain, if it is not given."""
 
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""

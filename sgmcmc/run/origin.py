@@ -25,8 +25,11 @@ from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.prediction import Surroundings
 
-_QUICK_SIZE, _QUICK_WORK = 200, 3e8
-"""Coordinates, and N times their square, up to which a Hessian costs about a second."""
+_QUICK_SIZE = 200
+"""Coordinates up to which a Hessian costs about a second."""
+
+_QUICK_WORK = 3e8
+"""N times the square of the coordinates up to which it does."""
 
 GoOn = Callable[[int, bool], Samples]
 """Runs chains on for so many more iterations, with progress or without, and returns all draws."""
@@ -37,8 +40,11 @@ Update = Callable[[Samples, Any, int | None, bool], Samples]
 Again = Callable[[Request, int, bool], Samples]
 """Runs the sampler of a request in which nothing is open, for so many iterations."""
 
-_NOISE, _SMALL = 1.0, 0.01
-"""Gradient noise and stepsize, in units of the curvature, that show the order of an error."""
+_NOISE = 1.0
+"""Gradient noise, in units of the curvature, that shows the order of an error."""
+
+_SMALL = 0.01
+"""Stepsize, in units of the curvature, that shows the order of an error."""
 
 
 @dataclass(frozen=True)

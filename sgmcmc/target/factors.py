@@ -27,8 +27,11 @@ from sgmcmc.target.target import Target
 _MOST = 6
 """Most predictors of a row, and most numbers φ."""
 
-_PARAMETERS, _DATA = 1, 2
-"""Dependence of a tensor of the graph, as bits."""
+_PARAMETERS = 1
+"""Bit of a tensor that depends on the parameters."""
+
+_DATA = 2
+"""Bit of a tensor that depends on the data."""
 
 
 class _Product(NamedTuple):

@@ -12,8 +12,11 @@ from sgmcmc.target.layout import Layout
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.products import Products
 
-_FEWEST, _WIDEST = 20, 8
-"""The fewest groups that are looked for, and the most numbers of a group."""
+_FEWEST = 20
+"""Least number of groups that are looked for."""
+
+_WIDEST = 8
+"""Largest number of coordinates of a group."""
 
 _CORE = 5000
 """The largest core, which is dense."""

@@ -11,8 +11,11 @@ import numpy as np
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.objective import Objective
 
-_STEPS, _MOST = 120, 60
-"""Steps of the Lanczos iteration, and directions that are kept at most."""
+_STEPS = 120
+"""Steps of the Lanczos iteration."""
+
+_MOST = 60
+"""Largest number of directions that are kept."""
 
 _PLAIN = 2.0
 """A curvature up to this many times the usual one, or down to its inverse, is left as it is."""

@@ -8,8 +8,11 @@ import numpy as np
 
 from sgmcmc.tuning.objective import Objective
 
-_ROUNDS, _SETTLING = 50, 12
-"""Number of updates of the SDs, and number after which curvatures are averaged."""
+_ROUNDS = 50
+"""Number of updates of the SDs."""
+
+_SETTLING = 12
+"""Number of updates after which curvatures are averaged."""
 
 _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""

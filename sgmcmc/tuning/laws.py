@@ -222,8 +222,11 @@ class LinearLaw:
         return self._solved(first, second, added)
 
 
-_LEAST, _MOST = 1e-8, 1.0
-"""Between what frictions one is looked for; at 1 a momentum decorrelates in a step."""
+_LEAST = 1e-8
+"""Smallest friction of the search."""
+
+_MOST = 1.0
+"""Largest friction of the search, at which a momentum decorrelates in a step."""
 
 
 class RestingState(NamedTuple):

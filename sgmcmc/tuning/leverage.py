@@ -12,9 +12,14 @@ from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective, kept_graphs, of_likelihood
 
-PROBES, _FEW_PROBES, _MANY_TERMS = 48, 16, 1e7
-"""Directions in which leverage is measured; and of how many terms of the log-likelihood on it is
-measured in fewer."""
+PROBES = 48
+"""Directions in which leverage is measured."""
+
+_FEW_PROBES = 16
+"""Directions in which leverage of many terms is measured."""
+
+_MANY_TERMS = 1e7
+"""Terms of the log-likelihood from which on there are fewer directions."""
 
 _UNIFORM = 0.1
 """Fraction of the probability that is spread evenly, so that every row is drawn now and then."""

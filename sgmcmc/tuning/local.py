@@ -18,8 +18,14 @@ from sgmcmc.tuning.probe import Probe
 PAIRS = 128
 """Pairs of minibatches whose gradients' differences measure the noise, over all positions."""
 
-_PROBES, _POWERS, _SETTLED = 4, 20, 10
-"""Probes of the prior's curvature by parameter; power iterations; those of them that count."""
+_PROBES = 4
+"""Probes of the prior's curvature by parameter."""
+
+_POWERS = 20
+"""Power iterations."""
+
+_SETTLED = 10
+"""Power iterations, the last ones, whose mean is the curvature."""
 
 _FEW = 16
 """Observations below which gradients over rows say little of the curvature; it is probed."""

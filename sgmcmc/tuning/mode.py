@@ -31,16 +31,21 @@ _QUICK = 0.3
 _HIGHER = 0.1
 """By how much more a log posterior is clearly higher."""
 
-_PATIENCE, _LITTLE = 3, 0.05
-"""The first search ends when so many steps have raised the log posterior by less than that."""
+_PATIENCE = 3
+"""Steps of small gain after which the first search ends."""
+
+_LITTLE = 0.05
+"""Gain of the log posterior that is small."""
 
 _PART = 0.02
 """The same of a part of the rows, for each coordinate and row that one of them stands for: the log
 posterior of all is lower at the part's mode by half of one."""
 
-_DIRECTIONS, _GOOD = 3, 0.1
-"""Random directions in which curvature is measured, and the relative error, in the root mean square
-over coordinates, let pass."""
+_DIRECTIONS = 3
+"""Random directions in which curvature is measured."""
+
+_GOOD = 0.1
+"""Largest accepted relative error of curvature, root mean square over coordinates."""
 
 
 @dataclass(frozen=True)

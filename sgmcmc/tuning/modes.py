@@ -17,8 +17,11 @@ from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.symmetries import rearranged
 
-_ITERATIONS, CLOSE = 40, 0.01
-"""Iterations of one search, and the gradient, in posterior SDs, at which it has converged."""
+_ITERATIONS = 40
+"""Iterations of one search."""
+
+CLOSE = 0.01
+"""Gradient, in posterior SDs, at which a search has converged."""
 
 _LOOK = 10
 """After how many iterations it is seen whether a search goes to a place that is known."""
@@ -130,8 +133,11 @@ _NEGLIGIBLE = 1e-3
 _FOLLOWED = 6
 """Largest number of candidate modes that are computed with all the data."""
 
-_OUTWARD, _FALL = (4.0, 40.0), 1.0
-"""Posterior SDs beyond the mode at which the log posterior should have fallen, and by how much."""
+_OUTWARD = (4.0, 40.0)
+"""Posterior SDs beyond the mode at which the log posterior should have fallen."""
+
+_FALL = 1.0
+"""Required fall of the log posterior there."""
 
 
 @dataclass(frozen=True)

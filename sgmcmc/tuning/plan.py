@@ -57,14 +57,22 @@ _SIZES = (125, 250, 500, 1000, 2000, 4000)
 _SIZES_OF_SEVERAL = (16, 32, 64)
 """Further sizes where a row is made of several terms."""
 
-_REFERENCE, _REFERENCE_TERMS = 500, 2**17
-"""Rows of the minibatches that noise is measured with, and their terms if a row has several."""
+_REFERENCE = 500
+"""Rows of the minibatches that noise is measured with."""
+
+_REFERENCE_TERMS = 2**17
+"""Terms of these minibatches, if a row has several."""
 
 _POSITIONS = 1024
 
-_ITERATION, _ROW_BYTE, _TERM = 8.0, 1e-4, 2e-3
-"""What an iteration costs in microseconds, apart from its minibatch, what each byte of that costs,
-and each term of rows that have several: only ratios matter, in the choice of n."""
+_ITERATION = 8.0
+"""Cost of an iteration without its minibatch, in microseconds; only ratios of costs matter."""
+
+_ROW_BYTE = 1e-4
+"""Cost of a byte of the minibatch, in microseconds."""
+
+_TERM = 2e-3
+"""Cost of a term of rows that have several, in microseconds."""
 
 
 @dataclass(frozen=True)

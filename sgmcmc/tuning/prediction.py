@@ -18,15 +18,21 @@ _LEAST_CURVATURE = 1e-12
 _USUAL_TIME = 50.0
 """Iterations per independent draw if nothing is known."""
 
-_LEAST, _MOST = 1e-6, 1.0
-"""Between what stepsizes, times the largest curvature, one is looked for."""
+_LEAST = 1e-6
+"""Smallest stepsize of the search, times the largest curvature."""
+
+_MOST = 1.0
+"""Largest stepsize of the search, times the largest curvature."""
 
 _IN_TURN_UP_TO = 300
 """Coordinates up to which the moments of parameters that move in turn take less than a second: the
 time grows with the cube of their number."""
 
-_COARSE, _HALVINGS = 4.0, 26
-"""By what the search goes down, and how often it halves the way back."""
+_COARSE = 4.0
+"""Divisor of the stepsize in the first part of the search."""
+
+_HALVINGS = 26
+"""Halvings of the interval in the second part."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,11 @@ from sgmcmc.minibatches import Uniform
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective
 
-_ROWS, _CURVATURE_ROWS = 500, 2000
-"""Rows of the minibatches for noise, and for Hessian-vector products."""
+_ROWS = 500
+"""Rows of the minibatches for noise."""
+
+_CURVATURE_ROWS = 2000
+"""Rows of the minibatches for Hessian-vector products."""
 
 
 class Probe:

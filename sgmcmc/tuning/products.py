@@ -15,8 +15,14 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective
 
-_NUMBERS, _TOGETHER, _ROWS = 2**22, 64, 2**16
-"""Numbers of an intermediate result, and the most vectors and rows that it is of."""
+_NUMBERS = 2**22
+"""Largest size of an intermediate result."""
+
+_TOGETHER = 64
+"""Largest number of vectors of an intermediate result."""
+
+_ROWS = 2**16
+"""Largest number of rows of an intermediate result."""
 
 _FEW = 100
 """Products up to which compiling takes longer than it gains."""

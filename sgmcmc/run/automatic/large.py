@@ -42,8 +42,11 @@ from sgmcmc.tuning.local import (
 )
 from sgmcmc.tuning.mode import DENSE_UP_TO
 
-_HALVINGS, _MOST_TIME = 3, 4.0
-"""How often a stepsize is halved for its error, and for how many times the seconds until then."""
+_HALVINGS = 3
+"""Largest number of halvings of a stepsize for its error."""
+
+_MOST_TIME = 4.0
+"""Largest multiple of the seconds until then that these may need."""
 
 _NAMED = 3
 """Watched quantities that a warning names."""

@@ -37,15 +37,23 @@ _OF_THE_TIME = 0.8
 _LEFT = 0.3
 """Part of the user's seconds that must be left to begin again."""
 
-_ROWS, _TIMINGS = 50_000, 3
-"""Rows that a gradient is timed on, and how often."""
+_ROWS = 50_000
+"""Rows that a gradient is timed on."""
+
+_TIMINGS = 3
+"""Number of timings."""
 
 MOVES = 320
 """Moves of each chain of NUTS before the first draw is kept."""
 
-_COLD, _WARM_UP, _FIRST = 600, 200, 250
-"""Gradients of each chain of HMC before coordinates are known, moves after that until the first
-draw, and draws at least."""
+_COLD = 600
+"""Gradients of each chain of HMC before coordinates are known."""
+
+_WARM_UP = 200
+"""Moves of each chain of HMC after that until the first draw."""
+
+_FIRST = 250
+"""Least number of draws of HMC."""
 
 _STEPS = 0.9
 """Gradients of a move of HMC near N(0, I), in units of d^(1/4)."""

@@ -26,8 +26,14 @@ from sgmcmc.tuning.local import LocalPlan, Neighbourhood
 _STEP = 0.1
 """SDs of a coordinate that a step of the ascent goes at first."""
 
-_SHORTEST, _LONGEST, _PASSES = 1000, 4000, 20
-"""Iterations of the ascent: twenty passes over the data, within these bounds."""
+_SHORTEST = 1000
+"""Least number of iterations of the ascent."""
+
+_LONGEST = 4000
+"""Largest number of iterations of the ascent."""
+
+_PASSES = 20
+"""Passes over the data of the ascent, within these bounds."""
 
 _ROWS = 500
 """Rows of its minibatches."""

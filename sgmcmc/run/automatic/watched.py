@@ -20,14 +20,26 @@ from sgmcmc.run.lengths import FEWEST, Lengths, Wishes
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
-_MOST_BYTES, _MOST_DRAWS = 2**29, 2000
-"""Memory that the draws of all chains may take, and how many each chain keeps at most."""
+_MOST_BYTES = 2**29
+"""Memory that the draws of all chains may use."""
 
-_WORK, _SHORTEST, _LONGEST = 2.4e11, 3000, 200_000
-"""Rows × coordinates that a chain processes by default, and bounds of its length."""
+_MOST_DRAWS = 2000
+"""Largest number of draws that each chain keeps."""
 
-_BURN_IN, _LEAST_BURN_IN = 6, 500
-"""Length of the burn-in: its reciprocal as a part of the chain, and the least number."""
+_WORK = 2.4e11
+"""Rows × coordinates that a chain processes by default."""
+
+_SHORTEST = 3000
+"""Least length of a chain."""
+
+_LONGEST = 200_000
+"""Largest length of a chain."""
+
+_BURN_IN = 6
+"""Length of a chain, in lengths of its burn-in."""
+
+_LEAST_BURN_IN = 500
+"""Least length of the burn-in."""
 
 _LOOKS = 4
 """Number of times that chains are checked."""

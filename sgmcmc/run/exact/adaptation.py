@@ -28,14 +28,20 @@ WINDOWS = (25, 25, 50, 100, 200)
 """Iterations of the windows: in the first only the stepsize is adapted; after each of the others
 the warm-up ends if the draws are as wide as they should be, else coordinates are changed."""
 
-SHORT, LAST = (25, 25), (25, 50, 50)
-"""Windows after which curvature is computed, and those after the last time."""
+SHORT = (25, 25)
+"""Windows after which curvature is computed."""
+
+LAST = (25, 50, 50)
+"""Windows after the last time that it is."""
 
 _LAST = 50
 """Iterations after a change of coordinates that no other follows."""
 
-_SINGLE, _BATCH = 25, 5
-"""Iterations after which the stepsize is not changed after every one, but after so many."""
+_SINGLE = 25
+"""Iterations up to which the stepsize is changed after every one."""
+
+_BATCH = 5
+"""Iterations after which it is changed later."""
 
 _STUCK = 0.25
 """Largest part of trajectories cut short in a warm-up that makes progress."""

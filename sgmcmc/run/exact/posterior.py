@@ -30,8 +30,11 @@ from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.tuning.mode import DENSE_UP_TO
 
-_BURN_IN, _COLD_BURN_IN = 20, 100
-"""Iterations dropped after a warm-up, and without one."""
+_BURN_IN = 20
+"""Iterations dropped after a warm-up."""
+
+_COLD_BURN_IN = 100
+"""Iterations dropped without a warm-up."""
 
 _STEPS = 12
 """Leapfrog steps of a move while directions of curvature are not known."""

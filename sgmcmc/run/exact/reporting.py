@@ -22,8 +22,11 @@ from sgmcmc.run.reports.robust import robust_section
 from sgmcmc.target.geometry import Space
 from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 
-_FEW_ACCEPTED, _OFTEN_CUT = 0.5, 0.01
-"""Least acceptance rate, and largest fraction of trajectories cut short, without a warning."""
+_FEW_ACCEPTED = 0.5
+"""Least acceptance rate without a warning."""
+
+_OFTEN_CUT = 0.01
+"""Largest fraction of trajectories cut short without a warning."""
 
 
 @dataclass

@@ -28,9 +28,17 @@ _SHARE = 0.15
 _AS_WIDE = 0.7
 """The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
 
-_CLIMB, _HALVINGS, _NEAR, _QUICK = 8, 6, 0.5, 0.3
-"""Curvatures that a climb computes at most; halvings of a step; the distance, in posterior SDs, at
-which it ends; and by what a step must shorten it for the curvature to be kept."""
+_CLIMB = 8
+"""Largest number of curvatures that a climb computes."""
+
+_HALVINGS = 6
+"""Largest number of halvings of a step."""
+
+_NEAR = 0.5
+"""Distance at which a climb ends, in posterior SDs."""
+
+_QUICK = 0.3
+"""Factor by which a step must shorten the distance for the curvature to be kept."""
 
 
 class Shape:

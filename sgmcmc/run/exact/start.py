@@ -27,9 +27,11 @@ _SPREAD = 1.5
 _USABLE = 2.0
 """Largest remaining Newton step, in posterior SDs, from a usable mode."""
 
-_LOW, _HALVINGS = 100.0, 20
-"""How much lower than at the mode, beyond what is usual for d, a start may be; how often it is
-brought nearer."""
+_LOW = 100.0
+"""Largest drop of the log posterior at a start below the mode, beyond the usual one for d."""
+
+_HALVINGS = 20
+"""Largest number of halvings of its distance from the mode."""
 
 
 _NARROW = 1e-12

@@ -22,8 +22,11 @@ from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.plan import information_in, mode_from, unchanged
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
-_POSITIONS, _PARTS = 256, 8
-"""Number of draws at which noise is measured, and of the parts of the chain that they fall into."""
+_POSITIONS = 256
+"""Number of draws at which noise is measured."""
+
+_PARTS = 8
+"""Number of parts of the chain that these draws are averaged in."""
 
 _ROWS = 20_000
 """Largest number of draws, over all chains, from which SDs are computed."""

@@ -24,8 +24,11 @@ _OFF_CENTER = 0.5
 _MARGIN = 1.2
 """Accepted multiple of the tolerance: noise along the chain is a little larger than at the mode."""
 
-_FAR, _OTHERWISE = 3.0, 2.0
-"""Distances of the mean from the mode, in posterior SDs, and ratios of SDs that are too large."""
+_FAR = 3.0
+"""Distance of the mean from the mode, in posterior SDs, that is too large."""
+
+_OTHERWISE = 2.0
+"""Ratio of SDs that is too large."""
 
 _SUPER = 1.3
 """Largest ratio of an effective sample size to the number of draws."""

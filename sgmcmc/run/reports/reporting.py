@@ -29,8 +29,11 @@ WIDE = 8.0
 """A direction whose variance in whitened coordinates is more than this, or less than its inverse,
 was not known well at the mode."""
 
-TOLERANCE, ENOUGH = 0.05, 100.0
-"""Accepted error of an SD, and required effective sample size, if the user gave the constants."""
+TOLERANCE = 0.05
+"""Accepted error of an SD, if the user gave the constants."""
+
+ENOUGH = 100.0
+"""Required effective sample size, if the user gave the constants."""
 
 _LOOKED_AT = 16
 """Draws at which the quadrature's error is measured."""

@@ -17,8 +17,11 @@ from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import mode_from
 from sgmcmc.tuning.scores import score_covariance
 
-_ROWS, _COORDINATES = 20_000, 200
-"""Largest number of rows whose scores the report is made of, and of coordinates that it has."""
+_ROWS = 20_000
+"""Largest number of rows whose scores the report is made of."""
+
+_COORDINATES = 200
+"""Largest number of coordinates for which the report has robust SDs."""
 
 
 def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
