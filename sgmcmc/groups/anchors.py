@@ -44,9 +44,14 @@ _FINER = {1: 31, 2: 15, 3: 9}
 """The same of what errors are measured against, at the least; twice as many as there are, if that
 is more."""
 
-_PACKS, _TERMS, _FEWEST = 500, 2**20, 20
-"""Packs that errors are measured on at the most, terms of the log-likelihood that these compute
-with, and packs at the least."""
+_PACKS = 500
+"""Largest number of packs that errors are measured on."""
+
+_TERMS = 2**20
+"""Terms of the log-likelihood that these packs compute with."""
+
+_FEWEST = 20
+"""Least number of packs that errors are measured on."""
 
 
 class Anchor:

@@ -10,9 +10,11 @@ import tensorflow as tf
 from sgmcmc.manifolds.base import Manifold
 
 _AT_REST = 1e-30
-_HALVINGS, _TERMS = 4, {tf.float32: 7, tf.float64: 12}
-"""How often an exponent is halved before the series is taken, and its terms: up to a norm of 4,
-more than half a turn in one step, what is left out is below rounding."""
+_HALVINGS = 4
+"""Halvings of an exponent before the series is used."""
+
+_TERMS = {tf.float32: 7, tf.float64: 12}
+"""Terms of the series: up to a norm of 4, more than half a turn, the rest is below rounding."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ _COORDINATES = 1000
 RHAT = 1.01
 """The largest R-hat of chains that agree."""
 
-_MANY, _CHANCE = 100, 0.01
-"""Coordinates of a parameter beyond which the largest R-hat is allowed what chance explains, and
-the probability of more than that if chains agree."""
+_MANY = 100
+"""Coordinates of a parameter beyond which the largest R-hat may be what chance explains."""
+
+_CHANCE = 0.01
+"""Probability of a larger one by chance."""
 
 
 @dataclass(frozen=True)

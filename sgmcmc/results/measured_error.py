@@ -14,9 +14,14 @@ from sgmcmc import libraries
 if TYPE_CHECKING:
     import pandas as pd
 
-_EACH, _LOOKED_AT, _WORST = 20, 200, 5
-"""Coordinates of a parameter up to which each is watched; how many of more are looked at, and how
-many of these, those with the fewest effective draws, are watched."""
+_EACH = 20
+"""Coordinates of a parameter up to which each is watched."""
+
+_LOOKED_AT = 200
+"""Coordinates looked at of a parameter with more."""
+
+_WORST = 5
+"""Coordinates watched of these, those with the fewest effective draws."""
 
 _LEAST = 0.05
 """Least fraction of a variance that remains after its error is subtracted."""

@@ -22,9 +22,11 @@ _PART = 1500
 _FEW = 30
 """Groups up to which the posterior of the global parameters is too wide to try."""
 
-_FOLLOWED, _COORDINATES = 1000, 50
-"""Packs up to which nodes follow the parameters, and coordinates of the posterior up to which they
-do; of more they are fixed."""
+_FOLLOWED = 1000
+"""Packs up to which nodes follow the parameters."""
+
+_COORDINATES = 50
+"""Coordinates of the posterior up to which they do; with more they are fixed."""
 
 _NODES = {
     True: {1: (3, 5, 7, 11, 17), 2: (3, 5, 7, 11), 3: (3, 5, 7)},

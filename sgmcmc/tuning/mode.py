@@ -16,14 +16,18 @@ from sgmcmc.tuning.objective import Objective
 DENSE_UP_TO = 2000
 """Coordinates up to which Hessians are made and inverted."""
 
-_CLOSE, _CLOSE_ENOUGH = 0.1, 0.25
-"""Posterior SDs of a coordinate, in the root mean square, that the mode may still be off: to stop
-looking, and to be called found."""
+_CLOSE = 0.1
+"""Distance from the mode, in posterior SDs of a coordinate (RMS), at which the search stops."""
+
+_CLOSE_ENOUGH = 0.25
+"""Largest such distance at which the mode counts as found."""
 
 _STEPS, _HALVINGS = 40, 10
-_ROUGHLY, _FEW_STEPS = 0.5, 10
-"""The distance at which to stop, and steps, on a sample of the rows, whose own mode is farther off
-that of all."""
+_ROUGHLY = 0.5
+"""Distance at which to stop on a sample of the rows."""
+
+_FEW_STEPS = 10
+"""Largest number of steps on a sample of the rows."""
 
 _QUICK = 0.3
 """Factor by which a step must reduce the distance; otherwise the information is computed again."""

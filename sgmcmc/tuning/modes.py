@@ -114,12 +114,17 @@ PART_ROWS = 2000
 _BEST = 3
 """Rearrangements of the mode that are searched from."""
 
-_NEAR, _WIDE = (5.0, 20.0, 80.0), (1.0, 3.0)
-"""Posterior SDs that random starts are away, and multiples of √N of them: the sd that a single
-observation would leave."""
+_NEAR = (5.0, 20.0, 80.0)
+"""Distances of random starts from the mode, in posterior SDs."""
 
-_LOW, _TWICE = 8, 2
-"""Coordinates up to which there are twice as many random starts."""
+_WIDE = (1.0, 3.0)
+"""Distances of further starts, in SDs that a single observation would leave."""
+
+_LOW = 8
+"""Coordinates up to which there are more random starts."""
+
+_TWICE = 2
+"""Factor of their number."""
 
 _SAME = 0.1
 """Maximum difference of the log posterior between modes that differ by an exchange."""

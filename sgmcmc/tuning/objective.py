@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 _FACTORED_FROM = 10_000
 """Rows from which on linear predictors are looked for, which takes longer than Hessians of few."""
 
-_PIECE_NUMBERS, _FEW = 2**23, 32
-"""Largest number of numbers in a Hessian's intermediate results, n × d in each piece; and
-numbers of a row in place of d, in a product with it."""
+_PIECE_NUMBERS = 2**23
+"""Largest size of a Hessian's intermediate results, n × d in each piece."""
 
-_TRIED, _STEP = 200, {tf.float32: 1e-2, tf.float64: 1e-5}
-"""Rows on which products with a Hessian of factors are compared with differences of gradients, and
-how far apart these are, by dtype; half the digits may be lost."""
+_FEW = 32
+"""Numbers of a row, in place of d, in a product with a Hessian."""
+
+_TRIED = 200
+"""Rows on which products with a Hessian of factors are compared with differences of gradients."""
+
+_STEP = {tf.float32: 1e-2, tf.float64: 1e-5}
+"""Length of these differences, by dtype; half the digits may be lost."""
 
 _AWAY = 0.1
 """Posterior SDs over which other differences of gradients are computed."""
