@@ -22,7 +22,7 @@ _PAIRS = 2**15
 def aligned(draws: list[np.ndarray]) -> np.ndarray:
     """Return as many draws of every shard, evenly spaced: (shards, chains, draws, p)."""
     if len({len(one) for one in draws}) > 1:
-        raise ValueError("`sampler` must return as many chains for each shard.")
+        raise ValueError("`sampler` must return the same number of chains for each shard.")
     count = min(one.shape[1] for one in draws)
     places = [np.linspace(0, one.shape[1] - 1, count).round().astype(int) for one in draws]
     return np.stack([one[:, place] for one, place in zip(draws, places, strict=True)])

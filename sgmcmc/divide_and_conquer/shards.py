@@ -229,7 +229,7 @@ def _read_sampler(sampler: Any, keywords: Mapping[str, Any]) -> tuple[str, Calla
         if isinstance(part, str) and part in _CONSTRAINED:
             raise ValueError(
                 f"`{label}`: {part} moves parameters of a simplex, a half-line or a manifold, and "
-                "combined draws would not be of it. Use unconstrained parameters with `bijectors`."
+                "combined draws would leave it. Use unconstrained parameters with `bijectors`."
             )
     for key, reason in _REFUSED.items():
         if key in keywords and keywords[key] is not DEFAULTS.get(key):

@@ -323,7 +323,7 @@ class SubsampledState(NamedTuple):
 
 @dataclass(frozen=True)
 class MHSS(Subsampled):
-    """ζ' = ζ + εη, accepted by a ratio that a Poisson number of rows tells.
+    """ζ' = ζ + εη, accepted by a ratio estimated from a Poisson number of rows.
 
     With D_j = log p(x_j|ζ') − log p(x_j|ζ) − ∇log p(x_j|0)·(ζ' − ζ), |D_j| ≤ B_j =
     ‖r_j‖² ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖), row j is drawn S_j ~ Poisson(D_j⁻ + γB_j) times, D⁻ the negative

@@ -92,7 +92,7 @@ def codes_of(by: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def need_groups(by: str, labels: np.ndarray) -> None:
-    """Refuse a factor that tells nothing of a distribution of effects."""
+    """Refuse a factor with too few levels for a distribution of effects."""
     if len(labels) < 2:
         raise ValueError(
             f"`groups`: `dataset[{by!r}]` has one level, {str(labels[0])!r}: effects of groups "

@@ -187,8 +187,8 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
         need_column(frame, name)
     if own.stateful:
         raise ValueError(
-            f"`formula`: {expression!r} is not in a term; outside of terms only functions of each "
-            "row may. Compute a column of `data` before."
+            f"`formula`: {expression!r} is outside of the terms and must be a function of each "
+            "row alone. Compute a column of `data` before."
         )
     values = own.values(own.frozen(frame, constants), frame, constants)
     return np.broadcast_to(np.asarray(values), (len(frame),))

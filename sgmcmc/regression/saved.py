@@ -48,7 +48,7 @@ def write(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not (folder / _MODEL).exists():
-            raise ValueError(f"`folder`: {str(folder)!r} holds other things. Use a new path.")
+            raise ValueError(f"`folder`: {str(folder)!r} is not empty. Use a new path.")
     for name, prior in model.priors.items():
         if hasattr(prior, "log_prob"):
             raise ValueError(
@@ -81,7 +81,7 @@ def read(
         ValueError: The folder holds none, or one of another version.
     """
     if not (folder / _MODEL).exists() or not (folder / _DRAWS).exists():
-        raise ValueError(f"`folder`: {str(folder)!r} holds no regression that was saved.")
+        raise ValueError(f"`folder`: {str(folder)!r} contains no saved regression.")
     arrays = dict(read_arrays(folder / _MODEL))
     about = json.loads(str(arrays["about"]))
     if about.get("format") != _FORMAT:
