@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -18,11 +19,14 @@ from xml.sax.saxutils import escape
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
-PAGES = ("tutorial", "diagnosing")
+PAGES = ("tutorial", "diagnosing", "reports")
 BLOCK = re.compile(r"^```python\n(.*?)^```\n+(?:!\[[^]]*\]\(([\w/]+\.(?:png|svg))\))?", re.M | re.S)
 
 SIZE, LINE, MARGIN = 13, 17, 12
 """Size of letters, distance of lines and margin in pictures of text, in pixels."""
+
+WIDEST = 100
+"""Letters of a line in pictures of text; longer lines are wrapped."""
 
 
 def main() -> None:
@@ -44,7 +48,7 @@ def main() -> None:
 
 def picture(text: str) -> str:
     """Return printed text as a picture in SVG."""
-    lines = text.rstrip().split("\n")
+    lines = [part for line in text.rstrip().split("\n") for part in wrapped(line)]
     width = 2 * MARGIN + round(0.61 * SIZE * max(map(len, lines)))
     height = 2 * MARGIN + LINE * len(lines)
     rows = "\n".join(
@@ -59,6 +63,11 @@ def picture(text: str) -> str:
 </g>
 </svg>
 """
+
+
+def wrapped(line: str) -> list[str]:
+    """Return a line in parts that fit into a picture."""
+    return textwrap.wrap(line, WIDEST, subsequent_indent="    ", drop_whitespace=True) or [""]
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ class ExactDynamics(Dynamics):
 
     In place of ``refresh``, ``step`` and ``finish_step`` an iteration is one ``transition``. The
     state is a ``NamedTuple`` of tensors that has a ``position``, the ``log_post`` there, in
-    float64, and its ``gradient``, in the dtype of the position. They go with ``gradient="full"``
+    float64, and its ``gradient``, in the dtype of the position. They require ``gradient="full"``
     alone.
 
     Attributes:

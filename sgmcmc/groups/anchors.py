@@ -308,7 +308,7 @@ class Gauge:
 
 
 def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures:
-    """Return sums in float64, if the user's functions go with that."""
+    """Return sums in float64, if the user's functions support it."""
     double = _Quadratures(marginal, tf.float64)
     try:
         double.value(point, packs, marginal.nodes)

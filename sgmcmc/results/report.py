@@ -12,6 +12,9 @@ from sgmcmc.results import html
 _RANGES = "Ranges (a to b) are over coordinates, or over what the row names."
 """Line below the head of a report with ranges."""
 
+_ROUNDING = 1e-14
+"""Size below which a number of a range is shown as 0."""
+
 
 class Report(Mapping[str, Any]):
     """How the constants of a chain were chosen, and how good its draws are.
@@ -101,8 +104,17 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):
-        array = np.asarray(value, float)
-        if not np.isnan(array).all():  # an R-hat of what is constant has no value
-            array = array[~np.isnan(array)]
-        return f"{array.min():.4g} to {array.max():.4g}" if array.size else "none"
+        return _range_text(np.asarray(value, float))
     return str(value)
+
+
+def _range_text(values: np.ndarray) -> str:
+    """Return the smallest and the largest number, or one if they look the same."""
+    if not values.size:
+        return "none"
+    values = values[~np.isnan(values)]  # an R-hat of what is constant has no value
+    if not values.size:
+        return "not available"
+    values = np.where(np.abs(values) < _ROUNDING, 0.0, values)
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"

@@ -52,7 +52,7 @@ class Products:
             try:
                 return self._many(u, vectors)
             except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
-                # What neither XLA nor vectorization knows is computed one by one.
+                # Operations that neither XLA nor vectorization supports are computed one by one.
                 pass_on(error)
                 self._compiles = False
         return np.stack([self._objective.times_hessian(u, vector) for vector in vectors])
