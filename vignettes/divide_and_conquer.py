@@ -215,6 +215,8 @@ COMBINATIONS = {
     "Weierstrass": "weierstrass",
 }
 METHODS = ("SGLD", "SGHMC", *COMBINATIONS)
+OTHERS = dict(zip(COMBINATIONS, ("black", "0.6", "C2"), strict=True))
+"""Colors of the combinations, beside those that samplers have in all figures."""
 
 
 def minibatches(posterior: Posterior, method: str, seeds: int, n_iters: int) -> list[np.ndarray]:
@@ -292,7 +294,7 @@ def plot(results: Mapping[str, Any], rising: Mapping[int, Mapping[str, list[floa
     panel = rows[-1].subplots()
     for method in METHODS:
         means = [np.mean(scores[method]) for scores in rising.values()]
-        known = look(method.lower()) if method.lower() in LOOKS else {}
+        known = look(method.lower()) if method.lower() in LOOKS else {"color": OTHERS[method]}
         panel.plot(list(rising), means, marker="o", label=method, **known)
     panel.set_yscale("symlog", linthresh=0.05)
     panel.set_xlabel("dimension of the normal posterior")

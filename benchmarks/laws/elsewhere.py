@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.packages import PACKAGES
 from benchmarks.workloads import Workload
 
-N, n, SHARE, ALPHA = 1000, 100, 0.02, 0.1
+N, n, SHARE, ALPHA = 1000, 500, 0.02, 0.3
 """Rows, rows of a minibatch, ελ, and the friction: errors are small, if the update is right."""
 
 

@@ -56,6 +56,7 @@ runpy.run_module("{module}", run_name="__main__")
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     options = parser.parse_args(arguments)
     N, budget, seconds, adam = (
         (2000, 0.01, 0.5, 100) if options.smoke else (800_000, 1.0, 10.0, 5000)
@@ -77,14 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         marks = ["—", "—", "—", number(said["seconds"])]
         lines.append(["`sample`", *marks, *scored(draws["draws"], draws["sd"])])
         print(" | ".join(lines[-1]), said, flush=True)
-        for method, label in list(METHODS.items())[: 2 if options.smoke else None]:
+        for method in options.methods[: 2 if options.smoke else None]:
             asking = {**request, "method": method}
             said, draws = asked("sgmcmcjax", "benchmarks.mamba.search", asking, out)
             marks = [
                 number(said["search"]), str(said["minibatch size"]), f"{said['stepsize']:.1e}",
                 number(said["seconds"]),
             ]  # fmt: skip
-            lines.append([f"MAMBA, {label}", *marks, *scored(draws["draws"], draws["sd"])])
+            lines.append(
+                [f"MAMBA, {METHODS[method]}", *marks, *scored(draws["draws"], draws["sd"])]
+            )
             print(" | ".join(lines[-1]), flush=True)
     exact = mode + rng.normal(size=(1000, len(mode))) @ np.linalg.cholesky(covariance).T
     lines.append(["independent draws", "—", "—", "—", "—", *scored(thinned(exact), exact.std(0))])
