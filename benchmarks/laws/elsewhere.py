@@ -12,15 +12,15 @@ import numpy as np
 from benchmarks.packages import PACKAGES
 from benchmarks.workloads import Workload
 
-N, n, SHARE, ALPHA = 1000, 500, 0.02, 0.3
-"""Rows, rows of a minibatch, ελ, and the friction: errors are small, if the update is right."""
+N, n, SHARE, ALPHA, L = 1000, 500, 0.02, 0.3, 5
+"""Rows, rows of a minibatch, ελ, friction, and steps of SGHMC: errors are small, if it is right."""
 
 
 def build(request: dict[str, Any]) -> tuple[Any, float]:
     """Return the function that runs a chain, and the posterior variance."""
     precision = N + 0.01
     workload = Workload(
-        "law", "", "gaussian", request["method"], N, n, SHARE / precision, L=5, alpha=ALPHA
+        "law", "", "gaussian", request["method"], N, n, SHARE / precision, L=L, alpha=ALPHA
     )
     x = np.random.default_rng(1).normal(size=(N, 2)).astype(np.float32)
     start = {"theta": x.mean(0)}

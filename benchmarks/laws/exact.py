@@ -98,3 +98,26 @@ def variance_in_order(problem: LinearProblem, case: Case, n: int, stepsize: floa
     start = solve_discrete_lyapunov(ends[-1][0], added(*ends[-1][1:]))
     every = [state @ start @ state.T + added(noises, other) for state, noises, other in ends]
     return float(np.mean([each[0, 0] for each in every]))
+
+
+def published_sghmc(share: float, friction: float, steps: int, noise: float, once: bool) -> float:
+    """Return variance over posterior variance of SGHMC's published update, momentum drawn anew.
+
+    A step is θ' = θ + v, v' = (1 − friction) v + ε ĝ(θ) + √(2 friction ε) η, with ĝ where θ was.
+
+    Args:
+        share: ε in posterior variances.
+        friction: of a step.
+        steps: of an iteration, between new momenta.
+        noise: variance of the gradient in units of the posterior precision.
+        once: one minibatch for all steps of an iteration.
+    """
+    sources = 2 + steps + (1 if once else steps)
+    unit = np.eye(sources)
+    theta, momentum = unit[0], np.sqrt(share) * unit[1]
+    for k in range(steps):
+        gradient = -theta + np.sqrt(noise) * unit[2 + steps + (0 if once else k)]
+        theta = theta + momentum
+        injected = np.sqrt(2 * friction * share) * unit[2 + k]
+        momentum = (1 - friction) * momentum + share * gradient + injected
+    return float((theta[1:] ** 2).sum() / (1 - theta[0] ** 2))

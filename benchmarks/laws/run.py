@@ -16,6 +16,8 @@ import numpy as np
 
 from benchmarks.client import CPU_ONLY
 from benchmarks.environments import HERE, InstallError, interpreter
+from benchmarks.laws.elsewhere import ALPHA, SHARE, L, N, n
+from benchmarks.laws.exact import published_sghmc
 from benchmarks.laws.rows import Row, every
 from benchmarks.report import publish, table
 
@@ -64,7 +66,21 @@ def elsewhere(draws: int) -> list[str]:
             cells.append(_asked(environment, method, draws) if method in known else "—")
         lines.append(cells)
         print(" | ".join(cells), flush=True)
-    return [table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines)]
+    return [table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines), published()]
+
+
+def published() -> str:
+    """Return what SGMCMCJax's and BlackJAX's SGHMC has exactly."""
+    exact = [
+        published_sghmc(SHARE, ALPHA, L, noise, once)
+        for noise, once in ((N / n, False), (N / n, True), (0.0, False))
+    ]
+    return (
+        "SGMCMCJax and BlackJAX have SGHMC's published update, with gradients at the position "
+        f"before the move. For this the exact number is {exact[0]:.3f} with a new minibatch in "
+        f"each of the {L} steps (SGMCMCJax), {exact[1]:.3f} with one for all (BlackJAX), and "
+        f"{exact[2]:.3f} without gradient noise."
+    )
 
 
 def _asked(environment: str | None, method: str, draws: int) -> str:
