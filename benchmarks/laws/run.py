@@ -56,11 +56,12 @@ def _quantile(count: int) -> float:
     return float(erfinv(0.95 ** (1 / count)))
 
 
-def elsewhere(draws: int) -> list[str]:
-    """Return the table of the other packages."""
+def elsewhere(draws: int, packages: Sequence[str]) -> list[str]:
+    """Return the table of other packages."""
     methods = ("sgld", "sghmc", "sgnht", "badodab")
     lines = []
-    for label, (environment, known) in ELSEWHERE.items():
+    for label in packages:
+        environment, known = ELSEWHERE[label]
         cells = [label]
         for method in methods:
             cells.append(_asked(environment, method, draws) if method in known else "—")
@@ -105,12 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     parser.add_argument("--draws", type=int, default=4000, help="of each chain")
     parser.add_argument("--elsewhere", action="store_true", help="the other packages alone")
+    parser.add_argument("--packages", nargs="+", choices=ELSEWHERE, default=list(ELSEWHERE))
     options = parser.parse_args(arguments)
     draws, others = (100, 1000) if options.smoke else (options.draws, 100_000)
     if not options.elsewhere:
         rows = every()[: 4 if options.smoke else None]
         publish("laws", own(rows, draws), options.smoke, DOCUMENT)
-    publish("elsewhere", elsewhere(others), options.smoke, DOCUMENT)
+    publish("elsewhere", elsewhere(others, options.packages), options.smoke, DOCUMENT)
 
 
 if __name__ == "__main__":
