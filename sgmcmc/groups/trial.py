@@ -19,6 +19,9 @@ _ROWS = 20
 _STEP = 0.5
 """Distance by which the effects of the first group are moved."""
 
+_CLOSE = 1e-4, 1e-5
+"""Relative and absolute difference of what is the same up to rounding."""
+
 
 def try_functions(
     log_lik: Callable[[Tensors, Tensors], tf.Tensor],
@@ -60,6 +63,15 @@ def try_functions(
             )
         return value
 
+    whole, half = terms(effects), (n + 1) // 2
+    few = {name: column.tensor_at(order[:half]) for name, column in rows.columns.items()}
+    alone = log_lik({**own, **{name: value[:half] for name, value in effects.items()}}, few)
+    if not np.allclose(alone, whole[:half], *_CLOSE, equal_nan=True):
+        raise ValueError(
+            "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
+            "a row may depend on nothing of another row: a mean or sum over rows belongs into "
+            "`dataset`, computed once."
+        )
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(effects)
         total = tf.reduce_sum(terms(effects))
@@ -108,6 +120,6 @@ def _mixed(function: Callable[[Tensors], tf.Tensor], effects: Tensors, name: str
         function({**effects, name: value}).numpy().astype(np.float64)
         for value in (moved, moved + step)
     )
-    unlike = ~np.isclose(after, before, rtol=1e-4, atol=1e-5, equal_nan=True)
+    unlike = ~np.isclose(after, before, *_CLOSE, equal_nan=True)
     others = np.flatnonzero(unlike[1:])
     return int(others[0]) + 1 if others.size else None

@@ -245,6 +245,8 @@ def test_wrong_inputs_are_named():
         _bad(log_lik=lambda p, d: tf.reduce_sum(_log_lik(p, d)))
     with pytest.raises(ValueError, match="`log_lik` mixes rows"):
         _bad(log_lik=lambda p, d: _log_lik(p, d) + tf.reduce_sum(p["u"]))
+    with pytest.raises(ValueError, match="`log_lik` mixes rows: the terms of some rows differ"):
+        _bad(log_lik=lambda p, d: _log_lik(p, d) * tf.reduce_mean(d["y"]))
     with pytest.raises(ValueError, match="the log_prior of 'g' must return the log density"):
         _bad(groups=Groups("g", {"u": [0.0]}, lambda e, p: tf.reduce_sum(_law(e, p))))
     with pytest.raises(ValueError, match="the log_prior of 'g' mixes groups"):
