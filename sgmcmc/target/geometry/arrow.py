@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse
+import scipy
 import tensorflow as tf
 
 from sgmcmc.target.geometry.base import Preconditioner

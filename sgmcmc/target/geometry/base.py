@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
