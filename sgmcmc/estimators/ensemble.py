@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ NUMBERS = 2**23
 """Largest number of predictions held at a time."""
 
 
-class NetworkEnsemble(BaseEstimator):
+class NetworkEnsemble(BaseEstimator, ABC):
     """Base class of networks for regression and for classes.
 
     θ are all weights, W_ij ~ N(0, prior_scale² / inputs of the layer) and biases ~ N(0, 1).
@@ -74,16 +75,17 @@ class NetworkEnsemble(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    @abstractmethod
     def _outputs(self) -> int:
-        raise NotImplementedError
+        """Return the number of outputs of a network."""
 
+    @abstractmethod
     def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Return the log density of each row, of outputs (..., rows, outputs)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
         """Return facts on calibration and disagreement, of outputs and targets of held-out rows."""
-        raise NotImplementedError
 
     def _read_constants(self) -> None:
         hidden = self.hidden if isinstance(self.hidden, Sequence) else None
