@@ -41,20 +41,15 @@ def from_jax(function: Callable[..., Any]) -> JaxFunction:
             called.
 
     Example:
-        ``log_lik`` is that of a logistic regression, with one term for each row::
-
-            import jax.numpy as jnp
-
-            def log_lik(params, dataset):
-                logits = dataset["X"] @ params["beta"]
-                return dataset["y"] * logits - jnp.logaddexp(0.0, logits)
-
-            def log_prior(params):
-                return -0.5 * jnp.sum(params["beta"] ** 2)
-
-            samples = sgmcmc.sample(
-                sgmcmc.from_jax(log_lik), {"X": X, "y": y}, {"beta": np.zeros(10)},
-                sgmcmc.from_jax(log_prior))
+        >>> import jax.numpy as jnp  # doctest: +SKIP
+        >>> def log_lik(params, dataset):  # doctest: +SKIP
+        ...     logits = dataset["X"] @ params["beta"]
+        ...     return dataset["y"] * logits - jnp.logaddexp(0.0, logits)
+        >>> def log_prior(params):  # doctest: +SKIP
+        ...     return -0.5 * jnp.sum(params["beta"] ** 2)
+        >>> samples = sgmcmc.sample(  # doctest: +SKIP
+        ...     sgmcmc.from_jax(log_lik), {"X": X, "y": y}, {"beta": np.zeros(10)},
+        ...     sgmcmc.from_jax(log_prior))
 
     Source:
         Frostig, Johnson & Leary, *Compiling machine learning programs via high-level tracing*,

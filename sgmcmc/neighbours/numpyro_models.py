@@ -66,20 +66,16 @@ def from_numpyro(
         TypeError: ``model`` is no function, or ``data`` no dict.
 
     Example:
-        A linear regression::
-
-            import numpyro
-            import numpyro.distributions as dist
-
-            def regression(x, y=None):
-                a = numpyro.sample("a", dist.Normal(0.0, 5.0))
-                b = numpyro.sample("b", dist.Normal(0.0, 5.0))
-                sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
-                with numpyro.plate("rows", len(x)):
-                    numpyro.sample("y", dist.Normal(a + b * x, sigma), obs=y)
-
-            model = sgmcmc.from_numpyro(regression, {"x": x, "y": y})
-            samples = model.sample(seed=1)
+        >>> import numpyro  # doctest: +SKIP
+        >>> import numpyro.distributions as dist  # doctest: +SKIP
+        >>> def regression(x, y=None):  # doctest: +SKIP
+        ...     a = numpyro.sample("a", dist.Normal(0.0, 5.0))
+        ...     b = numpyro.sample("b", dist.Normal(0.0, 5.0))
+        ...     sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+        ...     with numpyro.plate("rows", len(x)):
+        ...         numpyro.sample("y", dist.Normal(a + b * x, sigma), obs=y)
+        >>> model = sgmcmc.from_numpyro(regression, {"x": x, "y": y})  # doctest: +SKIP
+        >>> samples = model.sample(seed=1)  # doctest: +SKIP
 
     Source:
         p(θ, y) = p(θ) ∏ᵢ p(yᵢ | θ); Phan, Pradhan & Jankowiak, *Composable Effects for Flexible and
@@ -103,6 +99,10 @@ class NumPyroModel(TracedModel):
         params: Starting values of a chain: medians of draws of the priors.
         bijectors: Bijectors of the constrained parameters, by name.
         groups: ``Groups`` of the local variables, which are not in ``params``.
+
+    Example:
+        >>> model = sgmcmc.from_numpyro(regression, {"x": x, "y": y})  # doctest: +SKIP
+        >>> print(model.sample(seed=1).report)  # doctest: +SKIP
     """
 
     def __init__(

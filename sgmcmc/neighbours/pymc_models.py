@@ -54,18 +54,14 @@ def from_pymc(
         TypeError: ``model`` is no model of PyMC.
 
     Example:
-        A linear regression::
-
-            import pymc as pm
-
-            with pm.Model() as regression:
-                a = pm.Normal("a", 0, 5)
-                b = pm.Normal("b", 0, 5)
-                sigma = pm.HalfNormal("sigma", 2)
-                pm.Normal("y", a + b * pm.Data("x", x), sigma, observed=y)
-
-            model = sgmcmc.from_pymc(regression)
-            samples = model.sample(seed=1)
+        >>> import pymc as pm  # doctest: +SKIP
+        >>> with pm.Model() as regression:  # doctest: +SKIP
+        ...     a = pm.Normal("a", 0, 5)
+        ...     b = pm.Normal("b", 0, 5)
+        ...     sigma = pm.HalfNormal("sigma", 2)
+        ...     pm.Normal("y", a + b * pm.Data("x", x), sigma, observed=y)
+        >>> model = sgmcmc.from_pymc(regression)  # doctest: +SKIP
+        >>> samples = model.sample(seed=1)  # doctest: +SKIP
 
     Source:
         p(θ, y) = p(θ) ∏ᵢ p(yᵢ | θ); Abril-Pla et al., *PyMC: a modern, and comprehensive
@@ -89,6 +85,10 @@ class PyMCModel(TracedModel):
         params: Starting values of a chain: PyMC's, its ``initial_point``.
         bijectors: Bijectors of the constrained parameters, by name.
         groups: ``Groups`` of the local variables, which are not in ``params``.
+
+    Example:
+        >>> model = sgmcmc.from_pymc(regression)  # doctest: +SKIP
+        >>> print(model.sample(seed=1).report)  # doctest: +SKIP
     """
 
     def __init__(

@@ -450,10 +450,12 @@ def test_every_vignette_is_run_somewhere() -> None:
         "manifolds",
         "matrix_factorization",
         "million_groups",
+        "mixed_models",
         "neural_network",
         "own_parts",  # by tests/samplers/test_own_parts.py
         "parameterizations",
         "quickstart",
+        "regression_in_one_line",
         "simplex",
         "sparse_text",
         "spherical_topics",

@@ -51,9 +51,9 @@ def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     fit = sgmcmc.glm("y ~ x", FRAME, **QUICK)
-    with pytest.raises(ValueError, match="`folder`.*other things"):
+    with pytest.raises(ValueError, match="`folder`.*is not empty"):
         fit.save(tmp_path / "other")
-    with pytest.raises(ValueError, match="`folder`.*no regression"):
+    with pytest.raises(ValueError, match="`folder`.*no saved regression"):
         Regression.load(tmp_path / "other")
     fit.save(tmp_path / "fit")
     arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))

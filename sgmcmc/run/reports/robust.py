@@ -50,7 +50,8 @@ def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
         for name, shape in target.space.layout.shapes.items()
         for label in coordinate_names(name, shape)
     ]
-    far = int(np.argmax(np.abs(np.log(ratio))))
+    with np.errstate(divide="ignore"):  # data may say nothing of a coordinate
+        far = int(np.argmax(np.abs(np.log(ratio))))
     return {
         "robust SD over SD of the model": ratio.tolist(),
         "farthest from 1": f"{names[far]}, {ratio[far]:.3g}",
