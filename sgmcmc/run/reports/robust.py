@@ -23,6 +23,9 @@ _ROWS = 20_000
 _COORDINATES = 200
 """Largest number of coordinates for which the report has robust SDs."""
 
+_EACH = 10
+"""Smallest number of observations for each coordinate with which the report has robust SDs."""
+
 
 def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
     """Return the section of a report on robust SDs, computed when it is first asked for.
@@ -31,7 +34,9 @@ def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[
         sampler: Sampler.
         mode: Mode.
     """
-    if sampler.data.sparse or sampler.target.size > _COORDINATES or not mode.converged:
+    size = sampler.target.size
+    few = sampler.data.size < _EACH * size
+    if sampler.data.sparse or few or size > _COORDINATES or not mode.converged:
         return {}
     return {"Robust": lambda: _facts(sampler, mode)}
 
