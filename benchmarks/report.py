@@ -87,6 +87,45 @@ def describe_machine(raw: dict[str, Any], section: str) -> str:
     return f"{raw['date']}, `make {TARGETS[section]}`; {machine}."
 
 
+def results_of(path: Path, kind: str) -> dict[str, Any]:
+    """What was measured before, under `kind` by name."""
+    return json.loads(path.read_text()) if path.exists() else {kind: {}}
+
+
+def measure_each(
+    path: Path,
+    kind: str,
+    names: Iterable[str],
+    measure: Callable[[str], dict[str, Any]],
+    line: Callable[[str, dict[str, Any]], str],
+) -> dict[str, Any]:
+    """Measure one after the other, print a line for each, and return all that there are results of.
+
+    Args:
+        path: File in which results add up.
+        kind: Key in it of the results by name.
+        names: What to measure.
+        measure: Function of a name that returns the result.
+        line: Function of a name and its result that returns the line.
+    """
+    for name in names:
+        found = measure(name)
+        results = results_of(path, kind)  # again, so that a run of some undoes no other's
+        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
+        results[kind][name] = found
+        path.write_text(json.dumps(results, indent=1))
+        print(line(name, found), flush=True)
+    return results_of(path, kind)
+
+
+def attempted(measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What a function returns, or what went wrong: a failure is a row of the table."""
+    try:
+        return measure(*arguments)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
 def number(x: float) -> str:
     """Three digits, or all those before the point."""
     if x <= 0:

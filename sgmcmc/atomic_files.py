@@ -116,6 +116,11 @@ def replacement(path: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
+def is_taken(path: Path) -> bool:
+    """Return whether there is something at a path, other than an empty folder."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
 @contextlib.contextmanager
 def new_folder(argument: str, path: Path) -> Iterator[Path]:
     """Give a folder to write to, which gets the name ``path`` if all goes well.
@@ -123,7 +128,7 @@ def new_folder(argument: str, path: Path) -> Iterator[Path]:
     Raises:
         ValueError: There is something at ``path`` already, other than an empty folder.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if is_taken(path):
         raise ValueError(
             f"`{argument}`: {str(path)!r} is there already, and is not an empty folder."
         )

@@ -8,7 +8,6 @@ means and SDs can be told from those of Monte Carlo; if the first took long it i
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import time
 import warnings
@@ -18,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from benchmarks import machine
 from benchmarks.large import references, table
 from benchmarks.large.base import Large
 from benchmarks.large.collection import POSTERIORS
 from benchmarks.posteriors.moments import moments
+from benchmarks.report import attempted, measure_each
 
 ESS, LONG = 1600, 120.0
 
@@ -80,14 +79,6 @@ def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def attempt(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same, or what went wrong."""
-    try:
-        return measure(name, reference)
-    except Exception as error:  # a failure is a row of the table
-        return {"failed": f"{type(error).__name__}: {error}"}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
@@ -95,15 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [name for name in names or POSTERIORS if name not in references.read()]:
         references.main(lacking)
     known = references.read()
-    for name in names or POSTERIORS:
-        found = attempt(name, known[name])
-        results = table.read()  # again, so that a run of some does not undo one of others
-        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-        results["posteriors"][name] = found
-        table.RESULTS.write_text(json.dumps(results, indent=1))
-        print(table.line(name, found), flush=True)
+    results = measure_each(
+        table.RESULTS, "posteriors", names or POSTERIORS,
+        lambda name: attempted(measure, name, known[name]), table.line,
+    )  # fmt: skip
     if not names:
-        table.write(table.read())
+        table.write(results)
 
 
 if __name__ == "__main__":

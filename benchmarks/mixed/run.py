@@ -8,8 +8,6 @@ those of Monte Carlo.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from benchmarks import machine
 from benchmarks.environments import HERE
 from benchmarks.mixed import references
 from benchmarks.mixed.designs import DESIGNS
@@ -25,7 +22,7 @@ from benchmarks.mixed.models import Mixed
 from benchmarks.posteriors.moments import moments
 from benchmarks.posteriors.run import compare
 from benchmarks.posteriors.table import verdict
-from benchmarks.report import describe_machine, replace_section, table
+from benchmarks.report import describe_machine, measure_each, replace_section, table
 
 RESULTS = HERE / "results-mixed.json"
 DOCUMENT = HERE.parent / "docs" / "hierarchical.md"
@@ -97,8 +94,6 @@ def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
 
 def line(name: str, result: Mapping[str, Any]) -> str:
     """Return a result in a line of plain text."""
-    if "failed" in result:
-        return f"{name}: {result['failed']}"
     found, effects = verdict(result), result["long"]["effects"]
     return (
         f"{'ok  ' if found['good'] else 'FAIL'} {name}: {result['method']}, nodes "
@@ -149,14 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [name for name in names or DESIGNS if name not in references.read()]:
         references.main(lacking)
     known = references.read()
-    for name in names or DESIGNS:
-        found = measure(name, known[name])
-        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"models": {}}
-        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-        results["models"][name] = found
-        RESULTS.write_text(json.dumps(results, indent=1))
-        print(line(name, found), flush=True)
-    write(results)
+    write(measure_each(RESULTS, "models", names or DESIGNS, lambda n: measure(n, known[n]), line))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ means and SDs can be told from those of Monte Carlo; the constants are the same.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from benchmarks import machine
 from benchmarks.posteriors import references, table
 from benchmarks.posteriors.base import Posterior
 from benchmarks.posteriors.families import POSTERIORS
 from benchmarks.posteriors.moments import moments
+from benchmarks.report import attempted, measure_each
 
 ESS, SECONDS = 4000, 60.0
 
@@ -90,14 +88,6 @@ def measure(name: str, reference: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def attempt(name: str, reference: dict[str, Any]) -> dict[str, Any]:
-    """Return the same, or what went wrong."""
-    try:
-        return measure(name, reference)
-    except Exception as error:  # a failure is a row of the table
-        return {"failed": f"{type(error).__name__}: {error}"}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
@@ -106,15 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [name for name in names or POSTERIORS if name not in known]:
         references.main(lacking)
         known = references.read()
-    for name in names or POSTERIORS:
-        found = attempt(name, known[name])
-        results = table.read()  # again, so that a run of some does not undo one of others
-        results |= {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-        results["posteriors"][name] = found
-        table.RESULTS.write_text(json.dumps(results, indent=1))
-        print(table.line(name, found), flush=True)
+    results = measure_each(
+        table.RESULTS, "posteriors", names or POSTERIORS,
+        lambda name: attempted(measure, name, known[name]), table.line,
+    )  # fmt: skip
     if not names:
-        table.write(table.read())
+        table.write(results)
 
 
 if __name__ == "__main__":

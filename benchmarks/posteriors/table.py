@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from benchmarks.environments import HERE
 from benchmarks.posteriors.families import POSTERIORS
-from benchmarks.report import describe_machine, replace_section, table
+from benchmarks.report import describe_machine, replace_section, results_of, table
 
 RESULTS = HERE / "results-posteriors.json"
 DOCUMENT = HERE.parent / "docs" / "posteriors.md"
@@ -53,7 +52,7 @@ def line(name: str, result: Mapping[str, Any]) -> str:
 
 def read() -> dict[str, Any]:
     """Return what was measured before."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {"posteriors": {}}
+    return results_of(RESULTS, "posteriors")
 
 
 def write(results: Mapping[str, Any]) -> None:

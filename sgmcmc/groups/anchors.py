@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.passes import Pass, Shard, map_over, pieces, shards
+from sgmcmc.data.passes import Pass, Shard, cast, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, START, Marginal, Rule
 from sgmcmc.groups.normal import flat_numbers
@@ -164,14 +164,6 @@ class Corrected:
             move = params[name] - tf.constant(self.center[name], dtype)
             total += tf.reduce_sum(tf.constant(value, dtype) * move)
         return total
-
-
-def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
-    """Return columns in a dtype; integers stay as they are."""
-    return {
-        name: tf.cast(value, dtype) if value.dtype.is_floating else value
-        for name, value in columns.items()
-    }
 
 
 class _Quadratures:

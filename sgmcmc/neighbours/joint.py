@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import tensorflow as tf
 from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, dependent, need_shape, size_of
+from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, dependent, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
 
 ROW = "row"
@@ -376,28 +375,15 @@ class JointModel(Model):
         count = checks.whole_number("n", n, 1)
         return self._draw(as_seed(seed), count)
 
-    def observing(self, observed: Mapping[str, Any]) -> JointModel:
-        """Return the same model with other values of the observed variables.
+    def _kept(self) -> dict[str, tf.Tensor]:
+        return self._observed
 
-        Args:
-            observed: Values by name, of the same shapes; missing names stay as they are.
-
-        Returns:
-            The model; this one stays as it is.
-
-        Raises:
-            ValueError: A name or a shape is another.
-        """
-        found = copy.copy(self)
-        found._observed = dict(self._observed)
-        for name, values in as_arrays("observed", observed).items():
-            if name not in self._observed:
-                raise ValueError(f"`observed`: {name!r} was not observed before.")
-            kept = self._observed[name]
-            need_shape(name, values, tuple(kept.shape))
-            found._observed[name] = tf.constant(values, kept.dtype)
-        found.dataset = {**self.dataset, **{name: found._entry(name) for name in self._rows}}
-        return found
+    def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
+        self._observed = self._observed | {
+            name: tf.constant(values, self._observed[name].dtype)
+            for name, values in observed.items()
+        }
+        self.dataset = self.dataset | {name: self._entry(name) for name in self._rows}
 
 
 def _names(joint: Any) -> list[str]:

@@ -94,6 +94,39 @@ class Model(abc.ABC):
             **keywords,
         )
 
+    def observing(self, observed: Mapping[str, Any]) -> Any:
+        """Return the same model with other values of the observed variables.
+
+        Args:
+            observed: Values by name, of the same shapes; missing names stay as they are.
+
+        Returns:
+            The model; this one stays as it is.
+
+        Raises:
+            ValueError: A name or a shape is another.
+        """
+        kept, given = self._kept(), as_arrays("observed", observed)
+        for name, values in given.items():
+            if name not in kept:
+                raise ValueError(f"`observed`: {name!r} was not observed before.")
+            shape = tuple(kept[name].shape)
+            if values.shape != shape:
+                raise ValueError(
+                    f"`observed`: {name!r} must have the shape {shape}; it has {values.shape}."
+                )
+        found = copy.copy(self)
+        found._replace(given)
+        return found
+
+    @abc.abstractmethod
+    def _kept(self) -> Mapping[str, Any]:
+        """Return the values of the observed variables, by name."""
+
+    @abc.abstractmethod
+    def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
+        """Replace values of observed variables, without a change to those that others hold."""
+
     def _check_rows(self) -> None:
         """Refuse rows that depend on each other, or on what is not their own.
 
@@ -159,28 +192,15 @@ class TracedModel(Model):
         columns.update({name: tf.cast(row, columns[name].dtype) for name in by})
         return self._terms(dict(params), columns)
 
-    def observing(self, observed: Mapping[str, Any]) -> Any:
-        """Return the same model with other values of the observed variables.
+    def _kept(self) -> dict[str, Any]:
+        return {name: self.dataset[column] for name, column in self._columns_of.items()}
 
-        Args:
-            observed: Values by name, of the same shapes; missing names stay as they are.
-
-        Returns:
-            The model; this one stays as it is.
-
-        Raises:
-            ValueError: A name or a shape is another.
-        """
-        found = copy.copy(self)
-        found.dataset = dict(self.dataset)
-        for name, values in as_arrays("observed", observed).items():
-            if name not in self._columns_of:
-                raise ValueError(f"`observed`: {name!r} was not observed before.")
-            column = self._columns_of[name]
-            kept = self.dataset[column]
-            need_shape(name, values, tuple(kept.shape))
-            found.dataset[column] = as_column(values, self.dtype, kept)
-        return found
+    def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
+        columns = {self._columns_of[name]: values for name, values in observed.items()}
+        self.dataset = self.dataset | {
+            column: as_column(values, self.dtype, self.dataset[column])
+            for column, values in columns.items()
+        }
 
 
 def as_column(array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
@@ -198,14 +218,6 @@ def as_column(array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
     if array.dtype.kind not in "iub":
         raise TypeError(f"`data` must hold arrays of numbers; one has the dtype {array.dtype}.")
     return tf.constant(array if array.dtype.kind == "b" else array.astype(np.int32))
-
-
-def need_shape(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Refuse observed values of another shape."""
-    if values.shape != shape:
-        raise ValueError(
-            f"`observed`: {name!r} must have the shape {shape}; it has {values.shape}."
-        )
 
 
 def dependent(name: str, reason: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
 from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.model import Model
@@ -46,9 +46,8 @@ def write(
     Raises:
         ValueError: The folder holds other things, or a prior or column cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if not (folder / _MODEL).exists():
-            raise ValueError(f"`folder`: {str(folder)!r} is not empty. Use a new path.")
+    if is_taken(folder) and not (folder / _MODEL).exists():
+        raise ValueError(f"`folder`: {str(folder)!r} is not empty. Use a new path.")
     for name, prior in model.priors.items():
         if hasattr(prior, "log_prob"):
             raise ValueError(

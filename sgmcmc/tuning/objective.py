@@ -301,8 +301,9 @@ def _model(target: Target, data: Data, kept: bool = True) -> Any:
         return target.log_post(u, Minibatch(cast(columns, target.dtype)))
 
     def derivatives(u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-        product = _product(target, tf.stack([u, u]), columns)
-        prior = _along(target.prior_gradient, tf.stack([u, u]))
+        both = tf.stack([u, u])
+        product = _product(target, both, columns)
+        prior = along(target.prior_gradient, *tf.unstack(both))
         return [value(u, columns), *_gradient(target, u, columns), *product, prior]
 
     point = tf.TensorSpec([target.size], target.dtype)
@@ -363,14 +364,15 @@ def of_prior(target: Target) -> dict[str, Function]:
     gradients = target.concatenated().prior_gradient
     return {
         "prior": lambda u: [value(u), target.prior_gradient(u)],
-        "prior product": lambda both: [_along(target.prior_gradient, both)],
+        "prior product": lambda both: [along(target.prior_gradient, *tf.unstack(both))],
         "prior hessian": lambda u: [_jacobian(target.prior_gradient, u)],
         "prior values": lambda points: [tf.vectorized_map(value, points)],
         "prior gradients": lambda points: [tf.vectorized_map(gradients, points)],
     }
 
 
-def _slope(target: Target, columns: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+def slope_over(target: Target, columns: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the gradient of the log-likelihood of some rows, a function of the position."""
     return partial(
         target.gradient, minibatch=Minibatch(cast(columns, target.dtype)), with_prior=False
     )
@@ -384,11 +386,11 @@ def _gradient(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]
 
 
 def _product(target: Target, both: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-    return [_along(_slope(target, columns), both)]
+    return [along(slope_over(target, columns), *tf.unstack(both))]
 
 
 def _hessian(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-    return [_jacobian(_slope(target, columns), u, vectorized=not has_sparse(columns))]
+    return [_jacobian(slope_over(target, columns), u, vectorized=not has_sparse(columns))]
 
 
 def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
@@ -400,9 +402,8 @@ def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tenso
     return [tf.reduce_mean(2 * values[0] - there - back, 0)]
 
 
-def _along(gradient: Callable[[tf.Tensor], tf.Tensor], both: tf.Tensor) -> tf.Tensor:
-    """Return the derivative of a gradient at the first row along the second."""
-    u, vector = both[0], both[1]
+def along(gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
+    """Return the derivative of a gradient at a position along a vector."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(u)
         slope = tf.reduce_sum(gradient(u) * vector)

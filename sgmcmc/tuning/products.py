@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Minibatch, Tensors
+from sgmcmc.data.minibatch import Tensors
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.objective import Objective, along, slope_over
 
 _NUMBERS = 2**22
 """Largest size of an intermediate result."""
@@ -81,26 +81,8 @@ class Products:
         return np.asarray(self._graphs[key](*arguments).numpy(), np.float64)
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        return tf.vectorized_map(lambda v: _along(self._target.prior_gradient, u, v), vectors)
+        return tf.vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)
 
     def _rows(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> tf.Tensor:
-        target = self._target
-        cast = {
-            name: tf.cast(value, target.dtype) if value.dtype.is_floating else value
-            for name, value in columns.items()
-        }
-
-        def gradient(u: tf.Tensor) -> tf.Tensor:
-            return target.gradient(u, Minibatch(cast), with_prior=False)
-
-        return tf.vectorized_map(lambda v: _along(gradient, u, v), vectors)
-
-
-def _along(
-    gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.Tensor
-) -> tf.Tensor:
-    """Return the derivative of a gradient along a vector."""
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(u)
-        slope = tf.reduce_sum(gradient(u) * vector)
-    return tape.gradient(slope, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        slope = slope_over(self._target, columns)
+        return tf.vectorized_map(lambda v: along(slope, u, v), vectors)

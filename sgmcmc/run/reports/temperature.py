@@ -26,9 +26,8 @@ def temperature_facts(
     A step adds ε²V to the variance ε of ν in each direction of the tangent space, V the variance
     of the gradient estimate there, and friction α takes 2α of its excess away. The temperature,
     relative to the right one, is 1 + ε(V − V')/(2(α + β̂)), V' the part of V that the dynamics
-    correct for and β̂ their friction for it; near a
-    mode the posterior's variances are as many times too large. A
-    thermostat has to find the friction εV/2.
+    correct for and β̂ their friction for it; near a mode the posterior's variances are as many
+    times too large. A thermostat has to find the friction εV/2.
 
     Args:
         sampler: Sampler that made the draws.
