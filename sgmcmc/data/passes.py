@@ -86,6 +86,7 @@ class Pass:
         any_length: Whether to try one graph for pieces of any length, if the dataset is large.
         row_terms: Terms of the user's log-likelihood that a row's own is made of.
         graphs: Graphs that exist, of functions of these names; it is added to.
+        jit_compile: Whether XLA compiles the graphs.
     """
 
     def __init__(
@@ -95,12 +96,14 @@ class Pass:
         any_length: bool = False,
         row_terms: int = 1,
         graphs: dict[Any, Any] | None = None,
+        jit_compile: bool = False,
     ) -> None:
         self.data = data
         self._functions = functions
         self._any_length = any_length
         self._row_terms = row_terms
         self._graphs = {} if graphs is None else graphs
+        self._jit_compile = jit_compile
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.
@@ -127,15 +130,18 @@ class Pass:
                 self._graphs[key] = None
                 try:
                     given = (*arguments[:-1], of_any_length(columns))
-                    self._graphs[key] = trace(self._functions[name], *given)
+                    self._graphs[key] = self._trace(name, given)
                 except Exception as error:  # the user's functions ask for the number of rows
                     pass_on(error)
             if self._graphs[key] is not None:
                 return self._graphs[key]
         key = (name, *_shapes(arguments))
         if key not in self._graphs:
-            self._graphs[key] = trace(self._functions[name], *arguments)
+            self._graphs[key] = self._trace(name, arguments)
         return self._graphs[key]
+
+    def _trace(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        return trace(self._functions[name], *arguments, jit_compile=self._jit_compile)
 
     def sums(
         self,

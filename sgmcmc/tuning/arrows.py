@@ -1,4 +1,4 @@
-"""Information of the shape of an arrow, found by products with the Hessian."""
+"""Products with the Hessian, and information of the shape of an arrow, or dense, found by them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.passes import Pass, shards
+from sgmcmc.interrupts import pass_on
 from sgmcmc.target.geometry import Arrow, Preconditioner, arrow_of, inverse_root
 from sgmcmc.target.layout import Layout
-from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.products import Products
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.objective import Objective, along, slope_over
+
+_NUMBERS = 2**22
+"""Largest size of an intermediate result."""
+
+_TOGETHER = 64
+"""Largest number of vectors of an intermediate result."""
+
+_ROWS = 2**16
+"""Largest number of terms of the log-likelihood of an intermediate result."""
+
+_ONE_BY_ONE = 100
+"""Products up to which compiling takes longer than it gains."""
 
 _FEWEST = 20
 """Least number of groups that are looked for."""
@@ -29,6 +46,54 @@ _NOTHING = 1e-9
 
 _EQUAL = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-7}
 """Largest difference of entries of a Hessian that should be equal, relative to its largest."""
+
+
+class Products:
+    """The negative Hessian of the log posterior over all rows, times vectors.
+
+    Args:
+        objective: Log posterior.
+        target: Log posterior, in the dtype in which many products are computed.
+        data: Dataset.
+    """
+
+    def __init__(self, objective: Objective, target: Target, data: Data) -> None:
+        self._objective, self._target, self._data = objective, target, data
+        functions = {"prior": self._prior, "rows": self._rows}
+        self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
+        rows = min(data.size, shards(data, _ROWS, target.row_terms)[0].piece)
+        self.together = int(np.clip(_NUMBERS // (rows * target.row_terms), 1, _TOGETHER))
+        self._compiles = not data.sparse
+
+    def __call__(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Return the products at a position with each of some vectors, (k, d)."""
+        if len(vectors) > _ONE_BY_ONE and self._compiles:
+            try:
+                return self._many(u, vectors)
+            except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
+                # Operations that neither XLA nor vectorization supports are computed one by one.
+                pass_on(error)
+                self._compiles = False
+        return np.stack([self._objective.times_hessian(u, vector) for vector in vectors])
+
+    def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        dtype = self._target.dtype.as_numpy_dtype
+        point, found = u.astype(dtype), np.empty((len(vectors), len(u)))
+        for first in range(0, len(vectors), self.together):
+            some = vectors[first : first + self.together]
+            padded = np.zeros((self.together, len(u)), dtype)
+            padded[: len(some)] = some
+            (of_prior,) = self._pass.run("prior", point, padded)
+            (of_rows,) = self._pass.sums("rows", point, padded, most=_ROWS)
+            found[first : first + len(some)] = -(of_prior.numpy() + of_rows)[: len(some)]
+        return found
+
+    def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
+        return [tf.vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)]
+
+    def _rows(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        slope = slope_over(self._target, columns)
+        return [tf.vectorized_map(lambda v: along(slope, u, v), vectors)]
 
 
 @dataclass(frozen=True)

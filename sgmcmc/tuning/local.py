@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import PIECE_BYTES, Data
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
+from sgmcmc.minibatches import Uniform
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO
 from sgmcmc.tuning.prediction import largest_good
-from sgmcmc.tuning.probe import Probe
 
 PAIRS = 128
 """Pairs of minibatches whose gradients' differences measure the noise, over all positions."""
@@ -39,6 +41,12 @@ that nothing is gained by more."""
 
 _LEAST = 1e-6
 """The least stepsize, as a part of the largest."""
+
+_ROWS = 500
+"""Rows of the minibatches for noise."""
+
+_CURVATURE_ROWS = 2000
+"""Rows of the minibatches for Hessian-vector products."""
 
 
 @dataclass(frozen=True)
@@ -240,3 +248,42 @@ def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> 
         return law.stable and abs(np.sqrt(law.variance(noise)) - 1) <= tolerance
 
     return largest_good(good, _LEAST * most, most)
+
+
+class Probe:
+    """Gradients of minibatches, and products with their Hessians, at any position.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        seed: Seed of the rows and directions.
+
+    Attributes:
+        objective: Log posterior over the whole dataset, in the dtype of the chain.
+    """
+
+    def __init__(self, target: Target, data: Data, seed: int) -> None:
+        self.objective = Objective(target, data, double=False)
+        self._data = data
+        self.rng = generator(seed, 0, RunPhase.MODE, Purpose.PROBES)
+        # Fewer than all, or there would be no noise to measure.
+        self.rows = min(_ROWS, max(1, data.size // 2))
+
+    def _minibatch(self, n: int) -> Objective:
+        rows = Uniform().bind(self._data.size, n).draw(self.rng, 1)[0]
+        return self.objective.over([(rows, self._data.size / n)])
+
+    def noise(self, u: np.ndarray) -> np.ndarray:
+        """Return one draw of the gradient noise of a minibatch, (d,)."""
+        first, second = self._minibatch(self.rows), self._minibatch(self.rows)
+        return (first.likelihood_gradient(u) - second.likelihood_gradient(u)) / np.sqrt(2.0)
+
+    def times_hessian(self, u: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """Return the negative Hessian of a minibatch's log posterior times a vector."""
+        most = max(1, PIECE_BYTES // max(1, self._data.row_bytes))
+        n = min(self._data.size, _CURVATURE_ROWS, most)
+        return self._minibatch(n).times_hessian(u, vector)
+
+    def signs(self) -> np.ndarray:
+        """Return a random direction of signs."""
+        return self.rng.choice([-1.0, 1.0], self.objective.size)

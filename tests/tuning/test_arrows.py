@@ -12,8 +12,8 @@ import tensorflow as tf
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning import products
-from sgmcmc.tuning.arrows import arrow_at, dense_at, find_structure
+from sgmcmc.tuning import arrows
+from sgmcmc.tuning.arrows import Products, arrow_at, dense_at, find_structure
 from sgmcmc.tuning.objective import Objective
 
 G, N = 25, 200
@@ -56,8 +56,8 @@ def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
     assert structure.leaves.shape == (G, 3) and len(structure.core) == d - 3 * G
     information = -found.likelihood_hessian(u) - found.prior_hessian(u)
     for few in (100, 0):  # one by one; and compiled, in blocks
-        monkeypatch.setattr(products, "_FEW", few)
-        times = products.Products(found, found.target, data)
+        monkeypatch.setattr(arrows, "_ONE_BY_ONE", few)
+        times = Products(found, found.target, data)
         np.testing.assert_allclose(times(u, np.eye(d)), information, atol=1e-10)
         for whitening in (arrow_at(times, structure, [u], seed=3), dense_at(times, [u])):
             C = whitening.times(np.eye(d)).T

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.run.exact.shape import find_axes
 from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.tuning.axes import find_axes
 from sgmcmc.tuning.objective import Objective
 from tests.tuning.models import Tensors, objective
 

@@ -13,12 +13,12 @@ from sgmcmc.tuning.ascent import Ascent, AscentState
 from sgmcmc.tuning.laws import LinearLaw
 from sgmcmc.tuning.local import (
     Neighbourhood,
+    Probe,
     choose_locally,
     largest_curvature,
     look_around,
     prior_information,
 )
-from sgmcmc.tuning.probe import Probe
 from tests.tuning.models import Array, Tensors, gaussian_prior, laplace_prior, make
 
 N, D = 4000, 6

@@ -1,4 +1,4 @@
-"""Standard deviations that hold if the model is wrong: the sandwich, in reports and of draws."""
+"""Standard deviations that hold if the model is wrong: scores, and the sandwich made of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
+from sgmcmc.data.passes import Pass
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.reports.judging import cannot_judge
 from sgmcmc.run.sampler import Sampler
+from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
+from sgmcmc.tuning.objective import kept_graphs
 from sgmcmc.tuning.plan import mode_from
-from sgmcmc.tuning.scores import score_covariance
 
 _ROWS = 20_000
 """Largest number of rows whose scores the report is made of."""
@@ -25,6 +29,8 @@ _COORDINATES = 200
 
 _EACH = 10
 """Smallest number of observations for each coordinate with which the report has robust SDs."""
+
+_PIECE_NUMBERS = 2**22
 
 
 def robust_section(sampler: Sampler, mode: Mode) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -94,3 +100,30 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
         name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
         for name, array in draws.items()
     }
+
+
+def score_covariance(
+    target: Target, data: Data, u: np.ndarray, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Return Σ s_i s_iᵀ − N s̄ s̄ᵀ of the scores s_i = ∇ log p(x_i | θ), (d, d), in one pass.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        u: Position, (d,).
+        rows: Row numbers that represent all; ``None`` for all.
+    """
+
+    def scores(position: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        found = tf.cast(target.term_gradients(position, columns), tf.float64)
+        return [tf.reduce_sum(found, 0), tf.matmul(found, found, transpose_a=True)]
+
+    over = Pass(data, {"scores": scores}, graphs=kept_graphs(target, data))
+    position = u.astype(target.dtype.as_numpy_dtype)
+    if rows is None:
+        most = max(1, _PIECE_NUMBERS // target.size)
+        sums, products = over.sums("scores", position, most=most)
+    else:
+        sums, products = (p.numpy() for p in over.run("scores", position, data.rows(rows)))
+    size = data.size if rows is None else len(rows)
+    return (products - np.outer(sums, sums) / size) * (data.size / size)
