@@ -12,7 +12,7 @@ import sgmcmc
 from sgmcmc import checks
 from sgmcmc.dynamics import SCIR, SGRLD
 from sgmcmc.gradients import ControlVariate, Gradient
-from sgmcmc.results.archive import write_archive
+from sgmcmc.results.conversions import write_archive
 
 Z = np.repeat(np.eye(3), [70, 20, 10], axis=0)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc import libraries
 from sgmcmc.results.arrays import coordinate_names
-from sgmcmc.results.weights import weighted_quantiles
+from sgmcmc.results.diagnostics import weighted_quantiles
 
 _TAILS = (0.05, 0.95)
 

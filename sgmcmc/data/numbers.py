@@ -12,6 +12,7 @@ NumPy's 2.2.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -224,3 +225,34 @@ def _polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
         value *= x
     value += np.float32(coefficients[-1])
     return value
+
+
+class AliasTable(NamedTuple):
+    """An alias table: row k with probability keep[k], else other[k], of a uniform k.
+
+    Attributes:
+        keep: Probabilities, (N,).
+        other: Rows, (N,).
+        total: Sum of the weights.
+    """
+
+    keep: np.ndarray
+    other: np.ndarray
+    total: float
+
+    @classmethod
+    def of(cls, weights: np.ndarray) -> AliasTable:
+        """Return the table that draws rows in proportion to their weights."""
+        total = float(weights.sum())
+        keep = np.asarray(weights, float) * (len(weights) / total)
+        other = np.arange(len(weights), dtype=np.int32)
+        low = list(np.flatnonzero(keep < 1.0))
+        high = list(np.flatnonzero(keep >= 1.0))
+        while low and high:
+            small, large = low.pop(), high[-1]
+            other[small] = large
+            keep[large] -= 1.0 - keep[small]
+            if keep[large] < 1.0:
+                low.append(high.pop())
+        keep[low + high] = 1.0
+        return cls(keep, other, total)

@@ -5,13 +5,12 @@ A dynamics does not touch data, likelihoods, loops or storage.
 """
 
 from sgmcmc.dynamics.adaptive import PSGLD, SGFS
-from sgmcmc.dynamics.barker import SGLRW, Barker
 from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA
 from sgmcmc.dynamics.isokinetic import SMILE
-from sgmcmc.dynamics.langevin import SGD, SGLD
+from sgmcmc.dynamics.langevin import SGD, SGLD, SGLRW, Barker
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.no_u_turn import NUTS
 from sgmcmc.dynamics.scir import SCIR

@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice, describe, flag, is_number
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.base import Dynamics, averaged, covariance_of_sum
 from sgmcmc.dynamics.langevin import overdamped
-from sgmcmc.dynamics.noise import averaged, covariance_of_sum
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant

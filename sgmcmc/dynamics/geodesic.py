@@ -10,14 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import known_keys
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, read_variance
 from sgmcmc.dynamics.momentum import (
     MomentumState,
     ThermostatState,
     first_thermostats,
     mean_decay,
 )
-from sgmcmc.dynamics.noise import FISHER, averaged, covariance_of_sum, read_variance
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import positive_constant
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import flag, positive_number
 from sgmcmc.dynamics.adaptive import frozen_after
-from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.noise import averaged, covariance_of_sum
+from sgmcmc.dynamics.base import Dynamics, averaged, covariance_of_sum
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
 

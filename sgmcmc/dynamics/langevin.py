@@ -1,14 +1,26 @@
-"""Langevin dynamics without a momentum, and without noise: stochastic gradient ascent."""
+"""Dynamics of the position alone: Langevin, steps whose sign the gradient draws, and ascent."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from sgmcmc.dynamics.base import Dynamics
+from sgmcmc.checks import choice
+from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, read_variance
 from sgmcmc.target.geometry import Space
+
+EXTREME = "extreme"
+"""The user's value for noise of which nothing is known."""
+
+_PROBIT = 1.702
+"""1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095."""
+
+_NARROW = 0.1
+"""SD of the size of bimodal increments, in units of its root mean square."""
 
 
 class PositionState(NamedTuple):
@@ -97,3 +109,149 @@ def overdamped(
 ) -> tf.Tensor:
     """Return θ + (ε/2) ĝ(θ) + √ε η."""
     return position + 0.5 * stepsize * gradient + tf.sqrt(stepsize) * normals
+
+
+class LearningState(NamedTuple):
+    """The state of Barker dynamics that estimate the noise of their gradients.
+
+    Attributes:
+        position: θ, flat and unconstrained.
+        variance: V, the mean of the estimates from each minibatch so far, (d,).
+        count: Number of estimates in the mean.
+    """
+
+    position: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Barker(Dynamics):
+    """θ' = θ + bz, with z ~ N(0, ε) and b = 1 with probability 1/(1 + e^(−z ĝ(θ))), otherwise −1.
+
+    Each coordinate has its own z and b. To first order in ε the moments of a step are those of
+    SGLD: mean (ε/2) ĝ and variance ε. But no step is longer than z, so that large gradients, and
+    stepsizes too large for the steepest direction, do not make the chain diverge.
+
+    The noise of ĝ moves probabilities toward 1/2. For a normal noise of variance V the correction
+    multiplies z ĝ by k/√(k² − Vz²), k = 1.702, if Vz² < k²; else the sign of z ĝ is used,
+    which still moves too little. ``noise_variance="extreme"`` uses that everywhere.
+
+    Args:
+        noise_variance: V, the variance of the gradient estimate in each coordinate, not negative:
+            a number, or a dict with one for each parameter; ``"fisher"``, the mean over the steps
+            so far of the variance of the single rows' gradients in a minibatch, times N²/n
+            (1 − n/N); or ``"extreme"``. Zero corrects nothing.
+        increments: Distribution of z, ``"normal"``, or ``"bimodal"``: |z| near √ε.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.Barker(noise_variance="fisher")
+        Barker(noise_variance='fisher', increments='normal')
+
+    Source:
+        Mauri & Zanella, AISTATS 2024, sections 2 and 3; Livingstone & Zanella, Journal of the Royal
+        Statistical Society B 84, 2022, for the increments.
+    """
+
+    noise_variance: Any = 0.0
+    increments: str = "normal"
+
+    name = "barker"
+    step_normals = 2
+
+    @property
+    def learns_noise(self) -> bool:  # type: ignore[override]
+        """Whether V is estimated."""
+        return isinstance(self.noise_variance, str) and self.noise_variance == FISHER
+
+    def bind(self, space: Space) -> Barker:
+        """Return these dynamics with their constants checked."""
+        increments = choice("increments", self.increments, ["normal", "bimodal"])
+        words = (FISHER, EXTREME)
+        variance = read_variance(self.noise_variance, space.layout, words, matrix=False)
+        return replace(self, noise_variance=variance, increments=increments)
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> PositionState | LearningState:
+        """Return the state at the start of a chain."""
+        if not self.learns_noise:
+            return PositionState(position)
+        return LearningState(position, tf.zeros_like(position), tf.zeros([], position.dtype))
+
+    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+        """Return the state one step on; ``normals`` are those of z and of b, of shape (2, d)."""
+        size = normals[0]
+        if self.increments == "bimodal":
+            # The sign of z makes no difference to bz.
+            size = math.sqrt(1.0 - _NARROW**2) + _NARROW * size
+        z = tf.sqrt(stepsize) * size
+        # Φ of a standard normal is uniform.
+        uniform = 0.5 * tf.math.erfc(-normals[1] / math.sqrt(2.0))
+        moved = tf.where(uniform <= self._probability(state, z, gradient), z, -z)
+        return state._replace(position=state.position + moved)
+
+    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+        """Return the state with V moved toward the estimate from another minibatch."""
+        count = state.count + 1.0
+        variance = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
+        return state._replace(variance=variance, count=count)
+
+    def _probability(self, state: Any, z: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+        """Return the probability of b = 1."""
+        sign = 0.5 * (1.0 + tf.sign(z * gradient))
+        if isinstance(self.noise_variance, str) and not self.learns_noise:
+            return sign
+        if not self.learns_noise and not np.any(self.noise_variance):
+            return tf.sigmoid(z * gradient)
+        known = self.noise_variance
+        variance = state.variance if self.learns_noise else tf.constant(known, z.dtype)
+        left = 1.0 - variance * z * z / _PROBIT**2
+        safe = tf.where(left > 0.0, left, tf.ones_like(left))
+        return tf.where(left > 0.0, tf.sigmoid(z * gradient * tf.math.rsqrt(safe)), sign)
+
+
+@dataclass(frozen=True)
+class SGLRW(Dynamics):
+    """θ' = θ + √ε b, with b = 1 with probability (1 + √ε ĝ(θ)/2)/2, otherwise −1, by coordinate.
+
+    The probability is cut off at 0 and 1. A step has the mean (ε/2) ĝ and the second moment ε, as
+    one of SGLD has to first order in ε, but it is never longer than √ε in any coordinate, and its
+    second moment is ε whatever the noise of ĝ is.
+
+    On a normal posterior, where probabilities are not cut off, the covariance Σ solves
+    ε(HΣ + ΣH)/2 = εI + (ε²/4) offdiag(HΣH + V), with H the precision and V the covariance of ĝ:
+    the noise of gradients, and the discretization, come in only through what coordinates share. In
+    coordinates that are independent of each other, noise included, variances are exact at any ε.
+    Beyond |ĝ| = 2/√ε the probability is cut off, and the drift is too small there.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SGLRW()
+        SGLRW()
+
+    Source:
+        Mensch, Holdijk, Duffield, Aifer, Coles, Welling & Cheng, arXiv 2602.15925, 2026. The
+        equation is written here in the constants of SGLD.
+    """
+
+    name = "sglrw"
+
+    def init(
+        self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> PositionState:
+        """Return the state at the start of a chain."""
+        return PositionState(position)
+
+    def step(
+        self, state: PositionState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> PositionState:
+        """Return the state one step on; ``normals`` are those that draw b, of shape (1, d)."""
+        size = tf.sqrt(stepsize) * tf.ones_like(gradient)
+        # 2Φ(z) − 1 of a standard normal z is uniform on (−1, 1).
+        uniform = tf.math.erf(normals[0] / math.sqrt(2.0))
+        drift = 0.5 * size * gradient
+        moved = tf.where(uniform <= drift, size, -size)
+        # A drift that is not a number must not go unseen.
+        return PositionState(state.position + tf.where(tf.math.is_nan(drift), drift, moved))

@@ -10,8 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import choice, whole_number
-from sgmcmc.dynamics.base import Dynamics
-from sgmcmc.dynamics.noise import DIAGONAL, FISHER, averaged, covariance_of_sum, read_variance
+from sgmcmc.dynamics.base import (
+    DIAGONAL,
+    FISHER,
+    Dynamics,
+    averaged,
+    covariance_of_sum,
+    read_variance,
+)
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.layout import Layout, positive_constant
 

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.checks import function, positive_number
+from sgmcmc.data.numbers import AliasTable
 from sgmcmc.dynamics.base import ExactDynamics, LogPost
 from sgmcmc.target.geometry import Space
 
@@ -36,47 +37,16 @@ class RowBounds:
     Attributes:
         factors: r_j, (N, d).
         gradients: Gradient of the term of each row at the center, (N, d).
-        table: Table that draws rows in proportion to their bounds.
+        table: AliasTable that draws rows in proportion to their bounds.
         whole: Gradient of the log posterior at the center, (d,).
         prior: Bounds on |∂_i log p(ζ) − ∂_i log p(0)| / ‖ζ‖ for the prior, (d,).
     """
 
     factors: np.ndarray
     gradients: np.ndarray
-    table: Table
+    table: AliasTable
     whole: np.ndarray
     prior: np.ndarray
-
-
-class Table(NamedTuple):
-    """An alias table: row k with probability keep[k], else other[k], of a uniform k.
-
-    Attributes:
-        keep: Probabilities, (N,).
-        other: Rows, (N,).
-        total: Sum of the weights.
-    """
-
-    keep: np.ndarray
-    other: np.ndarray
-    total: float
-
-    @classmethod
-    def of(cls, weights: np.ndarray) -> Table:
-        """Return the table that draws rows in proportion to their weights."""
-        total = float(weights.sum())
-        keep = np.asarray(weights, float) * (len(weights) / total)
-        other = np.arange(len(weights), dtype=np.int32)
-        low = list(np.flatnonzero(keep < 1.0))
-        high = list(np.flatnonzero(keep >= 1.0))
-        while low and high:
-            small, large = low.pop(), high[-1]
-            other[small] = large
-            keep[large] -= 1.0 - keep[small]
-            if keep[large] < 1.0:
-                low.append(high.pop())
-        keep[low + high] = 1.0
-        return cls(keep, other, total)
 
 
 def _held(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
@@ -85,7 +55,7 @@ def _held(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
         return tf.constant(array, dtype)
 
 
-def _drawn(table: Table, uniforms: tf.Tensor) -> tf.Tensor:
+def _drawn(table: AliasTable, uniforms: tf.Tensor) -> tf.Tensor:
     """Return rows drawn from a table, one for each uniform number in float64."""
     place = uniforms * len(table.keep)
     row = tf.minimum(tf.cast(place, tf.int32), len(table.keep) - 1)

@@ -17,7 +17,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Pass, map_over
 from sgmcmc.data.sparse import over
 from sgmcmc.graphs.user_functions import as_tensor, call, first_lines
-from sgmcmc.results.weights import weighted_quantiles
+from sgmcmc.results.diagnostics import weighted_quantiles
 
 
 def read_path(store: Any) -> Path | None:

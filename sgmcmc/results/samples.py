@@ -11,15 +11,13 @@ from typing import Any, overload
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.results import html
-from sgmcmc.results.archive import read_archive, write_archive
 from sgmcmc.results.arrays import Arrays, LogPost, Results, by_chain, need_slice, sliced
-from sgmcmc.results.conversions import Conversions
+from sgmcmc.results.conversions import Conversions, read_archive, write_archive
+from sgmcmc.results.diagnostics import read_weights, weights_of
 from sgmcmc.results.measured_error import MeasuredError, measured_error
 from sgmcmc.results.origin import Origin, need_chains
-from sgmcmc.results.report import Report
+from sgmcmc.results.report import Report, draws_table, html_page
 from sgmcmc.results.store import read_store
-from sgmcmc.results.weights import read_weights, weights_of
 
 
 @checks.renamed("unnormalised")
@@ -329,8 +327,8 @@ class Samples(Conversions):
 
     def _repr_html_(self) -> str:
         warnings = self.quick_warnings()
-        shown = html.draws_table(self.settings, self, self._report)
-        return html.page(self._head, shown, warnings=warnings)
+        shown = draws_table(self.settings, self, self._report)
+        return html_page(self._head, shown, warnings=warnings)
 
     def with_report(self, report: Report) -> Samples:
         """Return the same draws with this report."""

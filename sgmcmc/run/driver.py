@@ -21,10 +21,17 @@ from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.calls import brief, on_machines, outside
-from sgmcmc.run.checkpoints import Checkpoints, Ending, allocate, modes, record_specs, schema_of
+from sgmcmc.run.checkpoints import (
+    Checkpoints,
+    Ending,
+    allocate,
+    fingerprint,
+    modes,
+    record_specs,
+    schema_of,
+)
 from sgmcmc.run.choices import complete
 from sgmcmc.run.crews import crew_of
-from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.lengths import Lengths
 from sgmcmc.run.origin import GoOn, SamplerOrigin
 from sgmcmc.run.request import Request

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.after.weighted import weighted_table
-from sgmcmc.results.weights import weighted_quantiles
+from sgmcmc.results.diagnostics import weighted_quantiles
 
 X = np.random.default_rng(1).normal(3.0, 1.0, 50)
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.data.numbers import AliasTable
 from sgmcmc.dynamics import MHSS, ZigZag
-from sgmcmc.dynamics.subsampled import Table
 from sgmcmc.target.geometry import Space
 from tests.ladder import Array, bound
 
@@ -107,7 +107,7 @@ def test_a_hundredth_of_covertype(name: str) -> None:
 
 def test_the_table_draws_rows_in_proportion_to_their_weights() -> None:
     weights = np.array([0.0, 3.0, 1.0, 0.5, 8.0, 0.5])
-    table = Table.of(weights)
+    table = AliasTable.of(weights)
     p = table.keep / len(weights)
     for place, keep in enumerate(table.keep):
         p[table.other[place]] += (1 - keep) / len(weights)

@@ -13,8 +13,9 @@ from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.numbers import AliasTable
 from sgmcmc.data.passes import Pass, pieces, shards
-from sgmcmc.dynamics.subsampled import RowBounds, Subsampled, Table
+from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
 from sgmcmc.graphs.user_functions import call
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
@@ -132,7 +133,7 @@ def _bounds(
     matrix = root.T @ matrix @ root
     most = float(np.linalg.eigvalsh(matrix)[-1])
     of_prior = np.sqrt(np.maximum(np.diag(matrix), 0.0) * max(most, 0.0))
-    table = Table.of(dynamics.weights(factors))
+    table = AliasTable.of(dynamics.weights(factors))
     return RowBounds(factors, gradients, table, root.T @ slope, of_prior)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.results import html
+from sgmcmc.results.report import html_page, html_table
 from sgmcmc.run.checkpoints import constrained
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.target.layout import Layout
@@ -131,12 +131,12 @@ class StepwiseSampler:
 
     def _repr_html_(self) -> str:
         facts = {"observations": self.N, "in a minibatch": self.n, **self._sampler.tuning}
-        return html.page(
+        return html_page(
             self._sampler.request.function,
-            html.table(
+            html_table(
                 ["parameter", "shape"], [(k, str(tuple(v.shape))) for k, v in self.params.items()]
             ),
-            html.table(["constant", ""], [(name, str(value)) for name, value in facts.items()]),
+            html_table(["constant", ""], [(name, str(value)) for name, value in facts.items()]),
         )
 
     def _split(self, sampler: Sampler, positions: list[np.ndarray]) -> dict[str, np.ndarray]:

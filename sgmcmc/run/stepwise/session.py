@@ -16,10 +16,9 @@ from sgmcmc.engine.prefetcher import core_to_spare
 from sgmcmc.engine.runner import Runner
 from sgmcmc.results.schema import difference
 from sgmcmc.run.builder import make_runners
-from sgmcmc.run.checkpoints import modes
+from sgmcmc.run.checkpoints import fingerprint, modes
 from sgmcmc.run.crews import Threads
 from sgmcmc.run.driver import whole_by_chain, with_seed
-from sgmcmc.run.fingerprint import fingerprint
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.run.stepwise.sampler import StepwiseSampler
 

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 import sgmcmc
-from sgmcmc.dynamics.variates import gamma_number
+from sgmcmc.dynamics.scir import gamma_number
 from sgmcmc.models import DPMixture, dp_mixture
 from sgmcmc.models import mixture_components as slices
 from tests.models.mixtures.partitions import exact_posterior
