@@ -17,8 +17,14 @@ from sgmcmc import minibatches as minibatches
 from sgmcmc import models as models
 from sgmcmc._version import __version__ as __version__
 from sgmcmc.after.diagnostics import summary
-from sgmcmc.after.estimate_plots import plot_log_post, plot_zero_variance
-from sgmcmc.after.plots import plot_forest, plot_pairs, plot_posterior, plot_trace
+from sgmcmc.after.plots import (
+    plot_forest,
+    plot_log_post,
+    plot_pairs,
+    plot_posterior,
+    plot_trace,
+    plot_zero_variance,
+)
 from sgmcmc.after.report_plots import plot_report
 from sgmcmc.after.stein import ksd
 from sgmcmc.after.zero_variance import ZeroVarianceSamples, zero_variance

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.after.draws import Source, TestFunctions, need_samples
-from sgmcmc.after.forms import Fitted, Form, best, fitted
-from sgmcmc.after.regression import Moments
+from sgmcmc.after.forms import Fitted, Form, Moments, best, fitted
 from sgmcmc.checks import choice, flag, whole_number
 from sgmcmc.results.arrays import Arrays, has_chains
 from sgmcmc.results.samples import Samples
