@@ -1,4 +1,4 @@
-"""Summaries of draws, through ArviZ."""
+"""Summaries of draws, through ArviZ, and of draws that have weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel Stein discrepancy: how far draws are from their target, judged by gradients."""
+"""The kernel Stein discrepancy, in coordinates in which the posterior is near N(0, I)."""
 
 from __future__ import annotations
 

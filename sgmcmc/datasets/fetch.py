@@ -1,4 +1,4 @@
-"""Files as they were published: found or downloaded, and never used if damaged."""
+"""Files as they were published: found in folders or downloaded, never used if damaged."""
 
 from __future__ import annotations
 
@@ -16,15 +16,47 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import numpy as np
+import platformdirs
 from numpy.typing import NDArray
 
 from sgmcmc.atomic_files import part_of
-from sgmcmc.datasets import folders
+
+VARIABLE = "SGMCMC_DATA"
 
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds without a byte, not for the whole transfer
 CHUNK = 1 << 16
+
+
+def own_folder() -> Path | None:
+    """Return the folder that the user has chosen by the environment variable, if any."""
+    value = os.environ.get(VARIABLE)
+    return Path(value).expanduser() if value else None
+
+
+def user_folder() -> Path:
+    """Return the cache folder of the user, by the convention of the operating system."""
+    return Path(platformdirs.user_cache_dir("sgmcmc", appauthor=False))
+
+
+def known_folders() -> list[Path]:
+    """Return the folders that may hold files, in order of preference."""
+    chosen = own_folder()
+    return [user_folder()] if chosen is None else [chosen, user_folder()]
+
+
+def writable_folder() -> Path | None:
+    """Return the first folder where files can be made, itself made if need be; None if none."""
+    for folder in known_folders():
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            # The administrator may write anywhere; a folder closed to all is still meant to be.
+            if os.name == "posix" and not folder.stat().st_mode & 0o222:
+                continue
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    return None
 
 
 class DownloadError(OSError):
@@ -103,7 +135,7 @@ def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
         DownloadError: The file is not there and could not be downloaded.
     """
     failures = []
-    for folder in folders.candidates():
+    for folder in known_folders():
         path = folder / source.filename
         if not os.path.isfile(path):
             continue
@@ -112,7 +144,7 @@ def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
         except FileNotFoundError:
             continue  # removed just now
         except (OSError, ValueError) as error:
-            if folder != folders.own():
+            if folder != own_folder():
                 # Nobody's but the package's: a new download takes its place.
                 failures.append(f"{path}: not usable: {error}")
             elif isinstance(error, OSError):
@@ -122,7 +154,7 @@ def load(source: Source, read: Callable[[Path], T], verbose: bool = True) -> T:
                     f"{path} is damaged: {error}. It is left as it is: replace it by a complete "
                     f"copy of {source.urls[0]}, or remove it to have it downloaded."
                 ) from error
-    writable = folders.writable()
+    writable = writable_folder()
     if writable is not None:
         return _download(source, writable, read, verbose, failures)
     with tempfile.TemporaryDirectory() as temporary:
@@ -161,7 +193,7 @@ def _download(
                 failures.append(f"{url}: damaged content: {error}")
                 continue
             # The caller put a file there in the meantime keeps it.
-            if folder != folders.own() or not os.path.lexists(target):
+            if folder != own_folder() or not os.path.lexists(target):
                 with contextlib.suppress(OSError):  # the data are there, cached or not
                     os.replace(part, target)
             return value
@@ -200,13 +232,13 @@ def _shows_progress() -> bool:
 
 
 def _advice(source: Source, failures: list[str]) -> str:
-    now = folders.own()
+    now = own_folder()
     return "\n  ".join(
         [
             f"could not download {source.filename}:",
             *failures,
             f"To go without: get {source.urls[0]} by other means, put it as "
             f"{source.filename!r} into your own folder, and set the environment variable "
-            f"{folders.VARIABLE} to that folder (now: {'not set' if now is None else now}).",
+            f"{VARIABLE} to that folder (now: {'not set' if now is None else now}).",
         ]
     )

@@ -13,8 +13,8 @@ import sgmcmc.samplers
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.engine.reductions import Reduction
-from sgmcmc.ensembles.batches import Batches
 from sgmcmc.ensembles.network import Array, Network, Weights, count_of
+from sgmcmc.ensembles.training import Batches
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.samples import Samples

@@ -1,4 +1,4 @@
-"""Training of all members at once: Adam with a cosine schedule, the best epoch of each kept."""
+"""Training of all members at once: minibatches, Adam with a cosine schedule, best epochs kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
-from sgmcmc.ensembles.batches import Batches
+from sgmcmc.data.sparse import SparseColumn, gather_sparse
 from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.graphs.tracing import trace
+
+_ROWS = "rows"
+"""Name of the row numbers, from which a graph gathers the rows of sparse columns."""
 
 _STEPS = 30_000
 """Steps of Adam, if the number of epochs is not given."""
@@ -33,6 +36,32 @@ _PATIENCE = 0.4
 
 _BLOCK = 2**24
 """Bytes of the minibatches that are prepared at a time."""
+
+
+class Batches:
+    """Rows of a dataset on their way into a graph.
+
+    Args:
+        data: Dataset.
+    """
+
+    def __init__(self, data: Data) -> None:
+        self._dense = {n: c for n, c in data.columns.items() if not c.sparse}
+        self._sparse = {n: c for n, c in data.columns.items() if isinstance(c, SparseColumn)}
+
+    def given(self, rows: Array) -> dict[str, tf.Tensor]:
+        """Return the arguments of a graph for row numbers of any shape."""
+        found = {name: column.tensor_at(rows) for name, column in self._dense.items()}
+        return {**found, _ROWS: tf.constant(rows)} if self._sparse else found
+
+    def inside(self, given: dict[str, tf.Tensor], place: Any = None) -> dict[str, Any]:
+        """Return the rows by column, in the graph; ``place`` picks one of several minibatches."""
+        if place is not None:
+            given = {name: tf.gather(each, place) for name, each in given.items()}
+        found: dict[str, Any] = {name: given[name] for name in self._dense}
+        for name, column in self._sparse.items():
+            found[name] = gather_sparse(column.stored, given[_ROWS], column.row_shape[0])
+        return found
 
 
 @dataclass(frozen=True)

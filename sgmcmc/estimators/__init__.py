@@ -10,10 +10,12 @@ except ImportError as error:  # the one optional dependency that classes here ar
         'sgmcmc.estimators needs scikit-learn: pip install "sgmcmc[scikit-learn]"'
     ) from error
 
-from sgmcmc.estimators.linear import BayesianLinearRegression
-from sgmcmc.estimators.logistic import BayesianLogisticRegression
+from sgmcmc.estimators.linear import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    BayesianPoissonRegression,
+)
 from sgmcmc.estimators.networks import BayesianNetworkClassifier, BayesianNetworkRegressor
-from sgmcmc.estimators.poisson import BayesianPoissonRegression
 
 __all__ = [
     "BayesianLinearRegression",

@@ -23,8 +23,7 @@ from sgmcmc.groups.packs import (
     packed,
     without_large,
 )
-from sgmcmc.groups.spec import Groups
-from sgmcmc.groups.trial import try_functions
+from sgmcmc.groups.spec import Groups, try_functions
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]

@@ -1,6 +1,5 @@
 """Networks of Keras, sampled: members are trained, then chains, judged by their predictions."""
 
-from sgmcmc.keras.sampled import SampledNetwork
-from sgmcmc.keras.sampling import sample_network
+from sgmcmc.keras.sampling import SampledNetwork, sample_network
 
 __all__ = ["SampledNetwork", "sample_network"]

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.neighbours import jax_indexing
-from sgmcmc.neighbours.jax_calls import CALLS
-from sgmcmc.neighbours.jax_equations import Equation, Rule, equation_dtype
+from sgmcmc.neighbours.jax_calls import CALLS, Equation, Rule, equation_dtype
 
 
 def _unary(operation: Callable[[Any], Any]) -> Rule:

@@ -10,10 +10,9 @@ import numpy as np
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.groups.effects import draw_effects, for_rows, own_rows
+from sgmcmc.groups.effects import Units, draw_effects, for_rows, own_rows, units
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import Structure
-from sgmcmc.groups.units import Units, units
 from sgmcmc.inputs.tuning import halved
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.report import Report

@@ -1,5 +1,15 @@
 """The functions that users call: the named samplers by their space, and those for any parts."""
 
+from sgmcmc.samplers.constrained import (
+    gsgnht,
+    gsgnht_setup,
+    scir,
+    scir_setup,
+    sggmc,
+    sggmc_setup,
+    sgrld,
+    sgrld_setup,
+)
 from sgmcmc.samplers.euclidean import (
     sghmc,
     sghmc_setup,
@@ -14,10 +24,8 @@ from sgmcmc.samplers.euclidean import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.samplers.geodesic import gsgnht, gsgnht_setup, sggmc, sggmc_setup
 from sgmcmc.samplers.hmc import hmc, mala, nuts
 from sgmcmc.samplers.sample import sample, setup
-from sgmcmc.samplers.simplex import scir, scir_setup, sgrld, sgrld_setup
 from sgmcmc.samplers.subsampled import mhss, predictor_bound, zigzag
 
 __all__ = [

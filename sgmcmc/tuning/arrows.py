@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.passes import Pass, shards
+from sgmcmc.data.passes import Function, Pass, shards
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.geometry import Arrow, Preconditioner, arrow_of, inverse_root
 from sgmcmc.target.layout import Layout
@@ -59,7 +59,7 @@ class Products:
 
     def __init__(self, objective: Objective, target: Target, data: Data) -> None:
         self._objective, self._target, self._data = objective, target, data
-        functions = {"prior": self._prior, "rows": self._rows}
+        functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
         rows = min(data.size, shards(data, _ROWS, target.row_terms)[0].piece)
         self.together = int(np.clip(_NUMBERS // (rows * target.row_terms), 1, _TOGETHER))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sgmcmc.datasets import folders
+from sgmcmc.datasets import fetch
 from tests.datasets.sources import Server
 
 
@@ -16,8 +16,8 @@ from tests.datasets.sources import Server
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder in place of the user's, and no folder of one's own."""
     folder = tmp_path / "cache"
-    monkeypatch.setattr(folders, "user", lambda: folder)
-    monkeypatch.delenv(folders.VARIABLE, raising=False)
+    monkeypatch.setattr(fetch, "user_folder", lambda: folder)
+    monkeypatch.delenv(fetch.VARIABLE, raising=False)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
     return folder
@@ -28,7 +28,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder chosen by the environment variable."""
     folder = tmp_path / "own"
     folder.mkdir()
-    monkeypatch.setenv(folders.VARIABLE, str(folder))
+    monkeypatch.setenv(fetch.VARIABLE, str(folder))
     return folder
 
 

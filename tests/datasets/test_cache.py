@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sgmcmc.datasets as datasets
-from sgmcmc.datasets import covertype, folders, mnist, parsed
+from sgmcmc.datasets import covertype, fetch, mnist
 from sgmcmc.datasets.fetch import DamagedFileError
 from tests.datasets.sources import ARRAY, NAME, REAL, TEXT, names, spec_of
 
@@ -102,13 +102,15 @@ def test_cache_that_cannot_be_written_is_done_without(own, parses, monkeypatch):
     (own / f"{NAME}.sgmcmc.npy").mkdir()
     np.testing.assert_array_equal(load_own(), ARRAY)
     assert names(own) == [NAME, f"{NAME}.sgmcmc.npy"]  # no partial file either
-    monkeypatch.setattr(parsed.np, "save", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "")))
+    monkeypatch.setattr(
+        covertype.np, "save", lambda *a, **k: (_ for _ in ()).throw(OSError(28, ""))
+    )
     np.testing.assert_array_equal(load_own(), ARRAY)
     assert names(own) == [NAME, f"{NAME}.sgmcmc.npy"]
 
 
 def test_seal_covers_the_numbers():
-    seal = parsed._seal(ARRAY, bytes(32))
+    seal = covertype._seal(ARRAY, bytes(32))
     assert seal.endswith(zlib.crc32(ARRAY.tobytes()).to_bytes(4, "little"))
 
 
@@ -153,7 +155,7 @@ def real(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
     for name in files:
         if not (Path(REAL) / name).is_file():
             pytest.skip(f"SGMCMC_DATA has no {name}")
-    monkeypatch.setenv(folders.VARIABLE, REAL)
+    monkeypatch.setenv(fetch.VARIABLE, REAL)
 
 
 @pytest.mark.slow
@@ -163,7 +165,7 @@ def test_real_covertype(cache, monkeypatch, tmp_path):
     own.mkdir()
     name = covertype.SPEC.source.filename
     (own / name).symlink_to((Path(REAL) / name).resolve())
-    monkeypatch.setenv(folders.VARIABLE, str(own))
+    monkeypatch.setenv(fetch.VARIABLE, str(own))
     first = datasets.get_dataset("covertype")
     assert first.shape == (581012, 55) and first.dtype == np.float32
     assert np.count_nonzero(first[:, 0] == 1) == 283301

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sgmcmc import datasets
-from sgmcmc.datasets import folders, kos, movielens, msweb
+from sgmcmc.datasets import fetch, kos, movielens, msweb
 from sgmcmc.datasets.fetch import DamagedFileError, Source
 
 REAL = os.environ.get("SGMCMC_DATA")
@@ -25,8 +25,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder chosen by the environment variable, and a cache folder in place of the user's."""
     folder = tmp_path / "own"
     folder.mkdir()
-    monkeypatch.setattr(folders, "user", lambda: tmp_path / "cache")
-    monkeypatch.setenv(folders.VARIABLE, str(folder))
+    monkeypatch.setattr(fetch, "user_folder", lambda: tmp_path / "cache")
+    monkeypatch.setenv(fetch.VARIABLE, str(folder))
     return folder
 
 
@@ -41,7 +41,7 @@ def real(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
         if not (Path(REAL) / name).is_file():
             pytest.skip(f"SGMCMC_DATA has no {name}")
-    monkeypatch.setenv(folders.VARIABLE, REAL)
+    monkeypatch.setenv(fetch.VARIABLE, REAL)
 
 
 # --- KOS

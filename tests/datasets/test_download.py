@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgmcmc.datasets import covertype, fetch, folders, mnist
+from sgmcmc.datasets import covertype, fetch, mnist
 from sgmcmc.datasets.fetch import DamagedFileError, DownloadError, Source
 from tests.datasets.sources import (
     ARRAY,
@@ -42,7 +42,7 @@ def test_download_once(server, cache):
 
 def test_download_goes_to_own_folder_which_may_be_new(server, cache, tmp_path, monkeypatch):
     own = tmp_path / "new" / "own"
-    monkeypatch.setenv(folders.VARIABLE, str(own))
+    monkeypatch.setenv(fetch.VARIABLE, str(own))
     server.files["x"] = bz2.compress(TEXT)
     covertype.load_spec(spec_of(server.url("x")), verbose=False)
     assert names(own) == [NAME, f"{NAME}.sgmcmc.npy"] and names(cache) == []
@@ -239,7 +239,7 @@ def test_nothing_writable(server, own, cache, closed):
 
 def test_folder_is_a_file(server, cache, tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"mine")
-    monkeypatch.setenv(folders.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(fetch.VARIABLE, str(tmp_path / "file"))
     server.files["x"] = bz2.compress(TEXT)
     covertype.load_spec(spec_of(server.url("x")), verbose=False)
     assert NAME in names(cache) and (tmp_path / "file").read_bytes() == b"mine"

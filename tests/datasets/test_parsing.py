@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sgmcmc.datasets as datasets
-from sgmcmc.datasets import covertype, folders, mnist
+from sgmcmc.datasets import covertype, fetch, mnist
 from sgmcmc.datasets.fetch import DamagedFileError
 from tests.datasets.sources import ARRAY, IMAGES, LABELS, NAME, TEXT, idx, mnist_sources, spec_of
 
@@ -42,7 +42,7 @@ def test_each_name_has_its_loader(monkeypatch):
 
 def test_default_cache_folder_is_the_systems(monkeypatch):
     monkeypatch.undo()
-    assert folders.user().is_absolute() and "sgmcmc" in str(folders.user())
+    assert fetch.user_folder().is_absolute() and "sgmcmc" in str(fetch.user_folder())
 
 
 # --- LIBSVM text

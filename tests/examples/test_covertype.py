@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.datasets import covertype, folders
+from sgmcmc.datasets import covertype, fetch
 
 VIGNETTES = Path(__file__).parents[2] / "vignettes"
 FILE = covertype.SPEC.source.filename
 
 pytestmark = pytest.mark.skipif(
-    not any((folder / FILE).is_file() for folder in folders.candidates()),
+    not any((folder / FILE).is_file() for folder in fetch.known_folders()),
     reason=f"{FILE} is neither in $SGMCMC_DATA nor in the user's cache folder",
 )
 

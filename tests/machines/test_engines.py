@@ -16,7 +16,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc.engine.runner import Runner
-from sgmcmc.machines import adapters
+from sgmcmc.machines import executors
 from sgmcmc.run import crews
 from tests.machines.work import CALL, ROWS
 
@@ -96,7 +96,7 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
     def killing(self: Runner, *arguments: Any) -> None:
         take(self, *arguments)
         if with_a_kill and not killed:
-            killed.append(next(iter(adapters._pools[2]._processes)))
+            killed.append(next(iter(executors._pools[2]._processes)))
             os.kill(killed[0], signal.SIGKILL)
 
     monkeypatch.setattr(Runner, "take_over", killing)
@@ -107,7 +107,7 @@ def test_joblib(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
     again = found.predict(_first, {"x": ROWS}, executor=joblib.Parallel(n_jobs=2))
     np.testing.assert_array_equal(again, found.predict(_first, {"x": ROWS}))
     assert joblib.Parallel(n_jobs=2)(joblib.delayed(pow)(2, k) for k in range(3)) == [1, 2, 4]
-    adapters._pools.pop(2).shutdown()
+    executors._pools.pop(2).shutdown()
 
 
 def _first(params: dict[str, Any], dataset: dict[str, Any]) -> Any:

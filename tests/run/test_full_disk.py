@@ -22,8 +22,8 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import Samples
-from sgmcmc.datasets import fetch, folders
-from sgmcmc.datasets.parsed import load_or_parse
+from sgmcmc.datasets import fetch
+from sgmcmc.datasets.covertype import load_or_parse
 from tests.conftest import short_call, short_setup
 from tests.run.stopping import same, short_blocks_of
 
@@ -218,8 +218,8 @@ def test_values_on_a_full_disk(disk: Disk) -> None:
 @pytest.mark.faults
 def test_dataset_cache_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data are at hand all the same, and no half cache is left or taken for one."""
-    monkeypatch.delenv(folders.VARIABLE, raising=False)
-    monkeypatch.setattr(folders, "user", lambda: disk.path)
+    monkeypatch.delenv(fetch.VARIABLE, raising=False)
+    monkeypatch.setattr(fetch, "user_folder", lambda: disk.path)
     source, parsed = disk.path / "small.txt", np.arange(20_000, dtype=np.float32).reshape(-1, 2)
     source.write_text("what is parsed")
     cache = disk.path / "small.txt.sgmcmc.npy"
@@ -241,8 +241,8 @@ def test_dataset_cache_on_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.faults
 def test_download_to_a_full_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that says so, and no half file."""
-    monkeypatch.delenv(folders.VARIABLE, raising=False)
-    monkeypatch.setattr(folders, "user", lambda: disk.path)
+    monkeypatch.delenv(fetch.VARIABLE, raising=False)
+    monkeypatch.setattr(fetch, "user_folder", lambda: disk.path)
     content = bytes(40_000)
     source = fetch.Source("small.txt", ("https://nowhere.invalid/small.txt",))
     monkeypatch.setattr(fetch, "_transfer", lambda url, part, *_: part.write_bytes(content))

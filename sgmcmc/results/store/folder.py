@@ -1,4 +1,4 @@
-"""The folder of a store: made, locked, compared, written to and read.
+"""The folder of a store: made, locked, compared, written to, enlarged and read.
 
 It holds ``about.json`` (what made it), one npy file for each record (draws, gradients, test
 functions, log posterior estimates), and for each chain a small file that says where it is and how
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,25 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from sgmcmc.atomic_files import read_arrays, refuse_saved_model, write_arrays
+from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.results.schema import Schema, difference
-from sgmcmc.results.store.checksums import (
+from sgmcmc.results.store.files import (
+    ABOUT,
+    FileRows,
+    Record,
     arrays_of,
+    checkpoint,
     checksums,
+    counted,
+    create_array,
+    explained,
     remember,
+    saved_results,
     state_of,
     unsigned,
     verify,
     write_about,
 )
-from sgmcmc.results.store.files import (
-    ABOUT,
-    FileRows,
-    Record,
-    checkpoint,
-    create_array,
-    explained,
-    saved_results,
-)
-from sgmcmc.results.store.growth import grow, remove_others
 
 FORMAT = 3
 _LOCK, _HANDOVER, _WARM_UP = "lock", "handover.npz", "warm-up.npz"
@@ -289,3 +288,60 @@ def _read_about(path: Path) -> dict[str, Any] | None:
             "empty or a new one. Nothing was changed."
         )
     return None
+
+
+def grow(
+    path: Path,
+    about: Mapping[str, Any],
+    n_iters: int,
+    records: Mapping[str, Record],
+    states: Sequence[Mapping[str, np.ndarray] | None],
+) -> dict[str, Any]:
+    """Make room for more iterations, and return what is now said of the store.
+
+    Its arrays are copied to larger ones next to them, and what is said of the store, which names
+    the files, is replaced once those are whole: at whatever instant the process is killed, the
+    store is either what it was or has grown.
+
+    Args:
+        path: Folder.
+        about: Former description of the store.
+        n_iters: Number of iterations after burn-in to make room for.
+        records: Shape, chains first, and dtype of each array.
+        states: Contents of the checkpoints of the chains.
+    """
+    generation = about.get("generation", 0) + 1
+    files = {name: f"array-{generation}-{number}.npy" for number, name in enumerate(records)}
+    for name, (shape, dtype) in records.items():
+        create_array(path / files[name], shape, dtype)
+        for chain, state in enumerate(states):
+            rows = 0 if state is None else counted(state, name)
+            _copy(path / about["arrays"][name], path / files[name], chain, rows)
+    found = {
+        **about,
+        "generation": generation,
+        "arrays": files,
+        "fingerprint": {**about["fingerprint"], "n_iters": n_iters},
+    }
+    write_about(path, found, records)
+    return found
+
+
+def remove_others(path: Path, files: Iterable[str]) -> None:
+    """Remove arrays that a store does not name: those it has outgrown, or half grown."""
+    for other in {entry.name for entry in path.glob("array-*.npy")} - set(files):
+        # Windows keeps files that somebody reads.
+        with contextlib.suppress(OSError):
+            (path / other).unlink()
+
+
+def _copy(old: Path, new: Path, chain: int, rows: int) -> None:
+    """Copy the first rows of a chain from one file to another."""
+    if rows == 0:
+        return
+    array = np.load(old, mmap_mode="r", allow_pickle=False)
+    length = max(1, PIECE_BYTES // max(1, array.itemsize * int(np.prod(array.shape[2:]))))
+    with contextlib.closing(FileRows(new, chain)) as to:
+        for start in range(0, rows, length):
+            stop = min(start + length, rows)
+            to[start:stop] = array[chain, start:stop]

@@ -4,8 +4,7 @@ A :class:`StepwiseSampler` is what was set up, a :class:`Session` is one run of 
 has the same two.
 """
 
-from sgmcmc.run.stepwise.sampler import StepwiseSampler
-from sgmcmc.run.stepwise.session import Session
+from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler
 from sgmcmc.run.stepwise.steps import get_params, init_sess, set_up, sgmcmc_step
 
 __all__ = ["Session", "StepwiseSampler", "get_params", "init_sess", "set_up", "sgmcmc_step"]

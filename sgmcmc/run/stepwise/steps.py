@@ -16,8 +16,7 @@ from sgmcmc.run.choices import complete
 from sgmcmc.run.driver import divergence, search
 from sgmcmc.run.request import Request
 from sgmcmc.run.sampler import make_sampler
-from sgmcmc.run.stepwise.sampler import StepwiseSampler
-from sgmcmc.run.stepwise.session import Session, restored
+from sgmcmc.run.stepwise.sampler import Session, StepwiseSampler, restored
 
 
 @brief
