@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.memory import available_bytes
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.gradients.base import Gradient
 from sgmcmc.gradients.tables import AtPlaces, AtRows, Held
@@ -145,23 +144,3 @@ class SAGA(Gradient):
         assert self.held is not None, "not bound"
         total = self.held.total(state.table.numpy())
         return None, SAGAState(state.table, tf.constant(total))
-
-
-def available_bytes() -> int:
-    """Return the available memory in bytes; a large number if the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    physical = physical_bytes()
-    return 2**62 if physical is None else physical
-
-
-def physical_bytes() -> int | None:
-    """Return the memory of the machine in bytes, if the system says."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -353,14 +353,12 @@ class JointModel(Model):
         """Refuse rows that depend on each other, and a prior that depends on rows."""
         self._check_rows()
         if self._few is not self._joint:
-            params = {name: tf.constant(a, self.dtype) for name, a in self.params.items()}
             last = self._of({name: a[-FEW:] for name, a in self._covariates.items()})
-            ends = [float(self._prior(joint, params)) for joint in (self._few, last)]
-            if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-6):
-                raise ValueError(
-                    "`joint`: the density of its parameters depends on the rows of `data`. Compute "
-                    "what it needs of all rows before, outside the function."
-                )
+            self._check_prior(
+                lambda params: self._prior(last, params),
+                "`joint`: the density of its parameters depends on the rows of `data`. Compute "
+                "what it needs of all rows before, outside the function.",
+            )
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables from the joint distribution.

@@ -153,6 +153,18 @@ class Model(abc.ABC):
             if not _close(changed[same], terms[same]):
                 raise ValueError(dependent(name, "the density of a row changes with another row"))
 
+    def _check_prior(self, of_last: Callable[[Tensors], Any], refusal: str) -> None:
+        """Refuse a prior that depends on the rows.
+
+        Args:
+            of_last: Log prior as the last rows make it; ``log_prior`` is that of the first.
+            refusal: Message.
+        """
+        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
+        first, last = float(self.log_prior(params)), float(of_last(params))
+        if not np.isclose(first, last, rtol=1e-5, atol=1e-6):
+            raise ValueError(refusal)
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
         kind = type(self).__name__

@@ -65,7 +65,6 @@ def observed_information(
         raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
     curved, scale = np.diag(prior), _first_scale(smooth)
     seen: list[np.ndarray] = []
-    held, found = np.zeros(len(u)), _Positive(smooth)
     for _ in range(_ROUNDS):
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
@@ -74,14 +73,13 @@ def observed_information(
         seen.append(np.where(kinked, secant, 0.0))
         # If the step reaches the kink the curvature may jump to and fro; its mean settles.
         extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
-        if not np.array_equal(extra, held):
-            held, found = extra, _Positive(smooth + np.diag(extra))
         if not extra.any() and len(seen) > 2:
             break
-        before, scale = scale, np.sqrt(np.diag(found.inverse))
+        before, scale = scale, np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
         if np.abs(np.log(scale / before)).max() < 0.01:
             break
-    return Information(found.matrix, found.inverse, held, scale)
+    matrix = _positive(smooth + np.diag(extra))
+    return Information(matrix, _inverse(matrix), extra, scale)
 
 
 def prior_on_both_sides(
@@ -111,28 +109,24 @@ def _first_scale(matrix: np.ndarray) -> np.ndarray:
     return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
 
 
-class _Positive:
-    """A matrix with eigenvalues that are not positive turned up, and its inverse.
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Return the matrix with eigenvalues that are not positive turned up."""
+    scale, values, vectors = _turned_up(matrix)
+    return (vectors * values) @ vectors.T * np.outer(scale, scale)
 
-    Eigenvalues are those after scaling by the diagonal, in which nothing at all counts as one.
-    """
 
-    def __init__(self, matrix: np.ndarray) -> None:
-        diagonal = np.abs(np.diag(matrix))
-        self._scale = np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
-        values, self._vectors = np.linalg.eigh(matrix / np.outer(self._scale, self._scale))
-        values = np.abs(values)
-        self._values = np.maximum(values, _FLOOR * values.max() if values.any() else 1.0)
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    scale, values, vectors = _turned_up(matrix)
+    return (vectors / values) @ vectors.T / np.outer(scale, scale)
 
-    @property
-    def matrix(self) -> np.ndarray:
-        outer = np.outer(self._scale, self._scale)
-        return (self._vectors * self._values) @ self._vectors.T * outer
 
-    @property
-    def inverse(self) -> np.ndarray:
-        outer = np.outer(self._scale, self._scale)
-        return (self._vectors / self._values) @ self._vectors.T / outer
+def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scale, eigenvalues and eigenvectors; nothing at all counts as a curvature of one."""
+    diagonal = np.abs(np.diag(matrix))
+    scale = np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    values = np.abs(values)
+    return scale, np.maximum(values, _FLOOR * values.max() if values.any() else 1.0), vectors
 
 
 def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:

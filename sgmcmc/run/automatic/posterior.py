@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,34 +10,25 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.bars import Clock
-from sgmcmc.data.dataset import Data
-from sgmcmc.dynamics import HMC, NUTS
+from sgmcmc.dynamics import HMC
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
-from sgmcmc.run.automatic.methods import (
-    MOVES,
-    Foretold,
-    may_begin_anew,
-    run_exact,
-    seconds_of_gradient,
-)
+from sgmcmc.run.automatic.methods import may_begin_anew, run_exact
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.calls import brief, on_machines
-from sgmcmc.run.choices import Chosen, Reading, all_parts_open, choose, open_arguments, read
+from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
-from sgmcmc.run.reports.judging import unconstrained
-from sgmcmc.run.reports.reporting import WIDE, of_rising
+from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request
-from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.information import shrunk_covariance
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 
@@ -50,16 +40,6 @@ _ROUNDS = 4
 
 _SLOWEST = 1e5
 """Autocorrelation time beyond which a restart does not help."""
-
-_PATIENCE = 6
-"""Multiple of the predicted length after which we switch to NUTS."""
-
-_GRADIENTS = 25
-"""Gradients of a move of NUTS where the posterior is far from normal."""
-
-_SURELY, _PERHAPS = 10**6, 2 * 10**7
-"""Observations times coordinates up to which a gradient of them all takes about a millisecond, and
-beyond which it takes too long to be worth timing."""
 
 
 @brief
@@ -249,102 +229,3 @@ def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[An
     moves = moves @ whitening.root.T if whitening.dense else moves * whitening.root
     middle = plan.mode.position
     return [target.space.params(middle + apart * move, target.dtype) for move in moves]
-
-
-def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bool:
-    """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
-
-    Args:
-        request: Request of the user.
-        plan: Plan that was chosen.
-        data: Dataset.
-        wishes: User's wishes for the draws.
-    """
-    if not all_parts_open(request):
-        return False
-    target = request.read.target
-    numbers = data.size * target.row_terms * len(plan.mode.position)
-    if plan.around.exact or numbers <= _SURELY:
-        return True
-    if numbers > _PERHAPS:
-        return False
-    seconds = seconds_of_gradient(target, data, plan.mode.position)
-    moves = wishes.n_chains * (MOVES + 2.0 * wishes.ess)
-    return Foretold(seconds, moves * _GRADIENTS, wishes).affordable
-
-
-class UntilFar(UntilEffective):
-    """Runs until coordinates have their effective sample size, or are found far from normal.
-
-    Args:
-        wishes: User's wishes for the draws.
-        plan: Plan that was chosen.
-        target: Target, without a preconditioner.
-        thin: Number of iterations between kept draws.
-        began: Time at which the clock of ``max_seconds`` was started.
-        may_stop: Whether there is another way, so that chains stop as soon as the posterior is
-            found far from normal.
-
-    Attributes:
-        spread: Covariance of the draws in whitened coordinates, at the last look.
-        variances: Eigenvalues of the spread, ascending.
-        against: Evidence in the draws that their posterior is far from normal; empty if there is
-            none.
-    """
-
-    def __init__(
-        self, wishes: Wishes, plan: Plan, target: Target, thin: int, began: float, may_stop: bool
-    ) -> None:
-        super().__init__(wishes, plan, target.size, thin, began)
-        self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
-        if may_stop and wishes.n_iters is None:
-            self.cap = min(self.cap, _PATIENCE * self.first)
-        self.spread = np.eye(target.size)
-        self.variances: np.ndarray = np.ones(target.size)
-        self.against = ""
-
-    @property
-    def normal(self) -> bool:
-        """Whether the variances are those of a posterior that is near normal."""
-        return bool(self.variances[-1] <= WIDE and self.variances[0] >= 1 / WIDE)
-
-    def goals(self) -> Iterator[int]:
-        """Yield the numbers of iterations after burn-in at which to stop."""
-        for goal in super().goals():
-            yield goal
-            if self.against and self._may_stop:
-                return
-
-    def see(self, samples: Samples) -> None:
-        """Look at the draws so far."""
-        super().see(samples)
-        assert self.diagnostics is not None
-        self.spread = _spread(samples, self._plan, self._space)
-        self.variances = np.linalg.eigvalsh(self.spread)
-        draws = self.diagnostics.draws
-        if not self.normal:
-            self.against = (
-                "the posterior is far from normal: in coordinates whitened at its mode, the "
-                f"eigenvalues of the draws' covariance range from {self.variances[0]:.2g} to "
-                f"{self.variances[-1]:.2g}"
-            )
-        elif not self.reached and self._wishes.n_iters is None and draws >= self.cap // self._thin:
-            self.against = (
-                f"after {draws} draws of each chain the smallest effective sample size was "
-                f"{self.diagnostics.smallest:.0f}, far from what a normal posterior would give"
-            )
-
-
-def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
-    """Return the covariance of the draws in whitened coordinates, drawn toward the identity."""
-    u = unconstrained(samples, space)
-    zeta = plan.whitening.into(u.reshape(-1, u.shape[-1]))
-    return shrunk_covariance(zeta, max(4.0, len(zeta) / max(1.0, plan.autocorrelation)))
-
-
-def run_by_nuts(
-    request: Request, plan: Plan, wishes: Wishes, verbose: bool, began: float, reason: str
-) -> Samples:
-    """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay."""
-    doubts = of_rising(plan.surveyed)
-    return run_exact(request, NUTS(), wishes, verbose, began, reason, doubts)
