@@ -144,7 +144,7 @@ bench-manifolds: $(STAMP) ## steps a second on manifolds and of topics on the sp
 bench-factors: $(STAMP) ## steps a second of matrix factorization; needs ml-100k
 	$(RUN) benchmarks.factors
 
-bench-seconds: $(STAMP) ## from the call to the posterior, in passes of NumPy; five minutes; needs covertype
+bench-seconds: $(STAMP) ## from the call to the posterior, in passes of NumPy; fifteen minutes; needs covertype
 	$(RUN) benchmarks.seconds
 
 bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; writes docs/posteriors.md

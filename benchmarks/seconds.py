@@ -1,24 +1,30 @@
 """From the call to the posterior, in passes of NumPy's gradient: `python -m benchmarks.seconds`.
 
 Each case is a process of its own. A pass is Xβ and Xᵀr in float32 over all rows, with the residuals
-between them, timed right before and right after each call.
+between them, timed right before and right after each call. Cases that are named are measured again;
+the others stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy import references
 from benchmarks.accuracy.problems import covertype
+from benchmarks.client import CPU_ONLY
+from benchmarks.environments import HERE, interpreter
 from benchmarks.memory import peak, resident
 from benchmarks.report import publish, table
 
@@ -158,7 +164,92 @@ def small(smoke: bool) -> dict[str, Any]:
     return {"seconds": found}
 
 
-CASES = {"whole": whole, "growing": growing, "small": small}
+LONG = 15.0
+"""Seconds of a call that need a reason."""
+
+
+def posteriors(smoke: bool) -> dict[str, Any]:
+    """The collection of posteriors, one after another in this process."""
+    from benchmarks.posteriors.families import POSTERIORS
+    from benchmarks.posteriors.run import SECONDS, sampled
+
+    found = {}
+    for name in list(POSTERIORS)[: 2 if smoke else None]:
+        model = POSTERIORS[name]()
+        begin = time.perf_counter()
+        samples = sampled(model, max_seconds=SECONDS)
+        seconds = time.perf_counter() - begin
+        method = samples.settings["method"]
+        del samples, model
+        found[name] = {"seconds": seconds, "method": method, "memory": resident()}
+        print(name, found[name], file=sys.stderr, flush=True)
+    return found
+
+
+PEERS = {
+    "nuts": ("numpyro", "NumPyro, NUTS on all rows", 100),
+    "hmcecs": ("numpyro", "NumPyro, HMCECS, 1000 rows", 300),
+    "scikit-learn": ("sklearn", "scikit-learn's fit, Laplace approximation, N(0, 1) priors", 0),
+}
+"""Environment, label and draws of each."""
+
+
+def peers(smoke: bool) -> dict[str, Any]:
+    """Other packages on all rows, given mode and covariance."""
+    from sgmcmc.run.origin import origin_of
+
+    data = rows_of(smoke)
+    mode = origin_of(logistic(data, 1)).sampler.request.mode
+    assert mode is not None
+    request = {
+        "center": mode.position.tolist(),
+        "covariance": mode.information.covariance.tolist(),
+    }
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "data.npz", **data)
+        request |= {"data": f"{folder}/data.npz", "out": f"{folder}/out.npz"}
+        for method, (environment, _, draws) in PEERS.items():
+            asked = {**request, "method": method, "draws": 20 if smoke else draws}
+            found[method] = _outside(environment, asked, smoke)
+    return found
+
+
+def _outside(environment: str, request: dict[str, Any], smoke: bool) -> dict[str, Any]:
+    """Return seconds, effective draws and errors of another package."""
+    from benchmarks.posteriors.moments import moments
+
+    done = subprocess.run(
+        [str(interpreter(environment)), "-m", "benchmarks.seconds_outside"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+        env={**os.environ, **CPU_ONLY},
+    )
+    if done.returncode:
+        raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
+    with np.load(request["out"]) as file:
+        answer = dict(file)
+    found = {name: float(answer[name]) for name in ("before", "seconds")}
+    if "draws" in answer:
+        of_draws = moments(answer["draws"])
+        found["ess"], mean, sd = min(of_draws.ess), of_draws.mean, of_draws.sd
+    else:
+        mean, sd = answer["mean"], answer["sd"]
+    if not smoke:
+        found["errors"] = errors(np.array(mean), np.array(sd), references.read()["covertype"])
+    return found
+
+
+CASES = {
+    "whole": whole,
+    "growing": growing,
+    "small": small,
+    "posteriors": posteriors,
+    "peers": peers,
+}
+RESULTS = HERE / "results-seconds.json"
 
 
 def measured(case: str, smoke: bool) -> dict[str, Any]:
@@ -211,6 +302,53 @@ def render(found: dict[str, Any]) -> list[str]:
             ["", "seconds"],
             [[name, f"{value:.2f}"] for name, value in found["small"]["seconds"].items()],
         ),
+        *_of_posteriors(found["posteriors"]),
+        *_of_peers(found["peers"], calls),
+    ]
+
+
+def _of_posteriors(found: dict[str, Any]) -> list[str]:
+    """Return sentences and a table on the collection, one after another."""
+    seconds = [each["seconds"] for each in found.values()]
+    places = sorted({0, *range(9, len(found) - 1, 10), len(found) - 1})
+    held = [each["memory"] / 2**20 for each in found.values()]
+    long = [
+        f"{name} ({each['method']}, {each['seconds']:.0f} s)"
+        for name, each in found.items()
+        if each["seconds"] > LONG
+    ]
+    return [
+        f"The {len(found)} posteriors of `make bench-posteriors`, one after another in one process,"
+        f" a call each: median {statistics.median(seconds):.1f} s, at most {max(seconds):.1f}; "
+        f"above {LONG:.0f} s: {', '.join(long) or 'none'}. Resident memory afterwards:",
+        table(
+            ["after call", *(str(place + 1) for place in places)],
+            [["MB", *(f"{held[place]:.0f}" for place in places)]],
+        ),
+    ]
+
+
+def _of_peers(found: dict[str, Any], calls: dict[str, Any]) -> list[str]:
+    """Return a table of other packages, beside our first call."""
+    rows = []
+    for label, call in list(calls.items())[:1]:
+        each = call["seconds"] / call["ess"]
+        numbers = [f"{call['seconds']:.1f}", f"{call['ess']:.0f}", f"{1e3 * each:.0f}"]
+        rows.append([f"`sample`, {label}", "", *numbers, *_shown(call.get("errors"))])
+    for method, (_, label, _) in PEERS.items():
+        of = found[method]
+        ess = of.get("ess")
+        each = "" if ess is None else f"{1e3 * of['seconds'] / ess:.0f}"
+        numbers = [f"{of['before']:.1f}", f"{of['seconds']:.1f}", f"{ess:.0f}" if ess else "", each]
+        rows.append([label, *numbers, *_shown(of.get("errors"))])
+    head = ["", "before", "seconds", "smallest ESS", "ms for one", "mean, worst", "SD, median"]
+    return [
+        "Covertype by others, all rows, Laplace priors. NumPyro starts at our mode with our "
+        "covariance as its mass matrix, which spares it the search and most of the warm-up; its "
+        "runs are short, one chain, so that the last columns hold mostly Monte Carlo error, and "
+        "milliseconds for an effective draw are what to compare. scikit-learn has no Laplace "
+        "priors: its fit has N(0, 1), and its errors are against the other posterior.",
+        table([*head, "worst"], rows),
     ]
 
 
@@ -222,14 +360,20 @@ def _shown(found: dict[str, float] | None) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Calls in passes of NumPy's gradient.")
-    parser.add_argument("--case", choices=[*CASES], help="measure one, here; default: all")
+    parser.add_argument("names", nargs="*", choices=[*CASES, []], help="cases; default: all")
+    parser.add_argument("--case", choices=[*CASES], help="measure one, here, and print it")
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
     if options.case is not None:
         print(json.dumps(CASES[options.case](options.smoke)))
         return
-    found = {case: measured(case, options.smoke) for case in CASES}
-    publish("seconds", render(found), options.smoke)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.smoke else {}
+    for case in options.names or CASES:
+        known[case] = measured(case, options.smoke)
+        if not options.smoke:
+            RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    if set(known) == set(CASES):
+        publish("seconds", render(known), options.smoke)
 
 
 if __name__ == "__main__":

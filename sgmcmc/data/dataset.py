@@ -13,12 +13,46 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc import libraries
 from sgmcmc.data import native
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.machines import HERE, Machines
 
-PIECE_BYTES = 32 * 2**20
+PIECE_BYTES = 16 * 2**20
 """Bytes of a dataset that are read at a time in a pass over all of it."""
+
+
+# TensorFlow reads whole vectors from where an array starts; misaligned reads crash.
+_ALIGNMENT = 64
+_SHAREABLE = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.uint16)))
+
+
+def shares_memory() -> bool:
+    """Return whether TensorFlow reads arrays in place."""
+    return not (libraries.copy_blocks() or tf.config.list_logical_devices("GPU"))
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialized array that starts where TensorFlow can use it without a copy."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    offset = -raw.ctypes.data % _ALIGNMENT
+    return raw[offset : offset + size].view(dtype).reshape(shape)
+
+
+def is_shared(array: np.ndarray) -> bool:
+    """Return whether :func:`tensor_of` an aligned array is that very memory."""
+    return bool(array.size) and array.dtype in _SHAREABLE and shares_memory()
+
+
+def tensor_of(array: np.ndarray) -> tf.Tensor:
+    """Return the tensor of an aligned array that nobody will write to, without a copy if possible.
+
+    It shares the memory of the array, which lives as long as it does.
+    """
+    if is_shared(array):
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    return tf.constant(array)
 
 
 def digest(array: np.ndarray) -> str:
@@ -72,6 +106,19 @@ class DenseColumn(Column):
     address: int | None = None
 
     @property
+    def held(self) -> np.dtype:
+        """Dtype in which rows lie in memory."""
+        return self.dtype
+
+    def seen(self, held: tf.Tensor) -> tf.Tensor:
+        """Return rows in the dtype of the column, of rows as they lie in memory."""
+        return held
+
+    def held_tensor(self, start: int, stop: int) -> tf.Tensor:
+        """Return the rows from ``start`` to ``stop`` as they lie in memory."""
+        return self.tensor(start, stop)
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one observation."""
         return self.dtype.itemsize * math.prod(self.row_shape)
@@ -86,13 +133,16 @@ class DenseColumn(Column):
 
     def tensor(self, start: int, stop: int) -> tf.Tensor:
         """Return the rows from ``start`` to ``stop``."""
-        return tf.convert_to_tensor(self.slice(start, stop))
+        part = self.slice(start, stop)
+        out = aligned(part.shape, self.dtype)
+        out[...] = part
+        return tensor_of(out)
 
     def tensor_at(self, rows: np.ndarray) -> tf.Tensor:
         """Return a copy of these rows, of any shape."""
-        out = np.empty(rows.shape + self.row_shape, self.dtype)
+        out = aligned(rows.shape + self.row_shape, self.dtype)
         self.take(rows, out)
-        return tf.constant(out)
+        return tensor_of(out)
 
 
 class ArrayColumn(DenseColumn):
@@ -110,7 +160,7 @@ class ArrayColumn(DenseColumn):
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        _take(self.array, rows, out)
+        copy_rows(self.array, rows, out)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
@@ -137,7 +187,7 @@ class MappedColumn(DenseColumn):
 
     def take(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Copy these rows into ``out``."""
-        _take(self._array, rows, out)
+        copy_rows(self._array, rows, out)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """Return the rows from ``start`` to ``stop``."""
@@ -160,7 +210,7 @@ def _holds_rows(array: np.ndarray, dtype: np.dtype) -> bool:
     return array.dtype == dtype and array.flags.c_contiguous
 
 
-def _take(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+def copy_rows(array: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     """Copy rows of an array, which are known to be in range, into ``out``."""
     if not _holds_rows(array, out.dtype):
         out[...] = array[rows]

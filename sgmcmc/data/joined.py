@@ -39,6 +39,11 @@ def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -
     if isinstance(old, SparseColumn):
         assert isinstance(new, SparseColumn)
         return old.followed_by(new)
+    if isinstance(old, DenseColumn) and old.held != old.dtype:
+        from sgmcmc.data.halves import HalfColumn  # most datasets are joined without it
+
+        assert isinstance(old, HalfColumn) and isinstance(new, HalfColumn)
+        return old.followed_by(new)
     assert isinstance(old, DenseColumn) and isinstance(new, DenseColumn)
     return JoinedColumn(old, old_rows, new, new_rows)
 

@@ -102,17 +102,17 @@ class Pass:
         self._functions = functions
         self._any_length = any_length
         self._row_terms = row_terms
-        self._graphs = {} if graphs is None else graphs
+        self.graphs = {} if graphs is None else graphs
         self._jit_compile = jit_compile
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker traces its own graphs.
-        return {**self.__dict__, "_graphs": {}}
+        return {**self.__dict__, "graphs": {}}
 
     def on(self, data: Data) -> Pass:
         """Return the same over another dataset of such columns, with the same graphs."""
         found = copy.copy(self)
-        found.data, found._graphs = data, self._graphs
+        found.data, found.graphs = data, self.graphs
         return found
 
     def run(self, name: str, *arguments: Any) -> Any:
@@ -126,19 +126,19 @@ class Pass:
         large = self._any_length and self.data.size >= LARGE
         if large and isinstance(columns, dict) and not has_sparse(columns):
             key = (name, "any", *_shapes(arguments[:-1]))
-            if key not in self._graphs:
-                self._graphs[key] = None
+            if key not in self.graphs:
+                self.graphs[key] = None
                 try:
                     given = (*arguments[:-1], of_any_length(columns))
-                    self._graphs[key] = self._trace(name, given)
+                    self.graphs[key] = self._trace(name, given)
                 except Exception as error:  # the user's functions ask for the number of rows
                     pass_on(error)
-            if self._graphs[key] is not None:
-                return self._graphs[key]
+            if self.graphs[key] is not None:
+                return self.graphs[key]
         key = (name, *_shapes(arguments))
-        if key not in self._graphs:
-            self._graphs[key] = self._trace(name, arguments)
-        return self._graphs[key]
+        if key not in self.graphs:
+            self.graphs[key] = self._trace(name, arguments)
+        return self.graphs[key]
 
     def _trace(self, name: str, arguments: tuple[Any, ...]) -> Any:
         return trace(self._functions[name], *arguments, jit_compile=self._jit_compile)

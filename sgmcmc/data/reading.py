@@ -28,22 +28,35 @@ from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table
 from sgmcmc.libraries import library_of
 
 
-def read_dataset(dataset: Any, dtype: tf.DType, integers: Collection[str] = ()) -> Data:
+def read_dataset(
+    dataset: Any, dtype: tf.DType, integers: Collection[str] = (), storage: str | None = None
+) -> Data:
     """Return the dataset in the form that the chain reads.
 
     Args:
         dataset: User's dataset, or one that was read.
         dtype: Dtype of the chain, to which numbers are converted.
         integers: Names of columns that stay integers, int32.
+        storage: Format in 16 bits for arrays in memory; ``None`` for the dtype of the chain.
     """
     if isinstance(dataset, Data):
         return dataset
+    if storage is not None:
+        return _stored_in(storage, read_dataset(dataset, dtype, integers), dtype)
     key = dtype, tuple(sorted(integers))
     if isinstance(dataset, str | os.PathLike):
         return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers))
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
         return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers))
     return _read(dataset, dtype, integers)
+
+
+def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
+    """Return a dataset that was read, with arrays in memory in 16 bits."""
+    from sgmcmc.data.halves import in_halves  # most datasets are read without it
+
+    found = {name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()}
+    return Data(found, data.size, data.given)
 
 
 def _read(dataset: Any, dtype: tf.DType, integers: Collection[str]) -> Data:

@@ -126,6 +126,8 @@ def _known_by(column: Column, size: int) -> str:
 
 def _portable(column: Column, size: int) -> Column:
     """Return a column whose values are in memory."""
+    if isinstance(column, DenseColumn) and column.held != column.dtype:
+        return column
     if isinstance(column, DenseColumn) and not isinstance(column, ArrayColumn):
         return ArrayColumn(np.array(column.slice(0, size)))
     return column

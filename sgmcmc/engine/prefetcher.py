@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc import libraries
+from sgmcmc.data.dataset import aligned, is_shared, tensor_of
 from sgmcmc.data.numbers import Purpose, RunPhase, generator, standard_normals
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs
@@ -78,16 +78,6 @@ def _work(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
         del task  # it holds what it is a method of, and that may hold the last reference
 
 
-# TensorFlow reads whole vectors from where an array starts; misaligned reads crash.
-_ALIGNMENT = 64
-_SHAREABLE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))
-
-
-def shares_memory() -> bool:
-    """Return whether TensorFlow reads prepared blocks in place."""
-    return not (libraries.copy_blocks() or tf.config.list_logical_devices("GPU"))
-
-
 class Buffer:
     """An array that is filled again and again, and the tensor of what it holds.
 
@@ -96,12 +86,8 @@ class Buffer:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        self.array = _aligned(shape, np.dtype(dtype))
-        self._shared: tf.Tensor | None = None
-        if self.array.size == 0:
-            self._shared = tf.constant(self.array)
-        elif shares_memory() and self.array.dtype in _SHAREABLE:
-            self._shared = tf.experimental.dlpack.from_dlpack(self.array.__dlpack__())
+        self.array = aligned(shape, np.dtype(dtype))
+        self._shared = tensor_of(self.array) if is_shared(self.array) else None
 
     def tensor(self) -> tf.Tensor:
         """Return the tensor of what the array holds now."""
@@ -163,14 +149,6 @@ def _buffers(kernel: Kernel, stepsizes: Stepsizes) -> Buffers:
         Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
         Buffer((steps, seeds, 2), np.dtype(np.int32)),
     )
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an uninitialized array that starts where TensorFlow can use it without a copy."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    offset = -raw.ctypes.data % _ALIGNMENT
-    return raw[offset : offset + size].view(dtype).reshape(shape)
 
 
 class Source(NamedTuple):

@@ -61,6 +61,7 @@ class WholeData:
     chains: int = 1
     _known: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     _passes: dict[Any, Pass] = field(default_factory=dict)
+    _last: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -69,7 +70,7 @@ class WholeData:
 
     def of_chain(self, number: int) -> WholeData:
         """Return the same for another chain."""
-        return replace(self, chain=number, _known=[])
+        return replace(self, chain=number, _known=[])  # the last gradient is one for all
 
     def remember(self, position: np.ndarray, gradient: np.ndarray) -> None:
         """Store a full gradient from an earlier run."""
@@ -86,12 +87,14 @@ class WholeData:
             visit: Number of the call, which names the random numbers, for estimators that are
                 called again.
         """
-        for known, gradient in self._known:
+        for known, gradient in (*self._known, *self._last):
             if np.array_equal(known, position):
                 return gradient
         dtype = self.target.dtype.as_numpy_dtype
         if self.latents is None:
-            return self._one_pass(position, {}, None)[0].astype(dtype)
+            gradient = self._one_pass(position, {}, None)[0].astype(dtype)
+            self._last[:] = [(np.array(position), gradient)]  # chains begin at the same center
+            return gradient
         kept, gradients = self.latents.start(), []
         for number in range(PASSES):
             block = visit * PASSES + number

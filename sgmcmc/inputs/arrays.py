@@ -20,7 +20,7 @@ __all__ = ["as_numbers", "broadcast", "read_columns", "read_dataset", "read_para
 
 def read_columns(dataset: Any, options: Options) -> Data:
     """Return the dataset of the chains, with the user's executors for passes over it."""
-    data = read_dataset(dataset, options.dtype, options.integers)
+    data = read_dataset(dataset, options.dtype, options.integers, options.storage)
     known_keys("integers", options.integers, data.columns, "the columns of `dataset` are")
     return data.on(options.executor)
 

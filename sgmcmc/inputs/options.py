@@ -56,6 +56,7 @@ class Keywords(TypedDict, total=False):
     updates: str
     dtype: tf.DType
     integers: list[str] | tuple[str, ...]
+    storage: str | None
     jit_compile: bool | None
     gibbs: Gibbs | None
     latents: Mapping[str, Any] | None
@@ -122,6 +123,14 @@ def _integers(argument: str, value: Any) -> tuple[str, ...]:
             f"{describe(value)}."
         )
     return tuple(value)
+
+
+def _storage(argument: str, value: Any) -> str:
+    if value not in ("float16", "bfloat16"):
+        raise ValueError(
+            f"`{argument}` must be 'float16', 'bfloat16' or None; it is {describe(value)}."
+        )
+    return value
 
 
 def _bijectors(argument: str, value: Any) -> dict[str, Any]:
@@ -308,6 +317,16 @@ class Options:
         """
         List of names of columns of ``dataset`` that stay integers, int32, such as ``log_lik`` needs
         for the index of a ``tf.gather``.""",
+    )
+    storage: str | None = _keyword(
+        None,
+        _optional(_storage),
+        """
+        Format of arrays of ``dataset`` in memory: ``"float16"`` or ``"bfloat16"`` holds their
+        numbers in 16 bits, which halves memory and what a minibatch reads of it; ``log_lik`` is
+        handed them in ``dtype``, rounded. float16 keeps 11 binary digits of numbers from 6e-5 to
+        65504, bfloat16 8 of all. Columns of single numbers, integers, sparse matrices and files
+        stay as they are. ``None`` is ``dtype``.""",
     )
     jit_compile: bool | None = _keyword(
         None,

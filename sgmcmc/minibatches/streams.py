@@ -200,7 +200,7 @@ class GatheredAhead(Stream):
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return shape and dtype of the arrays of a block."""
         shapes = {
-            name: ((steps, self.size, *column.row_shape), column.dtype)
+            name: ((steps, self.size, *column.row_shape), column.held)
             for name, column in self.columns.items()
         }
         if self.rows_wanted:
@@ -224,7 +224,10 @@ class GatheredAhead(Stream):
 
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's part of the block."""
-        return {name: self._of_block(block[name], step) for name in self.columns}
+        return {
+            name: column.seen(self._of_block(block[name], step))
+            for name, column in self.columns.items()
+        }
 
     def _of_block(self, block: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
         """Return the part of a block that belongs to a step."""
@@ -241,7 +244,8 @@ class OnDevice(RowNumbers):
 
     def _held(self) -> Tensors:
         """Return the data."""
-        return {name: column.tensor(0, self.data.size) for name, column in self.columns.items()}
+        size = self.data.size
+        return {name: column.held_tensor(0, size) for name, column in self.columns.items()}
 
     @property
     def bytes_per_step(self) -> int:
@@ -251,7 +255,9 @@ class OnDevice(RowNumbers):
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's rows of the data on the device."""
         rows = tf.gather(block[ROWS], step)
-        return {name: tf.gather(fixed[name], rows) for name in self.columns}
+        return {
+            name: column.seen(tf.gather(fixed[name], rows)) for name, column in self.columns.items()
+        }
 
 
 class InPlace(RowNumbers):
@@ -279,15 +285,18 @@ class InPlace(RowNumbers):
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
         """Return the step's rows, gathered from where the data lie."""
         return {
-            name: native.gather_rows(
-                fixed[name], block[ROWS], step, column.row_shape, column.dtype, self.copying(column)
+            name: column.seen(
+                native.gather_rows(
+                    fixed[name], block[ROWS], step, column.row_shape, column.held,
+                    self.copying(column),
+                )
             )
             for name, column in self.columns.items()
-        }
+        }  # fmt: skip
 
     def copying(self, column: DenseColumn) -> int:
         """Return how many threads copy the rows of a column."""
-        row = column.dtype.itemsize * int(np.prod(column.row_shape))
+        row = column.held.itemsize * int(np.prod(column.row_shape))
         worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
         return self._threads if worth else 1
 

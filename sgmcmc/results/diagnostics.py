@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,13 @@ _MANY = 100
 _CHANCE = 0.01
 """Probability of a larger one by chance."""
 
+_BATCHES = 20
+"""Batches of each chain whose means show which coordinates are slow."""
+
+_SLOWEST = 3
+"""Slow coordinates that are looked at first, by their values and by their distances from the mean.
+"""
+
 
 @dataclass(frozen=True)
 class Diagnostics:
@@ -40,6 +47,7 @@ class Diagnostics:
         names: Labels of the coordinates.
         limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one of very many the
             value that the largest of them exceeds with a probability of 0.01.
+        complete: Whether no coordinate was left out because others fall short.
     """
 
     draws: int
@@ -48,6 +56,7 @@ class Diagnostics:
     rhat: list[float]
     names: list[str]
     limits: list[float]
+    complete: bool = True
 
     @property
     def scarcest(self) -> str:
@@ -85,12 +94,50 @@ class Diagnostics:
         return found
 
 
-def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
+def until_enough(draws: Mapping[str, Any], ess: float) -> Diagnostics:
+    """Return the diagnostics of the slowest coordinates if those fall short, else of all.
+
+    Args:
+        draws: Same as in :func:`diagnose`.
+        ess: Effective sample size that every coordinate should have.
+    """
+    slow = {name: _slowest(np.asarray(a)) for name, a in draws.items()}
+    if sum(len(places) for places in slow.values()) < sum(_coordinates(a) for a in draws.values()):
+        found = diagnose(draws, slow)
+        if found.smallest < ess:
+            return replace(found, complete=False)
+    return diagnose(draws)
+
+
+def _coordinates(array: Any) -> int:
+    return int(np.prod(np.shape(array)[2:]))
+
+
+def _slowest(array: np.ndarray) -> list[int]:
+    """Return the coordinates of an array whose means over batches of draws vary most."""
+    chains, count = array.shape[:2]
+    length, size = count // _BATCHES, _coordinates(array)
+    if length < 2 or size > _COORDINATES:
+        return list(range(size))
+    flat = array.reshape(chains, count, size)[:, : _BATCHES * length].astype(np.float64)
+    found: set[int] = set()
+    for values in (flat, np.abs(flat - flat.mean((0, 1)))):
+        means = values.reshape(chains * _BATCHES, length, size).mean(1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slowness = np.nan_to_num(means.var(0) / values.var((0, 1)))
+        found.update(np.argsort(-slowness, kind="stable")[:_SLOWEST].tolist())
+    return sorted(found)
+
+
+def diagnose(
+    draws: Mapping[str, Any], places: Mapping[str, Sequence[int]] | None = None
+) -> Diagnostics:
     """Return the diagnostics of draws with a leading chain axis.
 
     Args:
         draws: Arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
             are used, evenly over each array.
+        places: Coordinates of each parameter to use; ``None`` for these.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()
@@ -102,7 +149,8 @@ def diagnose(draws: Mapping[str, Any]) -> Diagnostics:
         for name, a in draws.items():
             # One by one: what is made of them on the way takes many times their memory.
             flat = np.reshape(a, (chains, count, -1))
-            for place in range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES)):
+            every = range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES))
+            for place in every if places is None else places[name]:
                 names.append(coordinate_name(name, a.shape[2:], place))
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)

@@ -117,6 +117,7 @@ class Chosen:
             minibatches=self._minibatches(plan),
             preconditioner=self._preconditioner(plan),
             mode=plan.mode,
+            plan=replace(plan, meter=None),  # which holds the data
         )
 
     def _minibatches(self, plan: Plan) -> Any:
@@ -161,7 +162,9 @@ def read(request: Request) -> Reading:
     # Leverage needs the terms of single observations.
     terms = _is(options.minibatches, _MINIBATCHES) and size > WHOLE_UP_TO
     in_parts = size > WHOLE_UP_TO
-    values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
+    values = None if request.near is None else request.near.values
+    if values is None:
+        values = dry_run(target, model.data, min(500, size), model.starts, None, terms, in_parts)
     request = replace(request, model=replace(model, values=values))
     return Reading(request, dynamics, in_turn)
 
@@ -189,16 +192,18 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             progress.describe("finding the mode")
         found = anchored(request, start, model.seed)
         if found is not None:
-            near, place = found.request.read, found.mode
+            held, place = found.request.read, found.mode
             plan = make_plan(
-                near.target, near.data, start, given, model.seed, progress.describe, place
+                held.target, held.data, start, given, model.seed, progress.describe, place
             )
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(found.request, plan)
+        near = request.near
         plan = make_plan(
-            target, model.data, start, given, model.seed, progress.describe, known=request.known
-        )
+            target, model.data, start, given, model.seed, progress.describe, known=request.known,
+            earlier=None if near is None else near.plan,
+        )  # fmt: skip
         progress.advance(1)
     return Chosen(request, plan)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.errors import DivergenceError
-from sgmcmc.results.diagnostics import Diagnostics, diagnose
+from sgmcmc.results.diagnostics import Diagnostics, until_enough
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
 
@@ -25,6 +25,9 @@ _MOST_DRAWS = 2_000_000
 
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at first."""
+
+_MARGIN = 1.2
+"""Factor by which chains are longer than they seem to need."""
 
 _SAID = 300.0
 """Predicted seconds beyond which there is a warning."""
@@ -140,6 +143,7 @@ class UntilEffective(Lengths):
         thin: Number of iterations between kept draws.
         began: Time at which the clock of ``max_seconds`` was started.
         trial: Number of iterations after which a chain with a time limit is first examined.
+        pace: Iterations that gave an effective draw of chains like these; ``None`` to predict it.
 
     Raises:
         ValueError: Too few draws would be kept to judge them.
@@ -153,6 +157,7 @@ class UntilEffective(Lengths):
         thin: int,
         began: float,
         trial: int = _TRIAL,
+        pace: float | None = None,
     ) -> None:
         need_draws(wishes, thin)
         super().__init__(wishes, began)
@@ -161,8 +166,10 @@ class UntilEffective(Lengths):
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        draws = max(FEWEST * thin, 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains)
-        first = int(np.ceil(max(250, draws)))
+        draws = 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains
+        if pace is not None:
+            draws = _MARGIN * wishes.ess * pace
+        first = int(np.ceil(max(250, FEWEST * thin, draws)))
         most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
         self.cap = wishes.n_iters or min(most, 200 * first)
         self._trial = max(trial, FEWEST * thin)
@@ -185,8 +192,8 @@ class UntilEffective(Lengths):
                 return
             assert self.diagnostics is not None
             short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
-            self._say((time.monotonic() - started) * (1.2 * short - 1.0))
-            more = goal * (min(4.0, max(1.3, 1.2 * short)) - 1.0)
+            self._say((time.monotonic() - started) * (_MARGIN * short - 1.0))
+            more = goal * (min(4.0, max(1.3, _MARGIN * short)) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
             goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
 
@@ -207,7 +214,7 @@ class UntilEffective(Lengths):
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        self.diagnostics = diagnose(samples)
+        self.diagnostics = until_enough(samples, self._wishes.ess)
 
 
 Result = TypeVar("Result")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,9 @@ from sgmcmc.inputs.options import Options, check_names, read_options
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
+
+if TYPE_CHECKING:
+    from sgmcmc.tuning.plan import Earlier, Plan
 
 AUTO = "auto"
 """The user's value for a constant that should be chosen."""
@@ -68,15 +71,21 @@ class Model:
 
 
 class Near(NamedTuple):
-    """The curvature at the mode of an earlier posterior, where chains of this one begin.
+    """An earlier posterior, at whose mode chains of this one begin.
 
     Attributes:
-        hessian: Hessian of the log-likelihood, (d, d).
+        hessian: Hessian of the log-likelihood there, (d, d).
         rows: Number of observations.
+        plan: Plan whose noise was measured, if these observations are among those of this one.
+        values: Values of the user's functions at the start, for the same.
+        pace: Iterations that gave an effective draw of the slowest coordinate, for the same.
     """
 
     hessian: np.ndarray
     rows: int
+    plan: Earlier | None = None
+    values: dict[str, float] | None = None
+    pace: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,9 @@ class Request:
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
         held: Positions at which the nodes of groups are held; ``None`` if they are searched for.
-        near: Curvature of an earlier posterior whose mode ``params`` is; ``None`` if there is none.
+        near: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
+        plan: Plan by which it was chosen; ``None`` if nothing was.
     """
 
     function: str
@@ -123,6 +133,7 @@ class Request:
     held: Held | None = None
     near: Near | None = None
     mode: Mode | None = None
+    plan: Plan | None = None
 
     @property
     def read(self) -> Model:
@@ -162,7 +173,7 @@ class Request:
         return replace(self, **own, keywords={**self.keywords, **changes}, model=model)
 
 
-_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode")
+_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode", "plan")
 """Attributes of a request that are chosen for it."""
 
 
@@ -211,6 +222,8 @@ def _with_groups(request: Request) -> Request:
             "`temperature` is for models without `groups`: effects that are integrated out have "
             "no temperature. Leave it at 1, or make the effects parameters."
         )
+    if request.keywords.get("storage") is not None:
+        raise ValueError("`storage` is for models without `groups`, whose data are packed anew.")
     keywords = {"jit_compile": False, **request.keywords, "groups": None}
     model = read_groups(
         wanted,

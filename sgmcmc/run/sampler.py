@@ -11,11 +11,10 @@ import tensorflow as tf
 from sgmcmc import libraries
 from sgmcmc._version import __version__
 from sgmcmc.data import native
-from sgmcmc.data.dataset import Data
+from sgmcmc.data.dataset import Data, shares_memory
 from sgmcmc.data.numbers import RunPhase
 from sgmcmc.dynamics import SGD, Dynamics, ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
-from sgmcmc.engine import prefetcher
 from sgmcmc.engine.iteration import Turns
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
@@ -263,6 +262,7 @@ def _options(options: Options) -> dict[str, Any]:
         "bijectors": {name: bijector.name for name, bijector in options.bijectors.items()},
         "dtype": options.dtype.name,
         "integers": list(options.integers),
+        "storage": options.storage,
         "jit_compile": options.jit_compile,
         "gibbs": options.gibbs is not None,
         "latents": list(options.latents),
@@ -274,7 +274,7 @@ def _paths() -> dict[str, str]:
     return {
         "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",
-        "blocks": "shared" if prefetcher.shares_memory() else "copied",
+        "blocks": "shared" if shares_memory() else "copied",
     }
 
 

@@ -15,6 +15,8 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief
 from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Near, Request
+from sgmcmc.run.sampler import Sampler
+from sgmcmc.tuning.plan import Earlier
 
 Call = Callable[[Request, bool], Samples]
 """Function that makes draws of a user's request, with progress or without."""
@@ -38,6 +40,8 @@ def updatable(samples: Samples, request: Request, call: Call) -> Samples:
             near=None,
         )
         asked = begun_at(asked, old)
+        if asked.near is not None:
+            asked = replace(asked, near=_known_of(asked.near, origin.sampler, old))
         return updatable(call(asked, verbose), asked, call)
 
     def go_on(n_iters: int, verbose: bool) -> Samples:
@@ -87,13 +91,32 @@ def begun_at(request: Request, start: Any) -> Request:
     return replace(request, params=last if n_chains == chains else last[0])
 
 
+def _known_of(near: Near, sampler: Sampler, samples: Samples) -> Near:
+    """Return an earlier posterior with what is known of its chains; there are the same rows here.
+
+    Args:
+        near: Earlier posterior.
+        sampler: Sampler of its chains.
+        samples: Draws.
+    """
+    request, pace = sampler.request, None
+    draws = {} if samples.report is None else samples.report["Draws"]
+    if {"ESS, bulk", "ESS, tail"} <= set(draws):
+        count = next(iter(by_chain(samples.settings, samples).values())).shape[1]
+        smallest = float(np.nanmin([*draws["ESS, bulk"], *draws["ESS, tail"]]))
+        pace = count * samples.settings["thin"] / max(1.0, smallest)
+    plan = request.plan
+    source = None if plan is None else plan.earlier or Earlier(plan, near.rows)
+    return near._replace(plan=source, values=request.read.values, pace=pace)
+
+
 def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
     """Return the dataset of a request with more rows."""
     options = origin.sampler.options
     if origin.groups is not None:
         return _as_dict(asked.dataset, rows)
     try:
-        new = read_dataset(rows, options.dtype, options.integers)
+        new = read_dataset(rows, options.dtype, options.integers, options.storage)
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("`dataset", "`rows")) from None
     return joined(origin.data, new)

@@ -17,6 +17,9 @@ _SETTLING = 12
 _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""
 
+_PLAIN = 1e10
+"""Condition up to which no eigenvalues are needed: all are positive, and none is near the floor."""
+
 
 @dataclass(frozen=True)
 class Information:
@@ -78,8 +81,12 @@ def observed_information(
         before, scale = scale, np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
         if np.abs(np.log(scale / before)).max() < 0.01:
             break
-    matrix = _positive(smooth + np.diag(extra))
-    return Information(matrix, _inverse(matrix), extra, scale)
+    matrix = smooth + np.diag(extra)
+    covariance = _plain_inverse(matrix)
+    if covariance is None:
+        matrix = _positive(matrix)
+        covariance = _inverse(matrix)
+    return Information(matrix, covariance, extra, scale)
 
 
 def prior_on_both_sides(
@@ -116,14 +123,38 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:
+    plain = _plain_inverse(matrix)
+    if plain is not None:
+        return plain
     scale, values, vectors = _turned_up(matrix)
     return (vectors / values) @ vectors.T / np.outer(scale, scale)
 
 
+def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
+    """Return the inverse of a matrix that is clearly positive definite; ``None`` of others.
+
+    It takes a tenth of the time of eigenvalues, and much less on busy cores.
+    """
+    scale = _scale(matrix)
+    scaled = matrix / np.outer(scale, scale)
+    try:
+        np.linalg.cholesky(scaled)
+        found = np.linalg.inv(scaled)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.linalg.norm(scaled) * np.linalg.norm(found) < _PLAIN:
+        return None
+    return (found + found.T) / 2 / np.outer(scale, scale)
+
+
+def _scale(matrix: np.ndarray) -> np.ndarray:
+    diagonal = np.abs(np.diag(matrix))
+    return np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
+
+
 def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scale, eigenvalues and eigenvectors; nothing at all counts as a curvature of one."""
-    diagonal = np.abs(np.diag(matrix))
-    scale = np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
+    scale = _scale(matrix)
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     values = np.abs(values)
     return scale, np.maximum(values, _FLOOR * values.max() if values.any() else 1.0), vectors
@@ -137,5 +168,6 @@ def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:
         effective: Effective number of independent draws.
     """
     d = draws.shape[1]
-    covariance = np.atleast_2d(np.cov(draws.T))
+    centered = draws - draws.mean(0)
+    covariance = centered.T @ centered / (len(draws) - 1)
     return (effective * covariance + 2 * d * np.eye(d)) / (effective + 2 * d)

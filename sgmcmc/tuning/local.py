@@ -243,11 +243,13 @@ def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float)
 def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> float:
     """Return the largest ε, up to ``most``, at which an sd is off by at most the tolerance."""
 
-    def good(stepsize: float) -> bool:
+    def excess(stepsize: float) -> float:
         law = LinearLaw(dynamics, stepsize)
-        return law.stable and abs(np.sqrt(law.variance(noise)) - 1) <= tolerance
+        if not law.stable:
+            return np.inf
+        return float(abs(np.sqrt(law.variance(noise)) - 1)) - tolerance
 
-    return largest_good(good, _LEAST * most, most)
+    return largest_good(excess, _LEAST * most, most)
 
 
 class Probe:

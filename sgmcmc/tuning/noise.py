@@ -17,6 +17,7 @@ from sgmcmc.data.sparse import Parts
 from sgmcmc.gradients import SAGA, SVRG, ControlVariate, Gradient, MinibatchGradient, WholeData
 from sgmcmc.minibatches import RowDraws
 from sgmcmc.minibatches.own import check_bound, drawn
+from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
 
 _ROUND = 64
@@ -39,15 +40,26 @@ class NoiseMeter:
         gradient: Estimator; ``None`` for control variates. One of the package's whose center
             follows the chain is measured with its center at another of the positions, as it is in
             the long run; a user's with its initial state at the center.
+        graphs: Where graphs of the target without its preconditioner are kept; ``None`` if nowhere.
     """
 
     def __init__(
-        self, target: Target, data: Data, draws: RowDraws, gradient: Gradient | None = None
+        self,
+        target: Target,
+        data: Data,
+        draws: RowDraws,
+        gradient: Gradient | None = None,
+        graphs: dict[Any, Any] | None = None,
     ) -> None:
         if from_outside(draws):
             check_bound(draws, data.size)
-        self._target, self._data, self._draws = target, data, draws
         self._gradient = gradient or ControlVariate()
+        # Without it the graphs of a model serve every preconditioner.
+        whitening = target.space.preconditioner
+        self._whitening = whitening if self._is_ours and type(whitening) is Preconditioner else None
+        self._graphs = None if self._whitening is None else graphs
+        self._target = target if self._whitening is None else target.preconditioned(None)
+        self._data, self._draws = data, draws
         dtype = target.dtype.as_numpy_dtype
         self._weights = None if draws.weights is None else draws.weights.astype(dtype)
         self._pass: Pass | None = None
@@ -75,9 +87,13 @@ class NoiseMeter:
             (k, d), with the covariance of the noise.
         """
         dtype, rng = self._target.dtype, generator(seed, 0, RunPhase.MODE, Purpose.MINIBATCH)
+        if self._whitening is not None:
+            origin, times = self._whitening.origin, self._whitening.times
+            positions, center = origin + times(positions), origin + times(center)
+        name = self._name
         if self._pass is None:
             differences = self._differences(self._estimate(center))
-            self._pass = Pass(self._data, {"differences": differences})
+            self._pass = Pass(self._data, {name: differences}, graphs=self._graphs)
         found = []
         middles = np.broadcast_to(center, positions.shape)
         if isinstance(self._gradient, _FOLLOWING):
@@ -91,15 +107,29 @@ class NoiseMeter:
             each = tf.constant(none if self._weights is None else self._weights[rows])
             middle = tf.constant(middles[start : start + _ROUND], dtype)
             arguments = (tf.constant(at, dtype), columns, each, tf.constant(rows, tf.int32), middle)
-            found.append(self._pass.run("differences", *arguments).numpy())
-        return np.concatenate(found).astype(np.float64)
+            found.append(self._pass.run(name, *arguments).numpy())
+        noise = np.concatenate(found).astype(np.float64)
+        return noise if self._whitening is None else self._whitening.transposed_times(noise)
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the estimator is one whose difference of two minibatches is known by its kind."""
+        plain = type(self._gradient) is MinibatchGradient
+        return plain or isinstance(self._gradient, (ControlVariate, *_FOLLOWING))
+
+    @property
+    def _name(self) -> str:
+        """Name of the graph: it depends on the estimator and on the weight of a row."""
+        plain = type(self._gradient) is MinibatchGradient
+        weight = "own" if self._weights is not None else f"{self._data.size}/{self._draws.size}"
+        return f"noise, {'plain' if plain else 'centered'}, {weight}"
 
     def _estimate(self, center: np.ndarray) -> Callable[..., tf.Tensor]:
         """Return the estimator as a function of position, minibatch and center."""
         target, gradient = self._target.shared, self._gradient
         if type(gradient) is MinibatchGradient:
             return lambda position, minibatch, middle: target.gradient(position, minibatch, False)
-        if isinstance(gradient, (ControlVariate, *_FOLLOWING)):
+        if self._is_ours:
             return lambda position, minibatch, middle: (
                 target.gradient(position, minibatch, False)
                 - target.gradient(middle, minibatch, False)

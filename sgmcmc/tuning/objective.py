@@ -96,6 +96,11 @@ class Objective:
         return found
 
     @property
+    def graphs(self) -> dict[Any, Any]:
+        """Where graphs of the target are kept, by name and shapes."""
+        return self._pass.graphs
+
+    @property
     def weight(self) -> float:
         """Average number of rows that one of those used represents."""
         if self._strata is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +29,7 @@ from sgmcmc.tuning.leverage import (
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.modes import Survey, survey
 from sgmcmc.tuning.noise import NoiseMeter
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.objective import Objective, kept_graphs
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
 PART_ROWS = 20_000
@@ -75,6 +76,16 @@ _TERM = 2e-3
 """Cost of a term of rows that have several, in microseconds."""
 
 
+_GROWTH = 2.0
+"""Growth of the number of rows up to which a plan may be used again."""
+
+_CHANGE = 1.5
+"""Change of the information in any direction, apart from growth, up to which it is."""
+
+_MOVED = 5.0
+"""Distance of the modes, in posterior SDs of a coordinate (RMS), up to which it is."""
+
+
 @dataclass(frozen=True)
 class Given:
     """Settings of a chain that the user fixed; ``None`` leaves one to be chosen.
@@ -114,6 +125,18 @@ class Given:
         return self.minibatch_size == size or (open_ and few)
 
 
+class Earlier(NamedTuple):
+    """A plan for fewer rows of the same kind.
+
+    Attributes:
+        plan: Plan.
+        rows: Number of rows.
+    """
+
+    plan: Plan
+    rows: int
+
+
 @dataclass(frozen=True)
 class Plan:
     """Chosen constants, and what they were chosen from.
@@ -131,6 +154,7 @@ class Plan:
             none.
         seconds: Seconds, by task.
         surveyed: Further modes that were found.
+        earlier: Plan that noise and number of modes come from; ``None`` if they were found here.
     """
 
     given: Given
@@ -144,6 +168,7 @@ class Plan:
     meter: NoiseMeter | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     surveyed: Survey | None = None
+    earlier: Earlier | None = None
 
     @property
     def whitening(self) -> Preconditioner:
@@ -162,11 +187,32 @@ class Plan:
             return float(1.0 / (self.minibatches.p**2).sum())
         return float("nan")
 
+    def still_holds(self, mode: Mode, given: Given, growth: float) -> bool:
+        """Return whether this plan is good for a posterior of somewhat more rows too.
+
+        Its information, as if it had grown with their number, must be nearly that of the other, and
+        the mode must be near.
+
+        Args:
+            mode: Mode of the other.
+            given: User's choices for it.
+            growth: Factor by which the number of rows has grown.
+        """
+        one = self.surveyed is not None and not (self.surveyed.several or self.surveyed.rising)
+        same_size = given.minibatch_size in (None, self.minibatch_size)
+        if self.around.exact or not (one and same_size and mode.converged):
+            return False
+        root, matrix = root_of(self.mode.information.covariance / growth), mode.information.matrix
+        values = np.linalg.eigvalsh(root.T @ matrix @ root)
+        gap = mode.position - self.mode.position
+        changed = max(growth / _GROWTH, 1 / (_CHANGE * values[0]), values[-1] / _CHANGE)
+        return bool(growth >= 1 and changed <= 1 and gap @ matrix @ gap <= _MOVED**2 * len(gap))
+
     def rewhitened(self, target: Target, data: Data, covariance: np.ndarray, seed: int) -> Plan:
         """Return the plan for coordinates in which this covariance is the identity."""
         whitening = whitening_at(self.mode.position, covariance)
         plan = _choose(target, data, self.mode, whitening, self.minibatches, self.given, seed)
-        return replace(plan, seconds=self.seconds, surveyed=self.surveyed)
+        return replace(plan, seconds=self.seconds, surveyed=self.surveyed, earlier=None)
 
 
 def make_plan(
@@ -178,6 +224,7 @@ def make_plan(
     stage: Callable[[str], None],
     mode: Mode | None = None,
     known: np.ndarray | None = None,
+    earlier: Earlier | None = None,
 ) -> Plan:
     """Return the plan of a chain.
 
@@ -190,6 +237,8 @@ def make_plan(
         stage: Function that is called with the name of the next stage.
         mode: Mode, if it is known.
         known: Same as in :func:`find_mode`.
+        earlier: Plan for most of these rows, at whose mode the start is. If mode and information
+            have hardly changed, there is one mode as there was, and the noise is as it was.
     """
     clock = Clock()
     stage("finding the mode")
@@ -200,10 +249,16 @@ def make_plan(
 
     mode = mode_from(target, data, start, seed, objective, known) if mode is None else mode
     clock.done("mode and information")
-    stage("looking for other modes")
-    surveyed = survey(target, data, mode, start, seed, objective, find)
-    mode = surveyed.modes[0]
-    clock.done("other modes")
+    kept = None
+    if earlier is not None and earlier.plan.still_holds(mode, given, data.size / earlier.rows):
+        kept = earlier.plan
+    if kept is None or kept.surveyed is None:
+        stage("looking for other modes")
+        surveyed = survey(target, data, mode, start, seed, objective, find)
+        mode = surveyed.modes[0]
+        clock.done("other modes")
+    else:
+        surveyed = replace(kept.surveyed, modes=(mode,))
     preconditioner = make_preconditioner(given.preconditioner, mode)
     minibatches = given.minibatches
     if minibatches is None:
@@ -216,9 +271,10 @@ def make_plan(
             )
             clock.done("leverage")
     stage("noise of the gradients")
-    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed)
+    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed, objective, kept)
     clock.done("noise and stepsize")
-    return replace(plan, seconds=clock.seconds, surveyed=surveyed)
+    source = None if kept is None else earlier
+    return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=source)
 
 
 def mode_from(
@@ -297,8 +353,13 @@ def _choose(
     minibatches: Minibatches,
     given: Given,
     seed: int,
+    objective: Objective | None = None,
+    kept: Plan | None = None,
 ) -> Plan:
-    """Return the plan with the minibatch size and stepsize of the least time per effective draw."""
+    """Return the plan with the minibatch size and stepsize of the least time per effective draw.
+
+    A plan that is kept gives the size of the minibatches, and their noise.
+    """
     whitening = preconditioner or unchanged(target.size)
     information = information_in(whitening, mode)
     around = Surroundings(information, np.zeros_like(information), whitening.root)
@@ -308,23 +369,54 @@ def _choose(
     sizes = [n for n in some if n <= data.size] or [data.size]
     if given.minibatch_size is not None:
         sizes = [given.minibatch_size]
+    if kept is not None:
+        sizes = [kept.minibatch_size]
     most = max(sizes[0], _REFERENCE_TERMS // target.row_terms)
     reference = min(_REFERENCE, most, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
     center = whitening.into(mode.position)
-    meter = NoiseMeter(whitened, data, minibatches.bind(data.size, reference), given.gradient)
+    meter = NoiseMeter(
+        whitened, data, minibatches.bind(data.size, reference), given.gradient,
+        kept_graphs(target, data) if objective is None else objective.rough.graphs,
+    )  # fmt: skip
+    if kept is not None:
+        around = around.with_noise(kept.around.noise, epoch_of(minibatches, data.size, sizes[0]))
+        found = _with_stepsize(mode, preconditioner, minibatches, sizes[0], given, around)
+        return replace(found, meter=meter)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)
     moves = rng.standard_normal((_POSITIONS, target.size))
     spread = np.linalg.solve(np.linalg.cholesky(information).T, moves.T).T
     noise = meter.covariance(center + spread, center, seed)
-    plans = [
-        _with_stepsize(
-            mode, preconditioner, minibatches, n, given,
-            around.with_noise(noise * meter.factor(n), epoch_of(minibatches, data.size, n)),
-        )
-        for n in sizes
-    ]  # fmt: skip
-    return replace(min(plans, key=lambda plan: _cost(plan, data, target.row_terms)), meter=meter)
+
+    def plan(n: int) -> Plan:
+        epoch = epoch_of(minibatches, data.size, n)
+        noisy = around.with_noise(noise * meter.factor(n), epoch)
+        return _with_stepsize(mode, preconditioner, minibatches, n, given, noisy)
+
+    best = _cheapest(plan, sizes, reference, lambda plan: _cost(plan, data, target.row_terms))
+    return replace(best, meter=meter)
+
+
+def _cheapest(
+    plan: Callable[[int], Plan], sizes: Sequence[int], first: int, cost: Callable[[Plan], float]
+) -> Plan:
+    """Return the plan of the cheapest minibatch size, from a first one on up or down.
+
+    Rows that are few cost an independent draw its iterations, rows that are many cost time in each,
+    so that costs fall and then rise with their number.
+    """
+    place = max((k for k, n in enumerate(sizes) if n <= first), default=0)
+    best = plan(sizes[place])
+    least = cost(best)
+    for onward in (sizes[place + 1 :], sizes[:place][::-1]):
+        for n in onward:
+            other = plan(n)
+            if cost(other) >= least:
+                break
+            best, least = other, cost(other)
+        if best.minibatch_size > first:
+            break
+    return best
 
 
 def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:

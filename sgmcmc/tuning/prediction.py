@@ -31,8 +31,11 @@ time grows with the cube of their number."""
 _COARSE = 4.0
 """Divisor of the stepsize in the first part of the search."""
 
-_HALVINGS = 26
-"""Halvings of the interval in the second part."""
+_CLOSE = 1e-8
+"""Relative width of the interval at which the second part of the search ends."""
+
+_MOST_LOOKS = 60
+"""Largest number of evaluations in it."""
 
 _ROUNDING = 1e-9
 
@@ -230,29 +233,46 @@ def largest_stepsize(
     """
     unit = 1.0 / surroundings.axes[0][-1]
 
-    def good(stepsize: float) -> bool:
-        return surroundings.predict(dynamics, stepsize, in_turn).worst <= tolerance
+    def excess(stepsize: float) -> float:
+        return surroundings.predict(dynamics, stepsize, in_turn).worst - tolerance
 
-    return largest_good(good, _LEAST * unit, most * unit)
+    return largest_good(excess, _LEAST * unit, most * unit)
 
 
-def largest_good(good: Callable[[float], bool], low: float, high: float) -> float:
+def largest_good(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the largest number between two that is good, if all below it are.
 
+    The zero of the excess is found by false position, each end's value halved if the other end has
+    moved twice: three times fewer evaluations than by halving the interval.
+
     Args:
-        good: Function that returns whether a number is good.
+        excess: Function that is positive, or not finite, for a number that is not good.
         low: Value returned if nothing is good.
         high: Largest value that may be returned.
     """
-    below = high
-    while not good(below):
+    below, of_below = high, excess(high)
+    if of_below <= 0:
+        return high
+    while not of_below <= 0:
         if below <= low:
             return low
         # Not straight to the middle: far below, rounding would spoil what is predicted.
-        below, high = max(low, below / _COARSE), below
-    for _ in range(_HALVINGS if below < high else 0):
-        middle = float(np.sqrt(below * high))
-        below, high = (middle, high) if good(middle) else (below, middle)
+        high, of_high = below, of_below
+        below = max(low, below / _COARSE)
+        of_below = excess(below)
+    moved = 0
+    for _ in range(_MOST_LOOKS):
+        if of_below == 0 or high <= below * (1 + _CLOSE):
+            break
+        share = of_below / (of_below - of_high) if np.isfinite(of_high) else 0.5
+        between = float(below * (high / below) ** min(max(share, 1e-9), 1 - 1e-9))
+        value = excess(between)
+        if value <= 0:
+            of_high *= 0.5 if moved == -1 else 1.0
+            below, of_below, moved = between, value, -1
+        else:
+            of_below *= 0.5 if moved == 1 else 1.0
+            high, of_high, moved = between, value, 1
     return below
 
 

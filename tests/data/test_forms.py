@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.data.reading import read_dataset
 from tests.conftest import any_shape, short_call
 
 Run = Callable[..., sgmcmc.Samples]
@@ -191,3 +192,14 @@ def test_large_integers_as_a_tensor(run: Run) -> None:
     ids = tf.constant(2**40 + 1 + 2 * np.arange(20), tf.int64)
     samples = run(dataset={"id": ids}, log_lik=odd, stepsize=1e-12, store_gradients=True)
     np.testing.assert_allclose(samples.gradients["theta"], 20.0, rtol=1e-4)
+
+
+def test_tensors_of_rows_outlive_and_ignore_the_array() -> None:
+    """They are handed over without a copy of the copy, which lives as long as they do."""
+    array = np.arange(40, dtype=np.float32).reshape(10, 4)
+    column = read_dataset({"x": array}, tf.float32).columns["x"]
+    part, rows = column.tensor(2, 6), column.tensor_at(np.array([3, 3, 0]))
+    array[:] = -1.0
+    del column
+    np.testing.assert_array_equal(part, np.arange(8, 24).reshape(4, 4))
+    np.testing.assert_array_equal(rows[:, 0], [12, 12, 0])

@@ -149,6 +149,14 @@ def test_million_groups_as_shown(
 
 
 @pytest.mark.slow
+def test_growing_table_as_shown(shown: Callable[[str], str]) -> None:
+    """An update is the posterior of a call with all rows, within the errors of 400 draws each."""
+    row = re.search(r"^ +9000 .* (\d\.\d\d) +(\d+\.\d)%$", shown("growing_table"), re.M)
+    assert row is not None
+    assert float(row[1]) < 0.35 and float(row[2]) < 20  # five standard errors
+
+
+@pytest.mark.slow
 def test_zero_variance_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("zero_variance")
     assert "median" in printed and "r_hat" in printed
@@ -444,6 +452,7 @@ def test_every_vignette_is_run_somewhere() -> None:
         "dirichlet_process",
         "divide_and_conquer",
         "gaussian_mixture",
+        "growing_table",
         "hand_chosen_stepsizes",
         "keras_network",
         "logistic_regression",

@@ -22,10 +22,13 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.engine.runner import Runner
-from sgmcmc.gradients import SAGA, SVRG, Gradient
+from sgmcmc.gradients import SAGA, SVRG, Gradient, WholeData
 from sgmcmc.gradients.control_variate import CenteredState
 from sgmcmc.gradients.saga import SAGAState
+from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
 from tests.linear_chains import (
     DRAWS,
     GRADIENT,
@@ -860,3 +863,19 @@ def test_latent_variables(gradient: Gradient, kept: bool) -> None:
     means = draws.mean(1)
     error = means.std(ddof=1) / np.sqrt(len(means))
     assert error < 0.03 and abs(means.mean() - exact) < bound(1, len(means)) * error
+
+
+def test_chains_share_a_full_gradient() -> None:
+    """At one center there is one pass; elsewhere each has its own."""
+    data = read_dataset({"x": np.arange(6.0)}, tf.float32)
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["x"] - params["theta"]) ** 2
+
+    target = Target(log_lik, None, Space({"theta": ()}, {}), tf.float32)
+    whole = [WholeData(target, data, 2).of_chain(0)]
+    whole.append(whole[0].of_chain(1))
+    center, other = np.zeros(1, np.float32), np.ones(1, np.float32)
+    assert whole[0].gradient(center) is whole[1].gradient(center)
+    assert whole[1].gradient(other) == pytest.approx(9.0)
+    assert whole[0].gradient(center) == pytest.approx(15.0)

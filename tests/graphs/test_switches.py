@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sgmcmc import libraries
 from sgmcmc.data import native
-from sgmcmc.engine import prefetcher
+from sgmcmc.data.dataset import shares_memory
 from sgmcmc.graphs import compiler
 from tests.conftest import short_call
 
@@ -79,7 +79,7 @@ def test_the_settings_tell_what_is_so(usual: Told) -> None:
     expected = {
         "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",
-        "blocks": "shared" if prefetcher.shares_memory() else "copied",
+        "blocks": "shared" if shares_memory() else "copied",
     }
     assert expected.items() <= usual[0].items()
 

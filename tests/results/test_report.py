@@ -8,7 +8,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.results.diagnostics import diagnose, until_enough
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 
@@ -94,6 +94,20 @@ def test_the_worst_coordinate_is_named() -> None:
     found = diagnose({"x": rng.normal(size=(4, 400)), "beta": slow})
     assert found.scarcest == "beta[1, 2]"
     assert found.names[:3] == ["x", "beta[0, 0]", "beta[0, 1]"]
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_slow_coordinates_are_looked_at_first(scale: float) -> None:
+    """In their values, or in their distances from the mean."""
+    rng = np.random.default_rng(4)
+    draws = rng.normal(size=(4, 1000, 30))
+    rough = np.repeat(rng.normal(size=(4, 20)), 50, axis=1)
+    draws[..., 17] = scale * rough + draws[..., 17] * np.exp((1 - scale) * rough)
+    found = until_enough({"x": rng.normal(size=(4, 1000)), "beta": draws}, 2000)
+    assert not found.complete and len(found.names) <= 7 and found.scarcest == "beta[17]"
+    whole = diagnose({"beta": draws})
+    assert found.smallest == whole.smallest and whole.complete
+    assert until_enough({"beta": draws}, found.smallest).complete
 
 
 def test_constant_entries_do_not_hinder() -> None:

@@ -54,6 +54,25 @@ def test_the_mode_is_taken_along() -> None:
     assert modes[1].evaluations < modes[0].evaluations
 
 
+def test_what_was_measured_is_kept_until_things_change() -> None:
+    """The noise of gradients is, for more rows of the same kind, until there are twice as many."""
+    samples = sampled({"x": X[:2500]}, n_iters=200)
+
+    def source(samples: sgmcmc.Samples) -> Any:
+        plan = origin_of(samples).sampler.request.plan
+        assert plan is not None
+        return plan.earlier
+
+    assert source(samples) is None
+    more = samples.update({"x": X[2500:4000]}, verbose=False)
+    assert source(more).rows == 2500
+    noise = [origin_of(each).sampler.request.plan.around.noise for each in (samples, more)]
+    np.testing.assert_array_equal(*noise)
+    assert source(more.update({"x": X[4000:4600]}, verbose=False)).rows == 2500
+    assert source(more.update({"x": X[4000:]}, verbose=False)) is None
+    assert source(samples.update({"x": X[2500:3000] + 30.0}, verbose=False)) is None
+
+
 def test_seeds() -> None:
     samples = sampled({"x": X[:3000]}, n_iters=200)
     rows = {"x": X[3000:]}

@@ -33,6 +33,7 @@ KEYWORDS = {
     "updates": "joint",
     "dtype": tf.float32,
     "integers": (),
+    "storage": None,
     "jit_compile": None,
     "gibbs": None,
     "latents": None,

@@ -11,6 +11,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc.tuning.objective
 from sgmcmc.data.passes import Pass
+from sgmcmc.tuning import information
 from sgmcmc.tuning.information import observed_information
 from sgmcmc.tuning.objective import Objective
 from tests.tuning.models import (
@@ -189,3 +190,22 @@ def test_curvature_that_is_not_finite_is_named() -> None:
     steep = objective(lambda p, d: p["x"] * d["y"], data, {"x": ()}, prior, dtype=tf.float64)
     with pytest.raises(np.linalg.LinAlgError, match="curvature of the log posterior"):
         observed_information(steep, np.full(1, 1e3))
+
+
+def test_a_plain_inverse_is_that_by_eigenvalues(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(6, 6)) * np.logspace(-4, 4, 6)[:, np.newaxis]
+    matrix = root @ root.T
+    plain = information._plain_inverse(matrix)
+    assert plain is not None
+    monkeypatch.setattr(information, "_plain_inverse", lambda matrix: None)
+    scale = np.sqrt(np.diag(plain))
+    other = information._inverse(matrix) / np.outer(scale, scale)
+    np.testing.assert_allclose(plain / np.outer(scale, scale), other, atol=1e-9)
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0, 1e-13])
+def test_others_have_none(least: float) -> None:
+    turn = np.linalg.qr(np.random.default_rng(6).normal(size=(4, 4)))[0]
+    matrix = turn @ np.diag([1.0, 1.0, 1.0, least]) @ turn.T
+    assert information._plain_inverse((matrix + matrix.T) / 2) is None

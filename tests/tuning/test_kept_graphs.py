@@ -62,13 +62,13 @@ def test_same_model_other_data(monkeypatch: pytest.MonkeyPatch, large: bool) -> 
     first, second = columns(30), columns(40 if large else 30)
     for number, data in enumerate((first, second)):
         found = of(normal(1.0), data)
-        assert bool(found._pass._graphs) == bool(number)
+        assert bool(found._pass.graphs) == bool(number)
         np.testing.assert_allclose(found.likelihood_gradient(U), slope(data), rtol=1e-6)
 
 
 def test_other_number_of_few_rows() -> None:
     of(normal(1.0), columns(30)).likelihood_gradient(U)
-    assert not of(normal(1.0), columns(31))._pass._graphs
+    assert not of(normal(1.0), columns(31))._pass.graphs
 
 
 @pytest.mark.parametrize("make_model", [normal, own_slope])
@@ -76,10 +76,10 @@ def test_other_number_in_the_model(make_model: Callable[[float], Callable[..., t
     data = columns(30)
     for number in (2.0, 3.0):
         found = of(make_model(number), data)
-        assert not found._pass._graphs
+        assert not found._pass.graphs
         np.testing.assert_allclose(found.likelihood_gradient(U), slope(data, number), rtol=1e-6)
     same = of(make_model(3.0), data)
-    assert same._pass._graphs or make_model is own_slope
+    assert same._pass.graphs or make_model is own_slope
     np.testing.assert_allclose(same.likelihood_gradient(U), slope(data, 3.0), rtol=1e-6)
 
 
@@ -89,7 +89,7 @@ def test_random_models_are_not_kept() -> None:
 
     for _ in range(2):
         found = of(log_lik, columns(30))
-        assert not found._pass._graphs
+        assert not found._pass.graphs
         found.likelihood_gradient(U)
 
 

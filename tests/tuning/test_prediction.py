@@ -8,7 +8,7 @@ from scipy import linalg
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
 from sgmcmc.target.geometry import Space
-from sgmcmc.tuning.prediction import Surroundings
+from sgmcmc.tuning.prediction import Surroundings, largest_good
 
 EXACT = 1e-9
 D = 4
@@ -147,3 +147,21 @@ def test_a_thermostat_at_rest(epsilon: float, size: float) -> None:
     )
     # Held at rest, a thermostat misses how it moves along with the kinetic energy.
     np.testing.assert_allclose(found.ratio, simulated, rtol=0.035)
+
+
+@pytest.mark.parametrize("root", [1e-5, 0.03, 0.9, 1.0, 1.5])
+@pytest.mark.parametrize("power", [1.0, 3.0])
+def test_the_largest_good_number(root: float, power: float) -> None:
+    seen: list[float] = []
+
+    def excess(x: float) -> float:
+        seen.append(x)
+        return np.inf if x > 2 * root else (x / root) ** power - 1
+
+    found = largest_good(excess, 1e-6, 1.0)
+    assert found == pytest.approx(min(root, 1.0), rel=1e-7) and excess(found) <= 0
+    assert len(seen) <= 30  # halving takes as many for a root near the end
+
+
+def test_nothing_is_good() -> None:
+    assert largest_good(lambda x: 1.0, 1e-6, 1.0) == 1e-6

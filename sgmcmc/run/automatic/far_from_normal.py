@@ -69,6 +69,7 @@ class UntilFar(UntilEffective):
         began: Time at which the clock of ``max_seconds`` was started.
         may_stop: Whether there is another way, so that chains stop as soon as the posterior is
             found far from normal.
+        pace: Same as in :class:`UntilEffective`.
 
     Attributes:
         spread: Covariance of the draws in whitened coordinates, at the last look.
@@ -78,9 +79,16 @@ class UntilFar(UntilEffective):
     """
 
     def __init__(
-        self, wishes: Wishes, plan: Plan, target: Target, thin: int, began: float, may_stop: bool
+        self,
+        wishes: Wishes,
+        plan: Plan,
+        target: Target,
+        thin: int,
+        began: float,
+        may_stop: bool,
+        pace: float | None = None,
     ) -> None:
-        super().__init__(wishes, plan, target.size, thin, began)
+        super().__init__(wishes, plan, target.size, thin, began, pace=pace)
         self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
         if may_stop and wishes.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)

@@ -167,7 +167,9 @@ def _around(
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
         asked = chosen.completed(lowered, _starts(chosen, plan, wishes, factor * apart))
         thin = chosen.request.read.options.thin
-        lengths = UntilFar(wishes, lowered, chosen.target, thin, began, exact)
+        near = chosen.request.near
+        pace = None if near is None else near.pace
+        lengths = UntilFar(wishes, lowered, chosen.target, thin, began, exact, pace)
         return lowered, factor * apart, lengths, run_lengths(asked, lengths, verbose)
 
     return with_smaller_steps(attempt, 1 if exact or plan.given.stepsize is not None else _ROUNDS)

@@ -115,6 +115,8 @@ def report_on(
     """Return the report on draws whose constants were chosen here."""
     diagnostics = lengths.diagnostics
     assert diagnostics is not None
+    if not diagnostics.complete:
+        diagnostics = diagnose(samples)
     clock.done("chains")
     judgement = judge(sampler, samples, wishes.tolerance, plan.mode, plan.meter)
     warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
