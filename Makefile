@@ -36,7 +36,7 @@ export MPLBACKEND ?= Agg
 # `cache`: run a vignette again only where it has changed.
 NOTEBOOKS ?= cache
 
-.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-r format clean FORCE
+.PHONY: help install docs vignettes demo test test-slow test-faults test-versions wheels test-r docs-r lint types doctest bench bench-scaling bench-passes bench-formats bench-streams bench-serving bench-cores bench-executors bench-parts bench-long bench-topics bench-mamba bench-mixture bench-networks bench-manifolds bench-factors bench-seconds bench-posteriors bench-accuracy bench-large bench-regressions bench-laws bench-mixed bench-growing bench-glmer bench-r format clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -172,6 +172,12 @@ bench-mixed: $(STAMP) ## mixed models without constants against references; need
 
 bench-growing: $(STAMP) ## seconds of a mixed model as N grows, also of other packages; hours; needs R with lme4; writes docs/hierarchical.md
 	$(RUN) benchmarks.mixed.growing
+
+bench-glmer: ## sgmcmcGlm beside lmer and glmer, on lme4's data; half an hour; needs R with lme4; writes docs/from-r.md
+	r/check.sh install
+	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
+	mkdir -p build/library && R CMD INSTALL --library=build/library r
+	RETICULATE_PYTHON=$(CURDIR)/$(VENV_R)/bin/python R_LIBS=$(CURDIR)/build/library Rscript benchmarks/from_r/mixed.R
 
 bench-r: ## microseconds an iteration from R, beside Python; writes docs/from-r.md
 	r/check.sh install

@@ -24,6 +24,7 @@ TARGETS = {
     "executors": "bench-executors",
     "factors": "bench-factors",
     "from-r": "bench-r",
+    "glmer": "bench-glmer",
     "growing": "bench-growing",
     "large": "bench-large",
     "laws": "bench-laws",

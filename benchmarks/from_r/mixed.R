@@ -1,5 +1,6 @@
 # sgmcmcGlm beside lmer and glmer, on every dataset of lme4 with its own example, or a simpler one.
-# Rscript benchmarks/from_r/mixed.R [NAME ...]; all of them write the table into docs/from-r.md.
+# `make bench-glmer`, or Rscript benchmarks/from_r/mixed.R [NAME ...]; writes rows of the table in
+# docs/from-r.md.
 
 suppressMessages({
     library(lme4)
@@ -65,16 +66,27 @@ row <- function(name) {
     )
 }
 
-chosen <- commandArgs(TRUE)
-rows <- vapply(if (length(chosen) > 0) chosen else names(cases), row, "")
-table <- c(
+head <- c(
     "| data | formula | rows | fixed terms off by, SEs | SE ratios | SDs and correlations, posterior / lme4 | warnings |",
-    "| --- | --- | ---: | ---: | --- | --- | ---: |", rows
+    "| --- | --- | ---: | ---: | --- | --- | ---: |"
 )
-cat(table, sep = "\n")
-if (length(chosen) == 0) {
+
+# Puts rows into the table of the page; rows of other datasets stay.
+publish <- function(rows) {
     page <- readLines("docs/from-r.md")
-    begin <- which(page == "<!-- mixed: begin -->")
-    end <- which(page == "<!-- mixed: end -->")
+    begin <- which(page == "<!-- glmer: begin -->")
+    end <- which(page == "<!-- glmer: end -->")
+    there <- page[seq_len(end - begin - 1) + begin]
+    known <- stats::setNames(rep("", length(cases)), names(cases))
+    for (name in names(cases)) {
+        mine <- c(rows[names(rows) == name], there[startsWith(there, paste0("| ", name, " |"))])
+        known[[name]] <- if (length(mine) > 0) mine[[1]] else ""
+    }
+    table <- c(head, known[known != ""])
     writeLines(c(page[seq_len(begin)], "", table, "", page[end:length(page)]), "docs/from-r.md")
+}
+
+chosen <- commandArgs(TRUE)
+for (name in if (length(chosen) > 0) chosen else names(cases)) {
+    publish(stats::setNames(row(name), name))
 }

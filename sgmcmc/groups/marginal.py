@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.groups.normal import Normal, find_normal, laplace
+from sgmcmc.groups.normal import Normal, closed_form, find_normal, laplace
 from sgmcmc.groups.packs import Packs
 from sgmcmc.groups.spec import Groups
 
@@ -33,6 +33,9 @@ START = "groups/start"
 
 COLUMNS = (SLOT, FILLED, MODE, ROOT, DRIFT, START)
 """Columns that are not the user's."""
+
+_FEW = 8
+"""Groups of a pack up to which rows and groups meet by comparison, which has no scattered sums."""
 
 MOVES = 8
 """Moves of the sampler that draws effects: its error is about (1 − acceptance)^8."""
@@ -99,7 +102,8 @@ class Marginal:
     @property
     def row_terms(self) -> int:
         """The number of terms of ``log_lik`` that go into the likelihood of a pack."""
-        return self.packs.rows.shape[1] * self.nodes**self.groups.size
+        nodes = 1 if self.groups.normal else self.nodes
+        return self.packs.rows.shape[1] * nodes**self.groups.size
 
     def rule(self, dtype: tf.DType, nodes: int | None = None) -> Rule:
         """Return the nodes and weights in all directions.
@@ -153,6 +157,8 @@ class Marginal:
         own order wherever they are, so that the derivatives of what it gives are those of the
         integral.
         """
+        if rule is None and self.groups.normal:
+            return closed_form(self.joint(params, dataset), self._start(params, dataset))
         normal = self.normal(params, dataset)
         if rule is None:
             if self.nodes == 1:
@@ -227,6 +233,10 @@ class Marginal:
             terms = terms_of(effects)
             if most == 1:
                 data = tf.reduce_sum(tf.reshape(terms, [-1, slot.shape[1]]), 1)
+            elif most <= _FEW:
+                of_rows = tf.reshape(terms, [-1, slot.shape[1], 1])
+                chosen = tf.where(_matches(slot, most), of_rows, tf.zeros_like(of_rows))
+                data = tf.reshape(tf.reduce_sum(chosen, 1), [-1])
             else:
                 data = tf.math.unsorted_segment_sum(terms, places, slots)
             return data + self.groups.log_prior(self.groups.named(effects), dict(params))
@@ -252,6 +262,11 @@ class Marginal:
         def terms_of(effects: tf.Tensor) -> tf.Tensor:
             if most == 1:
                 of_rows = tf.repeat(effects, width, axis=0)
+            elif most <= _FEW:
+                of_slots = tf.reshape(effects, [-1, 1, most, self.groups.size])
+                match = _matches(slot, most)[..., tf.newaxis]
+                chosen = tf.where(match, of_slots, tf.zeros_like(of_slots))
+                of_rows = tf.reshape(tf.reduce_sum(chosen, 2), [-1, self.groups.size])
             else:
                 of_rows = tf.gather(effects, places)
             terms = self.log_lik({**params, **self.groups.named(of_rows)}, dict(rows))
@@ -294,6 +309,11 @@ class Marginal:
 
 def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def _matches(slot: tf.Tensor, most: int) -> tf.Tensor:
+    """Return whether a row is of a slot; those left over are of the first, (packs, width, most)."""
+    return tf.maximum(slot, 0)[..., tf.newaxis] == tf.range(most)
 
 
 def _count(slot: tf.Tensor) -> Any:

@@ -30,6 +30,9 @@ _ROWS = 20
 _STEP = 0.5
 """Distance by which the effects of the first group are moved."""
 
+_QUADRATIC = 1e-5
+"""Third difference of a quadratic function, by rounding, as a part of its largest value."""
+
 _CLOSE = 1e-4, 1e-5
 """Relative and absolute difference of what is the same up to rounding."""
 
@@ -58,6 +61,8 @@ class Groups:
         nodes: Nodes of the quadrature in each direction. By default the search for the mode has 11
             for one number a group, 7 for two, 5 for three, and chains around it have as many as
             their error asks for. ``samples.report`` has the error, measured with more nodes.
+        normal: Whether log_lik and log_prior are quadratic functions of the effects, as those of
+            linear mixed models are: the integral then has a closed form, without quadrature.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
@@ -79,6 +84,7 @@ class Groups:
     effects: Mapping[str, Any]
     log_prior: Law
     nodes: int | None = None
+    normal: bool = False
     shapes: dict[str, tuple[int, ...]] = field(init=False, repr=False)
     start: np.ndarray = field(init=False, repr=False, compare=False)
     nodes_given: bool = field(init=False, repr=False, compare=False)
@@ -112,6 +118,7 @@ class Groups:
             nodes = _NODES.get(size, 1)
         elif checks.whole_number("nodes", nodes, 1) > 101:
             raise ValueError(f"`nodes` must be at most 101; it is {nodes}.")
+        checks.flag("normal", self.normal)
         object.__setattr__(self, "nodes", int(nodes))
         object.__setattr__(self, "shapes", {name: v.shape for name, v in starts.items()})
         flat = np.concatenate([value.reshape(-1) for value in starts.values()])
@@ -192,6 +199,9 @@ def try_functions(
             )
         return value
 
+    for factor in factors:
+        if factor.normal:
+            _need_quadratic(factor, terms, effects, own)
     whole, half = terms(effects), (n + 1) // 2
     few = {name: column.tensor_at(order[:half]) for name, column in rows.columns.items()}
     alone = log_lik({**own, **{name: value[:half] for name, value in effects.items()}}, few)
@@ -214,6 +224,25 @@ def try_functions(
             raise ValueError(
                 f"`log_lik` mixes rows: the term of row {other} depends on the effect {name!r} of "
                 f"another row. In `log_lik`, params[{name!r}] has an entry for each row already."
+            )
+
+
+def _need_quadratic(
+    factor: Groups, terms: Callable[[Tensors], tf.Tensor], effects: Tensors, params: Tensors
+) -> None:
+    """Refuse functions whose third differences in the effects are not zero."""
+    mine = {name: effects[name] for name in factor.shapes}
+
+    def both(moved: Tensors) -> tf.Tensor:
+        return terms({**effects, **moved}) + factor.log_prior(dict(moved), dict(params))
+
+    for name, value in mine.items():
+        at = np.stack([both({**mine, name: value + k}).numpy() for k in range(4)])
+        third = at.astype(np.float64).T @ [-1.0, 3.0, -3.0, 1.0]
+        if not (np.abs(third) <= _QUADRATIC * np.abs(at).max()).all():
+            raise ValueError(
+                f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
+                f"quadratic functions of the effect {name!r}. Leave `normal` out."
             )
 
 

@@ -31,8 +31,7 @@ def read_family(family: Any, link: Any) -> Family:
     """
     if family not in FAMILIES:
         raise ValueError(
-            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}."
-            + (did_you_mean(family, list(FAMILIES)) if isinstance(family, str) else "")
+            f"`family` must be {or_list(FAMILIES)}; it is {describe(family)}." + _meant(family)
         )
     links = FAMILIES[family]
     if link is None:
@@ -40,6 +39,22 @@ def read_family(family: Any, link: Any) -> Family:
     if link not in links:
         raise ValueError(f"`link` of {family} must be {or_list(links)}; it is {link!r}.")
     return links[link]
+
+
+_ELSEWHERE = {
+    "normal": "gaussian", "t": "student", "logistic": "bernoulli", "binary": "bernoulli",
+    "nbinom": "negative_binomial", "negbinomial": "negative_binomial",
+    "negbin": "negative_binomial",
+    "cumulative": "ordinal", "multinomial": "categorical", "zip": "zero_inflated_poisson",
+}  # fmt: skip
+"""Names of families in other packages."""
+
+
+def _meant(family: Any) -> str:
+    if not isinstance(family, str):
+        return ""
+    known = _ELSEWHERE.get(family.lower())
+    return f" Did you mean {known!r}?" if known else did_you_mean(family, list(FAMILIES))
 
 
 def make_model(
@@ -154,8 +169,9 @@ def _read_priors(
 
 def groups_of(model: Model) -> list[Groups]:
     """Return the groups of a model, as samplers expect them."""
+    normal = model.family.name == "gaussian"
     return [
-        Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law)
+        Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law, normal=normal)
         for each in model.effects
     ]
 

@@ -145,7 +145,8 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     try:
         parsed = formulaic.Formula(terms)
     except Exception as error:
-        raise ValueError(f"`formula`: {terms!r} cannot be read. {error}") from error
+        plain = re.sub(r"\s*⧛.*?⧚\s*|\n.*", "", str(error), flags=re.DOTALL)
+        raise ValueError(f"`formula`: {terms!r} cannot be read. {plain}") from error
     if not isinstance(parsed, formulaic.SimpleFormula):
         raise ValueError(
             f"`formula`: {terms!r} must be terms of one predictor. Effects of groups stand in "
@@ -247,6 +248,7 @@ def _learned(
     if factor.eval_method is Factor.EvalMethod.LOOKUP:
         own = [factor.expr]
         need_column(frame, factor.expr)
+        _need_no_date(frame, factor.expr)
         is_factor = _is_factor(frame[factor.expr])
     else:
         expression = Expression(factor.expr, frame.columns)
@@ -269,6 +271,14 @@ def _learned(
         states["transform_state"] |= spec.transform_state
         states["encoder_state"] |= spec.encoder_state
     return factor
+
+
+def _need_no_date(frame: pd.DataFrame, name: str) -> None:
+    if frame[name].dtype.kind in "mM":
+        raise TypeError(
+            f"`data[{name!r}]` holds dates or times, which have no unit. Write a number of them, "
+            f"such as I({name}.dt.dayofyear) or I({name}.dt.days)."
+        )
 
 
 def _is_factor(values: Any) -> bool:

@@ -68,6 +68,15 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.In: lambda part, whole: part in whole, ast.NotIn: lambda part, whole: part not in whole,
 }  # fmt: skip
 
+_OF_R = {
+    "cbind": "y | trials(n) on the left side", "cut": "a column of `data`, pd.cut(x, 3)",
+    "ifelse": "np.where(test, yes, no)", "interaction": "f:g", "mo": "a factor, C(f)",
+    "ns": "bs(x, df=5)", "relevel": "C(f, contr.treatment('level'))", "s": "bs(x, df=5)",
+    "Surv": "time | cens(c) on the left side", "te": "bs(x, df=5):bs(z, df=5)",
+    "weights": "the argument `weights`",
+}  # fmt: skip
+"""What to write in place of functions of formulas that R has."""
+
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -130,6 +139,8 @@ class Expression:
             )
         if isinstance(node, ast.Attribute):
             self._check_attribute(node)
+        if isinstance(node, ast.BitXor):
+            raise ValueError(f"`formula`: {self.text!r} has ^. Powers inside of I() are x ** 2.")
         for child in ast.iter_child_nodes(node):
             self._check(child)
 
@@ -141,8 +152,14 @@ class Expression:
         elif name not in FUNCTIONS and name not in transforms():
             raise ValueError(
                 f"`formula` names {column!r}, but `data` has no such column."
+                + self._instead(name)
                 + did_you_mean(column, sorted(known))
             )
+
+    def _instead(self, name: str) -> str:
+        """Return what to write for a function that R has, or nothing."""
+        called = re.search(rf"(?<![\w.]){re.escape(name)}[\w.]*\s*\(", self.text)
+        return f" Write {_OF_R[name]}." if called and name in _OF_R else ""
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         owner = node.value.id if isinstance(node.value, ast.Name) else None

@@ -71,7 +71,7 @@ def parse(text: Any) -> Formula:
             f"`formula`: after {response!r} | there may be trials(n) or cens(c); there is "
             f"{about!r}."
         )
-    rest, bars = _without_bars(right)
+    rest, bars = _without_bars(re.sub(_FACTOR, "C(", right))
     rest, offset = _without_offset(rest)
     kind = named.group(1) if named else None
     return Formula(
@@ -84,6 +84,9 @@ def parse(text: Any) -> Formula:
         tuple(bars),
     )
 
+
+_FACTOR = r"(?<![\w.])(as\.)?factor\s*\("
+"""The name that ``C(`` has in R."""
 
 _DOT = r"(?<![\w.])\.(?![\w.])"
 
@@ -186,7 +189,7 @@ def _without_places(text: str) -> str:
 def _bars(inside: str) -> list[Bar]:
     correlated = "||" not in inside
     terms, _, by = inside.replace("||", "|").partition("|")
-    factors = [factor.strip() for factor in by.split("/")]
+    factors = [re.sub(r"\bC\(\s*([\w.]+)\s*\)", r"\1", part).strip() for part in by.split("/")]
     if not terms.strip() or not all(re.fullmatch(r"[\w.]+(\s*:\s*[\w.]+)*", f) for f in factors):
         raise ValueError(
             f"`formula`: ({inside}) must have terms, a bar and a factor, as in (1 + x | site)."

@@ -55,10 +55,14 @@ class Products:
         objective: Log posterior.
         target: Log posterior, in the dtype in which many products are computed.
         data: Dataset.
+        weight: Number of observations that each of them represents.
     """
 
-    def __init__(self, objective: Objective, target: Target, data: Data) -> None:
+    def __init__(
+        self, objective: Objective, target: Target, data: Data, weight: float = 1.0
+    ) -> None:
         self._objective, self._target, self._data = objective, target, data
+        self._weight = weight
         functions: dict[str, Function] = {"prior": self._prior, "rows": self._rows}
         self._pass = Pass(data, functions, row_terms=target.row_terms, jit_compile=True)
         rows = min(data.size, shards(data, _ROWS, target.row_terms)[0].piece)
@@ -85,7 +89,7 @@ class Products:
             padded[: len(some)] = some
             (of_prior,) = self._pass.run("prior", point, padded)
             (of_rows,) = self._pass.sums("rows", point, padded, most=_ROWS)
-            found[first : first + len(some)] = -(of_prior.numpy() + of_rows)[: len(some)]
+            found[first : first + len(some)] = -(of_prior.numpy() + self._weight * of_rows)[: len(some)]
         return found
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:

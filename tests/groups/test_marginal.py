@@ -45,9 +45,9 @@ def _named(v):
     return dict(zip(("a", "b", "s", "tau"), tf.unstack(v), strict=True))
 
 
-def _model(dims: int, nodes: int | None = None):
+def _model(dims: int, nodes: int | None = None, normal: bool = False):
     data, at = _linear(dims)
-    groups = Groups("g", {"u": np.zeros(dims)}, _law, nodes)
+    groups = Groups("g", {"u": np.zeros(dims)}, _law, nodes, normal=normal)
     params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
     model = read_groups(groups, _log_lik, data, params, None, tf.float64)
     tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
@@ -62,17 +62,18 @@ def _exact(data, v):
     return scipy.stats.multivariate_normal(mean, cov).logpdf(data["y"])
 
 
+@pytest.mark.parametrize("normal", [False, True])
 @pytest.mark.parametrize("dims", [1, 2, 3])
-def test_linear_mixed_model_has_the_value_of_algebra(dims):
-    model, tensors, data, at = _model(dims)
+def test_linear_mixed_model_has_the_value_of_algebra(dims, normal):
+    model, tensors, data, at = _model(dims, normal=normal)
     found = tf.reduce_sum(model.log_lik(_named(tf.constant(at)), tensors))
     # Quadrature of a normal density around its own mode is exact, up to the steps of the search.
     np.testing.assert_allclose(float(found), _exact(data, at), rtol=1e-10)
 
 
-@pytest.mark.parametrize("dims", [1, 2])
-def test_derivatives_are_those_of_the_integral(dims):
-    model, tensors, data, at = _model(dims)
+@pytest.mark.parametrize(("dims", "normal"), [(1, False), (2, False), (2, True)])
+def test_derivatives_are_those_of_the_integral(dims, normal):
+    model, tensors, data, at = _model(dims, normal=normal)
 
     @tf.function
     def derivatives(v):
@@ -98,6 +99,23 @@ def test_derivatives_are_those_of_the_integral(dims):
     # Central differences of the exact value: an error of about step² of the next derivatives.
     np.testing.assert_allclose(slope, slopes, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(bends, hessian, rtol=1e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize("rounded", ["log_lik", "law"])
+def test_closed_form_is_refused_where_the_density_is_not_normal(rounded):
+    def log_lik(p, d):
+        found = _log_lik(p, d)
+        return found - 0.1 * p["u"][:, 0] ** 4 if rounded == "log_lik" else found
+
+    def law(effects, p):
+        found = _law(effects, p)
+        return found - tf.math.log1p(effects["u"][:, 0] ** 2) if rounded == "law" else found
+
+    data, at = _linear(1)
+    groups = Groups("g", {"u": np.zeros(1)}, law, normal=True)
+    params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
+    with pytest.raises(ValueError, match=r"`groups`: 'g' has normal=True.*effect 'u'"):
+        read_groups(groups, log_lik, data, params, None)
 
 
 def test_logistic_groups_against_adaptive_integration():

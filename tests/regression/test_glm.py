@@ -304,6 +304,8 @@ def test_the_left_side_and_offsets() -> None:
     found = parse("y | trials(n) ~ x + offset(log(t))")
     assert (found.response, found.trials, found.offset, found.fixed) == ("y", "n", "log(t)", "x")
     assert parse("time | cens(c) ~ 1").censored == "c"
+    found = parse("y ~ factor(f) + as.factor(g):x + (1 | factor(g))")
+    assert (found.fixed, found.bars[0].by) == ("C(f) + C(g):x", "g")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +315,9 @@ def test_the_left_side_and_offsets() -> None:
         (("y | what(n) ~ x", FRAME), "trials"),
         (("y ~ z", FRAME), "`formula`.*'z'"),
         (("w ~ x", FRAME), "`formula` names 'w'"),
-        (("y ~ x", FRAME, "normal"), "`family` must be"),
+        (("y ~ x", FRAME, "normal"), "`family` must be .*mean 'gaussian'"),
+        (("cbind(y, n - y) ~ x", FRAME, "binomial"), "'cbind'.* Write y | trials"),
+        (("y ~ I(x^2)", FRAME), r"Powers inside of I\(\) are x \*\* 2"),
         (("y ~ x", FRAME, "poisson"), "must hold integers, 0 or more"),
         (("y ~ x + I(2 * x)", FRAME), "is a linear combination"),
         (("y ~ x + C(f)", FRAME.assign(f="a")), "'f'.* has one level"),

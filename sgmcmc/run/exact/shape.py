@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.request import Model
 from sgmcmc.target.geometry import Preconditioner
@@ -27,6 +29,10 @@ _SHARE = 0.15
 
 _AS_WIDE = 0.7
 """The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
+
+_ROWS_EACH, _FEWEST = 100, 1000
+"""Rows for each coordinate, and least number of observations, of a part whose curvature is that of
+all."""
 
 _CLIMB = 8
 """Largest number of curvatures that a climb computes."""
@@ -82,13 +88,32 @@ class Shape:
         self.structure = find_structure(
             self._objective, target.space.layout, near + 0.1 * rng.standard_normal(d), model.seed
         )
-        count = d if self.structure is None else len(self.structure.core)
-        affordable = self._affordable(near, count)
-        if not affordable:
+        if self.structure is not None and not self._affordable(near, len(self.structure.core)):
             self.structure = None
-        self.dense = self.structure is None and affordable and d <= _DENSE
+        if self.structure is None:
+            self._products = self._of_part()
+        self.dense = self.structure is None and self._affordable(near, d)
         self._whitening: Preconditioner | None = None
         self._axes: Axes | None = None
+
+    def _of_part(self) -> Products:
+        """Return products with the Hessian of a part of the rows, if there are very many.
+
+        Chains are exact in any coordinates. Those of m rows of all have an information whose
+        eigenvalues are those of all rows, times (1 ± √(d/m))² at the extremes.
+        """
+        target, data, d = self._model.target, self._model.data, self._model.target.size
+        marginal = target.log_lik
+        width = marginal.packs.rows.shape[1] if isinstance(marginal, Marginal) else 1
+        size = max(_FEWEST, -(-_ROWS_EACH * d // width))
+        if data.sparse or data.size < 2 * size:
+            return self._products
+        rng = np.random.default_rng([self._model.seed, d, 1])
+        rows = np.sort(rng.choice(data.size, size, replace=False))
+        columns = {name: ArrayColumn(a.numpy()) for name, a in data.rows(rows).items()}
+        weight = data.size / size
+        objective = self._objective.over([(rows, weight)])
+        return Products(objective, target, Data(columns, size), weight)
 
     def _position(self, params: Any) -> np.ndarray:
         target = self._model.target

@@ -159,6 +159,9 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     marginal = sampler.request.log_lik
     if structure.integrated is None or not isinstance(marginal, Marginal):
         return {"Groups": {**facts, "effects": "coordinates of the chain"}}, []
+    if structure.integrated.normal:
+        facts |= {"integrated out": structure.integrated.by, "integral": "in closed form"}
+        return {"Groups": facts}, []
     draws = by_chain(samples.settings, samples)
     flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
     count = len(next(iter(flat.values())))
