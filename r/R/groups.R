@@ -22,6 +22,8 @@
 #'   `k` columns.
 #' @param nodes Number of nodes of the quadrature in each direction, 1 for Laplace's approximation;
 #'   `NULL` to choose.
+#' @param normal Whether `logLik` and `logPrior` are quadratic functions of the effects, as those of
+#'   linear mixed models are: the integral then has a closed form.
 #' @return For `sgmcmcGroups` an object for the argument `groups`. For `groupEffects` a named list:
 #'   for each effect an array of chains, draws, groups, and the dimensions of the effect, with the
 #'   labels of the groups as the names of its third dimension.
@@ -44,9 +46,9 @@
 #' effects <- groupEffects(chain, "site")
 #' apply(effects$z, 3, mean)
 #' }
-sgmcmcGroups <- function(by, effects, logPrior, nodes = NULL) {
+sgmcmcGroups <- function(by, effects, logPrior, nodes = NULL, normal = FALSE) {
     structure(
-        list(by = by, effects = effects, logPrior = logPrior, nodes = nodes),
+        list(by = by, effects = effects, logPrior = logPrior, nodes = nodes, normal = normal),
         class = "sgmcmcGroups"
     )
 }
@@ -66,7 +68,7 @@ pythonGroups <- function(groups) {
     lapply(unname(groups), function(each) {
         list(
             by = each$by, effects = startingValues(each$effects), log_prior = guarded(each$logPrior),
-            nodes = whole(each$nodes)
+            nodes = whole(each$nodes), normal = each$normal
         )
     })
 }
