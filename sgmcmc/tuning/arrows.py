@@ -89,7 +89,9 @@ class Products:
             padded[: len(some)] = some
             (of_prior,) = self._pass.run("prior", point, padded)
             (of_rows,) = self._pass.sums("rows", point, padded, most=_ROWS)
-            found[first : first + len(some)] = -(of_prior.numpy() + self._weight * of_rows)[: len(some)]
+            found[first : first + len(some)] = -(of_prior.numpy() + self._weight * of_rows)[
+                : len(some)
+            ]
         return found
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
