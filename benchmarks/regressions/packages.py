@@ -81,8 +81,8 @@ def _command(package: str) -> list[str]:
     return ["Rscript", str(HERE / "with_r.R"), package]
 
 
-def measure(package: str, kind: str, rows: int) -> dict[str, Any]:
-    """Return CPU seconds, memory and estimates of one run."""
+def measure(package: str, kind: str, rows: int, limit: float) -> dict[str, Any]:
+    """Return CPU seconds and estimates of a run, which ends after twice the limit at the latest."""
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "rows.csv", Path(folder) / "out.json"
         data(kind, rows).to_csv(path, index=False)
@@ -91,7 +91,7 @@ def measure(package: str, kind: str, rows: int) -> dict[str, Any]:
             [*_command(package), str(path), FORMULAS[kind], str(out)],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True,
         )  # fmt: skip
-        ended = _wait(child, 2 * LIMIT)
+        ended = _wait(child, 2 * limit)
         found = {"cpu": round(_cpu() - before, 1), "wall": round(time.monotonic() - start, 1)}
         if not ended or not out.exists():
             error = "" if child.stderr is None or not ended else child.stderr.read()[-300:]
@@ -108,9 +108,11 @@ def _wait(child: subprocess.Popen[str], limit: float) -> bool:
     """Wait for a process, or end it and all that it began after so many seconds."""
     try:
         child.wait(limit)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:  # an interrupt too
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         return False
     return True
 
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--run", nargs=3, help="path, formula and output: one run of this package")
     parser.add_argument("--packages", nargs="*", default=PACKAGES)
     parser.add_argument("--most", type=float, default=SIZES[-1], help="largest number of rows")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="CPU seconds of a run")
     asked = parser.parse_args()
     if asked.run:
         ours(*asked.run)
@@ -133,7 +136,7 @@ def main() -> None:
                 if rows > asked.most:
                     break
                 if name not in known:
-                    known[name] = measure(package, kind, rows)
+                    known[name] = measure(package, kind, rows, asked.limit)
                     FILE.write_text(json.dumps(known, indent=1) + "\n")
                     print(name, {k: v for k, v in known[name].items() if k != "terms"}, flush=True)
                 if not known[name]["ended"] or known[name]["cpu"] > LIMIT / 5:
