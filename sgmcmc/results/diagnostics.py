@@ -101,32 +101,36 @@ def until_enough(draws: Mapping[str, Any], ess: float) -> Diagnostics:
         draws: Same as in :func:`diagnose`.
         ess: Effective sample size that every coordinate should have.
     """
-    slow = {name: _slowest(np.asarray(a)) for name, a in draws.items()}
-    if sum(len(places) for places in slow.values()) < sum(_coordinates(a) for a in draws.values()):
+    slow = {name: _slowest(a) for name, a in draws.items()}
+    if any(len(places) < len(_used(draws[name])) for name, places in slow.items()):
         found = diagnose(draws, slow)
         if found.smallest < ess:
             return replace(found, complete=False)
     return diagnose(draws)
 
 
-def _coordinates(array: Any) -> int:
-    return int(np.prod(np.shape(array)[2:]))
+def _used(array: Any) -> range:
+    """Return the coordinates that are used of an array, evenly over it if there are very many."""
+    size = int(np.prod(np.shape(array)[2:]))
+    return range(0, size, max(1, size // _COORDINATES))
 
 
-def _slowest(array: np.ndarray) -> list[int]:
+def _slowest(array: Any) -> list[int]:
     """Return the coordinates of an array whose means over batches of draws vary most."""
-    chains, count = array.shape[:2]
-    length, size = count // _BATCHES, _coordinates(array)
-    if length < 2 or size > _COORDINATES:
-        return list(range(size))
-    flat = array.reshape(chains, count, size)[:, : _BATCHES * length].astype(np.float64)
-    found: set[int] = set()
-    for values in (flat, np.abs(flat - flat.mean((0, 1)))):
-        means = values.reshape(chains * _BATCHES, length, size).mean(1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            slowness = np.nan_to_num(means.var(0) / values.var((0, 1)))
-        found.update(np.argsort(-slowness, kind="stable")[:_SLOWEST].tolist())
-    return sorted(found)
+    chains, count = np.shape(array)[:2]
+    length, every = count // _BATCHES, _used(array)
+    if length < 2:
+        return list(every)
+    flat = np.reshape(array, (chains, count, -1))
+    slowness = np.zeros((2, len(every)))
+    for k, place in enumerate(every):
+        values = np.asarray(flat[:, : _BATCHES * length, place], np.float64)
+        for row, x in enumerate((values, np.abs(values - values.mean()))):
+            spread = x.var()
+            means = x.reshape(chains * _BATCHES, length).mean(1)
+            slowness[row, k] = means.var() / spread if spread > 0 else 0.0
+    places = np.argsort(-slowness, axis=1, kind="stable")[:, :_SLOWEST]
+    return sorted({every[k] for k in places.ravel().tolist()})
 
 
 def diagnose(
@@ -149,8 +153,7 @@ def diagnose(
         for name, a in draws.items():
             # One by one: what is made of them on the way takes many times their memory.
             flat = np.reshape(a, (chains, count, -1))
-            every = range(0, flat.shape[2], max(1, flat.shape[2] // _COORDINATES))
-            for place in every if places is None else places[name]:
+            for place in _used(a) if places is None else places[name]:
                 names.append(coordinate_name(name, a.shape[2:], place))
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
