@@ -136,6 +136,17 @@ class Earlier(NamedTuple):
     plan: Plan
     rows: int
 
+    def noise_in(self, whitening: Preconditioner, rows: int) -> np.ndarray:
+        """Return the noise of gradients for so many rows, in the coordinates of a chain.
+
+        As long as minibatches have one size, its covariance grows like the information.
+        """
+        there, here = (
+            each.times(np.eye(len(each.origin))).T for each in (self.plan.whitening, whitening)
+        )
+        change = np.linalg.solve(there, here)
+        return rows / self.rows * change.T @ self.plan.around.noise @ change
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -271,9 +282,9 @@ def make_plan(
             )
             clock.done("leverage")
     stage("noise of the gradients")
-    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed, objective, kept)
-    clock.done("noise and stepsize")
     source = None if kept is None else earlier
+    plan = _choose(target, data, mode, preconditioner, minibatches, given, seed, objective, source)
+    clock.done("noise and stepsize")
     return replace(plan, seconds=clock.seconds, surveyed=surveyed, earlier=source)
 
 
@@ -354,11 +365,11 @@ def _choose(
     given: Given,
     seed: int,
     objective: Objective | None = None,
-    kept: Plan | None = None,
+    earlier: Earlier | None = None,
 ) -> Plan:
     """Return the plan with the minibatch size and stepsize of the least time per effective draw.
 
-    A plan that is kept gives the size of the minibatches, and their noise.
+    An earlier plan that still holds gives the size of the minibatches, and their noise.
     """
     whitening = preconditioner or unchanged(target.size)
     information = information_in(whitening, mode)
@@ -369,8 +380,8 @@ def _choose(
     sizes = [n for n in some if n <= data.size] or [data.size]
     if given.minibatch_size is not None:
         sizes = [given.minibatch_size]
-    if kept is not None:
-        sizes = [kept.minibatch_size]
+    if earlier is not None:
+        sizes = [earlier.plan.minibatch_size]
     most = max(sizes[0], _REFERENCE_TERMS // target.row_terms)
     reference = min(_REFERENCE, most, data.size) if len(sizes) > 1 else sizes[0]
     whitened = target.preconditioned(preconditioner)
@@ -379,8 +390,9 @@ def _choose(
         whitened, data, minibatches.bind(data.size, reference), given.gradient,
         kept_graphs(target, data) if objective is None else objective.rough.graphs,
     )  # fmt: skip
-    if kept is not None:
-        around = around.with_noise(kept.around.noise, epoch_of(minibatches, data.size, sizes[0]))
+    if earlier is not None:
+        noise = earlier.noise_in(whitening, data.size)
+        around = around.with_noise(noise, epoch_of(minibatches, data.size, sizes[0]))
         found = _with_stepsize(mode, preconditioner, minibatches, sizes[0], given, around)
         return replace(found, meter=meter)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.NOISE)

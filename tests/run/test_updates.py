@@ -57,6 +57,7 @@ def test_the_mode_is_taken_along() -> None:
 def test_what_was_measured_is_kept_until_things_change() -> None:
     """The noise of gradients is, for more rows of the same kind, until there are twice as many."""
     samples = sampled({"x": X[:2500]}, n_iters=200)
+    raw = sampled({"x": X[:2500]}, n_iters=200, preconditioner="none")
 
     def source(samples: sgmcmc.Samples) -> Any:
         plan = origin_of(samples).sampler.request.plan
@@ -67,7 +68,12 @@ def test_what_was_measured_is_kept_until_things_change() -> None:
     more = samples.update({"x": X[2500:4000]}, verbose=False)
     assert source(more).rows == 2500
     noise = [origin_of(each).sampler.request.plan.around.noise for each in (samples, more)]
-    np.testing.assert_array_equal(*noise)
+    np.testing.assert_allclose(*noise, rtol=1e-6)
+    noise = [
+        origin_of(each).sampler.request.plan.around.noise
+        for each in (raw, raw.update({"x": X[2500:4000]}, verbose=False))
+    ]
+    assert noise[1] == pytest.approx(4000 / 2500 * noise[0], rel=1e-6)
     assert source(more.update({"x": X[4000:4600]}, verbose=False)).rows == 2500
     assert source(more.update({"x": X[4000:]}, verbose=False)) is None
     assert source(samples.update({"x": X[2500:3000] + 30.0}, verbose=False)) is None
