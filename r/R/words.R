@@ -23,6 +23,7 @@ positionsFrom1 <- function(text) {
     text <- fromOne(text, "(?<![A-Za-z0-9_.])[A-Za-z_.][A-Za-z0-9_.]*\\[[0-9]+(, ?[0-9]+)*\\]", ",", "(?<=\\[|,)[0-9]+")
     text <- gsub("\\bparams\\[([0-9]+)\\](\\['([A-Za-z0-9_.]+)'\\])", "params[[\\1]]$\\3", text)
     text <- gsub("\\bparams\\[([0-9]+)\\]", "params[[\\1]]", text)
+    text <- fromOne(text, "(?<=\\brow )[0-9]+\\b", "", "[0-9]+")
     fromOne(text, "(?<=index )\\([0-9]+(, [0-9]+)*,?\\)", ", ", "[0-9]+")
 }
 

@@ -94,7 +94,8 @@ test_that("positions are counted from 1", {
     expect_equal(positionsFrom1("first at index (5, 2). Drop"), "first at index (6, 3). Drop")
     expect_equal(positionsFrom1("at index (0,)."), "at index (1).")
     expect_equal(positionsFrom1("`params[1]['b']`, params[0]"), "`params[[2]]$b`, params[[1]]")
-    same <- c("shape (3, 4)", "shape [200, 2]", "indices[0] = 5 is not in [0, 5)", "nothing")
+    expect_equal(positionsFrom1("or more; row 0 has -1"), "or more; row 1 has -1")
+    same <- c("shape (3, 4)", "2 rows for 3 terms", "shape [200, 2]", "indices[0] = 5 is not in [0, 5)", "nothing")
     expect_equal(positionsFrom1(same), same)
     x <- observations()
     x[17, 2] <- NA

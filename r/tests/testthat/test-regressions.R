@@ -154,7 +154,7 @@ test_that("what cannot be is said before anything runs", {
     expect_error(sgmcmcGlm(y ~ x, data.frame(x = 1, y = 1), Gamma()), "Gamma(\"log\")", fixed = TRUE)
     expect_error(sgmcmcGlm(y ~ x * (1 | g), data.frame(x = 1, y = 1, g = 1)), "must be added")
     needsPython()
-    expect_error(fitOf(y ~ x, data.frame(x = 1:9, y = -1), poisson()), "`y`.* integers, 0 or more")
+    expect_error(fitOf(y ~ x, data.frame(x = 1:9, y = -1), poisson()), "`y`.* integers, 0 or more; row 1 has")
     expect_error(fitOf(y ~ x + f, data.frame(x = 1:9, y = 1, f = "a"), poisson()), "`formula`: f has one level")
     expect_error(fitOf(y ~ x + I(2 * x), data.frame(x = 1:9, y = 1:9), poisson()), "'I(2 * x)'", fixed = TRUE)
 })
