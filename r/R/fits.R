@@ -13,6 +13,7 @@
 #' integrated out. emmeans has methods for marginal means. `loo` is the leave-one-out cross-validation by Pareto-smoothed importance sampling; of more than 1000
 #' rows, 1000 are used.
 #'
+#' @aliases fixef ranef VarCorr
 #' @param object,x a regression, see [sgmcmcGlm()].
 #' @param newdata Data frame; `NULL` for the rows of the regression. Effects of new groups are
 #'   drawn from their distribution.
