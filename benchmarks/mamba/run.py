@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.client import CPU_ONLY
 from benchmarks.environments import HERE, interpreter
 from benchmarks.mamba.problem import discrepancy, gradients, laplace, make, thinned
-from benchmarks.report import number, publish, table
+from benchmarks.report import measure_each, number, publish, results_of, table
 
 METHODS = {
     "sgld": "SGLD", "sgldCV": "SGLD-CV", "sghmc": "SGHMC", "sghmcCV": "SGHMC-CV",
@@ -53,44 +53,75 @@ runpy.run_module("{module}", run_name="__main__")
 """
 
 
+SAMPLE = "sample"
+RESULTS = HERE / "results-mamba.json"
+
+
+class Problem:
+    """The regression with its normal approximation, and what one method gives on it."""
+
+    def __init__(self, folder: Path, smoke: bool) -> None:
+        N, budget, seconds, adam = (2000, 0.01, 0.5, 100) if smoke else (800_000, 1.0, 10.0, 5000)
+        self.X, self.y = make(N)
+        self.mode, self.covariance = laplace(self.X, self.y)
+        self.sd = np.sqrt(np.diag(self.covariance))
+        self.out, data = folder / "out.npz", folder / "data.npz"
+        np.savez(data, X=self.X, y=self.y)
+        self.request = {"data": str(data), "budget": budget, "seconds": seconds, "adam": adam}
+
+    def scored(self, draws: np.ndarray, sd: np.ndarray) -> dict[str, float]:
+        error = np.linalg.norm(sd - self.sd) / np.linalg.norm(self.sd)
+        return {
+            "discrepancy": discrepancy(draws, gradients(self.X, self.y, draws)),
+            "error": float(error),
+        }
+
+    def measure(self, method: str) -> dict[str, Any]:
+        """Return seconds, constants and scores of a search with its run, or of `sample`."""
+        if method == SAMPLE:
+            said, draws = asked(None, "benchmarks.mamba.ours", self.request, self.out)
+        else:
+            asking = {**self.request, "method": method}
+            said, draws = asked("sgmcmcjax", "benchmarks.mamba.search", asking, self.out)
+        return {**said, **self.scored(draws["draws"], draws["sd"])}
+
+    def independent(self) -> dict[str, float]:
+        """Return the scores of independent draws of the normal approximation."""
+        rng, root = np.random.default_rng(1), np.linalg.cholesky(self.covariance)
+        exact = self.mode + rng.normal(size=(1000, len(self.mode))) @ root.T
+        return self.scored(thinned(exact), exact.std(0))
+
+
+def line(method: str, found: Mapping[str, Any]) -> list[str]:
+    """Return a row of the table."""
+    scores = [number(found["discrepancy"]), f"{100 * found['error']:.1f} %"]
+    if "search" not in found:
+        name = "`sample`" if method == SAMPLE else method
+        seconds = number(found["seconds"]) if "seconds" in found else "—"
+        return [name, "—", "—", "—", seconds, *scores]
+    return [
+        f"MAMBA, {METHODS[method]}", number(found["search"]), str(found["minibatch size"]),
+        f"{found['stepsize']:.1e}", number(found["seconds"]), *scores,
+    ]  # fmt: skip
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
+    names = [SAMPLE, *METHODS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=names, help="those that have no result yet")
+    parser.add_argument("--again", action="store_true", help="measure those with a result, too")
     options = parser.parse_args(arguments)
-    N, budget, seconds, adam = (
-        (2000, 0.01, 0.5, 100) if options.smoke else (800_000, 1.0, 10.0, 5000)
-    )
-    X, y = make(N)
-    mode, covariance = laplace(X, y)
-    sd, rng = np.sqrt(np.diag(covariance)), np.random.default_rng(1)
-
-    def scored(draws: np.ndarray, found: np.ndarray) -> list[str]:
-        error = np.linalg.norm(found - sd) / np.linalg.norm(sd)
-        return [number(discrepancy(draws, gradients(X, y, draws))), f"{100 * error:.1f} %"]
-
-    lines = []
+    path = RESULTS.with_name("results-mamba-smoke.json") if options.smoke else RESULTS
+    known = {} if options.again else results_of(path, "methods")["methods"]
+    wanted = options.methods or [name for name in names if name not in known]
     with tempfile.TemporaryDirectory() as folder:
-        data, out = Path(folder) / "data.npz", Path(folder) / "out.npz"
-        np.savez(data, X=X, y=y)
-        request = {"data": str(data), "budget": budget, "seconds": seconds, "adam": adam}
-        said, draws = asked(None, "benchmarks.mamba.ours", request, out)
-        marks = ["—", "—", "—", number(said["seconds"])]
-        lines.append(["`sample`", *marks, *scored(draws["draws"], draws["sd"])])
-        print(" | ".join(lines[-1]), said, flush=True)
-        for method in options.methods[: 2 if options.smoke else None]:
-            asking = {**request, "method": method}
-            said, draws = asked("sgmcmcjax", "benchmarks.mamba.search", asking, out)
-            marks = [
-                number(said["search"]), str(said["minibatch size"]), f"{said['stepsize']:.1e}",
-                number(said["seconds"]),
-            ]  # fmt: skip
-            lines.append(
-                [f"MAMBA, {METHODS[method]}", *marks, *scored(draws["draws"], draws["sd"])]
-            )
-            print(" | ".join(lines[-1]), flush=True)
-    exact = mode + rng.normal(size=(1000, len(mode))) @ np.linalg.cholesky(covariance).T
-    lines.append(["independent draws", "—", "—", "—", "—", *scored(thinned(exact), exact.std(0))])
+        problem = Problem(Path(folder), options.smoke)
+        results = measure_each(
+            path, "methods", wanted, problem.measure, lambda *row: " | ".join(line(*row))
+        )["methods"]  # fmt: skip
+        lines = [line(name, results[name]) for name in names if name in results]
+        lines.append(line("independent draws", problem.independent()))
     publish("mamba", [table(HEAD, lines)], options.smoke)
 
 

@@ -9,7 +9,7 @@ from sgmcmc.dynamics.base import Dynamics, ExactDynamics
 from sgmcmc.dynamics.exchange import ReplicaExchange
 from sgmcmc.dynamics.geodesic import GSGNHT, SGGMC
 from sgmcmc.dynamics.hamiltonian import HMC, MALA
-from sgmcmc.dynamics.isokinetic import SMILE
+from sgmcmc.dynamics.isokinetic import SMILE, EnergyTuner
 from sgmcmc.dynamics.langevin import SGD, SGLD, SGLRW, Barker
 from sgmcmc.dynamics.momentum import BADODAB, SGHMC, SGNHT, Underdamped
 from sgmcmc.dynamics.no_u_turn import NUTS
@@ -37,6 +37,7 @@ __all__ = [
     "SMILE",
     "Barker",
     "Dynamics",
+    "EnergyTuner",
     "ExactDynamics",
     "ReplicaExchange",
     "Underdamped",

@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import flag, positive_number
+from sgmcmc.checks import describe, flag, is_number, positive_number
 from sgmcmc.dynamics.adaptive import frozen_after
-from sgmcmc.dynamics.base import Dynamics, averaged, covariance_of_sum
+from sgmcmc.dynamics.base import Dynamics, Elsewhere, averaged, covariance_of_sum
 from sgmcmc.dynamics.scaled import BURN_IN, read_until
 from sgmcmc.target.geometry import Space
+
+_FIRST_ERRORS = 10.0
+"""Number of energy errors before which the tuner changes nothing."""
+
+
+class NoiseState(NamedTuple):
+    """What is known of the noise of the gradients.
+
+    Attributes:
+        variance: V, the mean of the estimates from each minibatch so far, (d,).
+        count: Number of estimates in the mean.
+    """
+
+    variance: tf.Tensor
+    count: tf.Tensor
+
+
+class EnergyState(NamedTuple):
+    """What is known of the energy errors.
+
+    Attributes:
+        start: θ before the step, (d,).
+        gradient: ĝ(θ) there, (d,).
+        change: Energy that the step has added so far.
+        log_factor: Logarithm of the stepsize over that which was given.
+        mean, variance: Moments of the absolute energy errors, the last with the largest weight.
+        count: Number of errors so far; constant once the tuning has ended.
+        refused: Number of steps that were undone.
+        undone: 1 if the last step was, 0 otherwise.
+    """
+
+    start: tf.Tensor
+    gradient: tf.Tensor
+    change: tf.Tensor
+    log_factor: tf.Tensor
+    mean: tf.Tensor
+    variance: tf.Tensor
+    count: tf.Tensor
+    refused: tf.Tensor
+    undone: tf.Tensor
 
 
 class IsokineticState(NamedTuple):
@@ -20,27 +61,99 @@ class IsokineticState(NamedTuple):
 
     Attributes:
         position: θ, flat and unconstrained.
-        direction: u, of length 1, (d,).
+        direction: u, of length 1, (d,); zero after a step that was undone.
+        noise: What is known of the noise; empty if coordinates are not scaled by it.
+        energy: What is known of the energy errors; empty without a tuner.
     """
 
     position: tf.Tensor
     direction: tf.Tensor
+    noise: NoiseState | tuple[()] = ()
+    energy: EnergyState | tuple[()] = ()
 
 
-class LearningState(NamedTuple):
-    """The state of isokinetic dynamics that scale coordinates by the noise of their gradients.
+@dataclass(frozen=True)
+class EnergyTuner:
+    """A stepsize that follows the distribution of the energy errors of :class:`SMILE`.
 
-    Attributes:
-        position: θ, flat and unconstrained.
-        direction: u, of length 1, (d,).
-        variance: V, the mean of the estimates from each minibatch so far, (d,).
-        count: Number of estimates in the mean.
+    The energy error of a step from θ to θ' is ΔE = K₁ + K₂ − [log p(θ'|x) − log p(θ|x)], with both
+    log posteriors from the minibatch of the gradient at θ', and K = (d − 1) log(cosh δ + (e·u) sinh
+    δ) of each half turn, δ = |Sĝ|/(2(d − 1)), e = ĝ/|ĝ|. |ΔE| has a gamma distribution with the
+    moments of the errors so far, in which each weighs β more than the one before; of its quantiles
+    q: if |ΔE| > q(1 − 2a/3), ε ← (1 − κ)ε; if |ΔE| < q(a/3), ε ← (1 + κ)ε. If |ΔE| > q(reset) the
+    step is undone, and the next begins in the direction of the gradient.
+
+    There is no size of the errors that the rule aims at: it asks whether their distribution has
+    the tails of a gamma distribution. Stepsizes that are far too large fall and others change
+    slowly, from a given value that still matters.
+
+    Args:
+        adaptation: a, between 0 and 1; 0 leaves the stepsize as it is.
+        strength: κ, between 0 and 1.
+        smoothing: β, between 0 and 1.
+        reset: Probability of the quantile beyond which steps are undone, from 0 to 1; at 1 none is
+            but those whose error is not finite.
+
+    Example:
+        >>> import sgmcmc
+        >>> sgmcmc.dynamics.SMILE(tuner=sgmcmc.dynamics.EnergyTuner(strength=0.05)).tuner.strength
+        0.05
+
+    Source:
+        The rule and its constants are those of the authors' program for *Can Microcanonical
+        Langevin Dynamics Leverage Mini-Batch Gradient Noise?*, ICML 2026 (arXiv 2602.06500). There
+        log p(θ|x) is from the minibatch before, so that the difference of the minibatches, which
+        does not depend on ε, is most of ΔE.
     """
 
-    position: tf.Tensor
-    direction: tf.Tensor
-    variance: tf.Tensor
-    count: tf.Tensor
+    adaptation: float = 0.05
+    strength: float = 0.02
+    smoothing: float = 0.01
+    reset: float = 0.99
+
+    def check(self) -> None:
+        """Raise an error if a constant is not a proportion."""
+        for name in ("adaptation", "strength", "smoothing", "reset"):
+            value = getattr(self, name)
+            if not is_number(value):
+                raise TypeError(f"`{name}` must be a number; it is {describe(value)}.")
+            least, most = name == "adaptation", name == "reset"
+            if not 0 <= value <= 1 or (value == 0 and not least) or (value == 1 and not most):
+                ends = f"{'[' if least else '('}0, 1{']' if most else ')'}"
+                raise ValueError(f"`{name}` must be in {ends}; it is {value!r}.")
+
+    def quantile(self, energy: EnergyState, probability: float) -> tf.Tensor:
+        """Return a quantile of the gamma distribution, by Wilson and Hilferty's approximation."""
+        z = NormalDist().inv_cdf(probability)
+        square = energy.mean * energy.mean
+        ratio = energy.variance / tf.maximum(square, np.finfo(np.float32).tiny)  # 1/shape
+        root = 1.0 - ratio / 9.0 + z / 3.0 * tf.sqrt(ratio)
+        return energy.mean * tf.maximum(root, 0.0) ** 3
+
+    def judged(self, energy: EnergyState, error: tf.Tensor) -> EnergyState:
+        """Return what is known after another |ΔE|: the stepsize, and whether to undo the step."""
+        one = tf.ones_like(error)
+        finite, known = tf.math.is_finite(error), energy.count >= _FIRST_ERRORS
+        limit = self.quantile(energy, self.reset) if self.reset < 1 else one * np.inf
+        undone = ~finite | (known & (error > limit))
+        if self.adaptation:
+            large = error > self.quantile(energy, 1.0 - 2.0 * self.adaptation / 3.0)
+            small = error < self.quantile(energy, self.adaptation / 3.0)
+            down, up = np.log1p(-self.strength), np.log1p(self.strength)
+            change = tf.where(large | ~finite, down * one, tf.where(small, up * one, 0.0 * one))
+            log_factor = energy.log_factor + tf.where(known | ~finite, change, 0.0 * one)
+        else:
+            log_factor = energy.log_factor
+        weight = tf.maximum(self.smoothing * one, 1.0 / (energy.count + 1.0))
+        off = tf.where(finite, error - energy.mean, 0.0 * one)
+        return energy._replace(
+            log_factor=log_factor,
+            mean=energy.mean + weight * off,
+            variance=(1.0 - weight) * (energy.variance + weight * off * off),
+            count=energy.count + 1.0,
+            refused=energy.refused + tf.cast(undone, error.dtype),
+            undone=tf.cast(undone, error.dtype),
+        )
 
 
 @dataclass(frozen=True)
@@ -64,25 +177,27 @@ class SMILE(Dynamics):
         friction: Rate, per step, at which u is refreshed, positive.
         preconditioned: Whether coordinates are scaled by their noise (pSMILE); it needs minibatches
             whose rows show it.
-        until: End of the learning of V: ``"burn_in"``, or the number of iterations, burn-in
-            included; ``None`` never freezes it.
+        until: End of the learning of V and of the tuning: ``"burn_in"``, or the number of
+            iterations, burn-in included; ``None`` never freezes V, and there is no tuner then.
+        tuner: :class:`EnergyTuner` of the stepsize, which needs a ``log_lik`` with terms; ``None``
+            leaves ε as it is given.
 
     Example:
         >>> import sgmcmc
         >>> sgmcmc.dynamics.SMILE(friction=0.2)
-        SMILE(friction=0.2, preconditioned=False, until='burn_in')
+        SMILE(friction=0.2, preconditioned=False, until='burn_in', tuner=None)
 
     Source:
         Robnik & Seljak, *Microcanonical Langevin Monte Carlo*, 2023, for exact gradients; *Can
         Microcanonical Langevin Dynamics Leverage Mini-Batch Gradient Noise?*, arXiv 2602.06500,
         2026, for stochastic ones and the scaling by noise. The scaling is derived here from the
-        condition that the noise be alike in all coordinates; that paper's tuner of the stepsize is
-        not here.
+        condition that the noise be alike in all coordinates.
     """
 
     friction: float = 0.1
     preconditioned: bool = False
     until: int | str | None = BURN_IN
+    tuner: EnergyTuner | None = None
 
     name = "smile"
     start_normals = 1
@@ -92,11 +207,22 @@ class SMILE(Dynamics):
         """Whether V is estimated."""
         return self.preconditioned
 
+    @property
+    def visits(self) -> bool:  # type: ignore[override]
+        """Whether energy errors are computed."""
+        return self.tuner is not None
+
     def after_burn_in(self, burn_in: int) -> SMILE:
-        """Return these dynamics, with the iteration at which V is frozen."""
-        if not self.preconditioned:
+        """Return these dynamics, with the iteration at which V and the stepsize are frozen."""
+        if not self.preconditioned and self.tuner is None:
             return self
-        return replace(self, until=frozen_after(self.until, burn_in, self, "its scales"))
+        what = "its scales" if self.preconditioned else "its stepsize"
+        if self.tuner is not None and isinstance(self.until, int) and self.until > burn_in:
+            raise ValueError(
+                f"`until`: SMILE's tuner undoes steps, so that it must end with the burn-in, which "
+                f"has {burn_in} iterations; it is {self.until}."
+            )
+        return replace(self, until=frozen_after(self.until, burn_in, self, what))
 
     def bind(self, space: Space) -> SMILE:
         """Return these dynamics with their constants checked."""
@@ -106,65 +232,141 @@ class SMILE(Dynamics):
                 "Use 'underdamped'."
             )
         flag("preconditioned", self.preconditioned)
-        friction = positive_number("friction", self.friction)
-        return replace(self, friction=friction, until=read_until(self.until))
+        friction, until = positive_number("friction", self.friction), read_until(self.until)
+        if self.tuner is not None:
+            if not isinstance(self.tuner, EnergyTuner):
+                raise TypeError(
+                    "`tuner` must be sgmcmc.dynamics.EnergyTuner(...) or None; it is "
+                    f"{describe(self.tuner)}."
+                )
+            self.tuner.check()
+            if until is None:
+                raise ValueError(
+                    "`until`: a stepsize that is tuned for ever has no stationary distribution. "
+                    "Use 'burn_in', or a number of iterations."
+                )
+        return replace(self, friction=friction, until=until)
 
     def init(
         self, position: tf.Tensor, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
-    ) -> IsokineticState | LearningState:
+    ) -> IsokineticState:
         """Return the state at the start of a chain, with a uniform direction."""
-        direction = tf.math.l2_normalize(normals[0])
-        if not self.preconditioned:
-            return IsokineticState(position, direction)
-        zeros = tf.zeros_like(position)
-        return LearningState(position, direction, zeros, tf.zeros([], position.dtype))
+        state = IsokineticState(position, tf.math.l2_normalize(normals[0]))
+        zero, zeros = tf.zeros([], position.dtype), tf.zeros_like(position)
+        if self.preconditioned:
+            state = state._replace(noise=NoiseState(zeros, zero))
+        if self.tuner is not None:
+            state = state._replace(energy=EnergyState(position, zeros, *[zero] * 7))
+        return state
 
-    def step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor) -> Any:
+    def step(
+        self, state: IsokineticState, gradient: tf.Tensor, stepsize: tf.Tensor, normals: tf.Tensor
+    ) -> IsokineticState:
         """Return the state at the next position; ``normals`` is z, of shape (1, d)."""
+        energy = state.energy
+        if isinstance(energy, EnergyState):  # an undone step has left the gradient of its end
+            gradient = tf.where(energy.undone > 0.0, energy.gradient, gradient)
         lengths, size = self._lengths(state, stepsize), gradient.shape[0]
-        direction = _turned(state.direction, lengths * gradient)
+        direction, kinetic = _turned(state.direction, lengths * gradient)
+        if isinstance(energy, EnergyState):
+            energy = energy._replace(start=state.position, gradient=gradient, change=kinetic)
         position = state.position + 0.5 * lengths * direction
         eta = float(np.sqrt(np.expm1(2.0 * self.friction) / size))
         direction = tf.math.l2_normalize(direction + eta * normals[0])
         position += 0.5 * lengths * direction
-        return state._replace(position=position, direction=direction)
+        return state._replace(position=position, direction=direction, energy=energy)
 
-    def finish_step(self, state: Any, gradient: tf.Tensor, stepsize: tf.Tensor) -> Any:
-        """Return the state after the closing half turn."""
-        direction = _turned(state.direction, self._lengths(state, stepsize) * gradient)
-        return state._replace(direction=direction)
+    def finish_step(
+        self, state: IsokineticState, gradient: tf.Tensor, stepsize: tf.Tensor
+    ) -> IsokineticState:
+        """Return the state after the closing half turn, or before the step if it is undone."""
+        slope = self._lengths(state, stepsize) * gradient
+        direction, kinetic = _turned(state.direction, slope)
+        energy = state.energy
+        if not isinstance(energy, EnergyState):
+            return state._replace(direction=direction)
+        assert self.tuner is not None
+        judged = self.tuner.judged(energy, tf.abs(energy.change + kinetic))
+        learns = self._learns(energy.count)
+        energy = tf.nest.map_structure(
+            lambda new, old: tf.where(learns, new, old),
+            judged, energy._replace(undone=tf.zeros_like(energy.undone)),
+        )  # fmt: skip
+        undone = energy.undone > 0.0
+        return state._replace(
+            position=tf.where(undone, energy.start, state.position),
+            direction=tf.where(undone, tf.zeros_like(direction), direction),
+            energy=energy,
+        )
 
-    def learn(self, state: LearningState, parts: tf.Tensor) -> LearningState:
+    def learn(self, state: IsokineticState, parts: tf.Tensor) -> IsokineticState:
         """Return the state with V moved toward the estimate from another minibatch."""
-        count = state.count + 1.0
-        learned = averaged(state.variance, count, covariance_of_sum(parts, diagonal=True))
-        if isinstance(self.until, int):
-            learns = state.count < float(self.until)
-            learned = tf.where(learns, learned, state.variance)
-            count = tf.where(learns, count, state.count)
-        return state._replace(variance=learned, count=count)
+        noise = state.noise
+        assert isinstance(noise, NoiseState)
+        count = noise.count + 1.0
+        learned = averaged(noise.variance, count, covariance_of_sum(parts, diagonal=True))
+        learns = self._learns(noise.count)
+        learned = tf.where(learns, learned, noise.variance)
+        count = tf.where(learns, count, noise.count)
+        return state._replace(noise=NoiseState(learned, count))
 
-    def _lengths(self, state: Any, stepsize: tf.Tensor) -> tf.Tensor:
+    def visit(self, state: IsokineticState, elsewhere: Elsewhere) -> IsokineticState:
+        """Return the state with the change of the log posterior, while the stepsize is tuned."""
+        energy = state.energy
+        assert isinstance(energy, EnergyState)
+        start, end = energy.start, state.position
+
+        def gained() -> tf.Tensor:
+            (before, prior_before), (after, prior_after) = map(elsewhere.log_post, (start, end))
+            gain = tf.reduce_sum(after - before) + (prior_after - prior_before)
+            return tf.cast(gain, energy.change.dtype)
+
+        gain = tf.cond(self._learns(energy.count), gained, lambda: tf.zeros_like(energy.change))
+        return state._replace(energy=energy._replace(change=energy.change - gain))
+
+    def facts(self, state: IsokineticState) -> dict[str, float]:
+        """Return what the tuner did."""
+        if not isinstance(state.energy, EnergyState):
+            return {}
+        energy = state.energy
+        return {
+            "stepsize, tuned, over that given": float(tf.exp(energy.log_factor)),
+            "steps undone in the tuning": float(energy.refused),
+        }
+
+    def _learns(self, count: tf.Tensor) -> tf.Tensor:
+        """Return whether V and the stepsize still change, after so many iterations."""
+        if not isinstance(self.until, int):
+            return tf.constant(True)
+        return count < float(self.until)
+
+    def _lengths(self, state: IsokineticState, stepsize: tf.Tensor) -> tf.Tensor:
         """Return S, (d,)."""
         position = state.position
+        if isinstance(state.energy, EnergyState):
+            stepsize = stepsize * tf.exp(state.energy.log_factor)
         lengths = tf.sqrt(float(position.shape[0]) * stepsize) * tf.ones_like(position)
-        if not self.preconditioned:
+        if not isinstance(state.noise, NoiseState):
             return lengths
-        known = state.variance > 0.0
-        log = 0.5 * tf.math.log(tf.where(known, state.variance, tf.ones_like(position)))
+        variance = state.noise.variance
+        log = 0.5 * tf.math.log(tf.where(variance > 0.0, variance, tf.ones_like(position)))
         return lengths * tf.exp(tf.reduce_mean(log) - log)
 
 
-def _turned(direction: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
-    """Return u after half a step of du/dt = P(u) slope/(d − 1).
+def _turned(direction: tf.Tensor, slope: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return u after half a step of du/dt = P(u) slope/(d − 1), and the energy that it adds.
 
     With δ = |slope|/(2(d − 1)) and e = slope/|slope|, u ← [u + e (sinh δ + (e·u)(cosh δ − 1))] /
     [cosh δ + (e·u) sinh δ]; both are multiplied by 2e^(−δ), and the length is set to 1 against
-    rounding.
+    rounding. The energy is (d − 1) times the logarithm of the denominator.
     """
-    size = tf.norm(slope)
+    size, scale = tf.norm(slope), float(slope.shape[0] - 1)
     along = tf.math.divide_no_nan(slope, size)
-    decay = tf.exp(-0.5 * size / (slope.shape[0] - 1))
+    delta = 0.5 * size / scale
+    decay = tf.exp(-delta)
     toward = tf.reduce_sum(along * direction)
     pull = (1.0 - decay) * (1.0 + decay + toward * (1.0 - decay))
-    return tf.math.l2_normalize(2.0 * decay * direction + pull * along)
+    turned = tf.math.l2_normalize(2.0 * decay * direction + pull * along)
+    square = decay * decay
+    kinetic = scale * (delta + tf.math.log(0.5 * ((1.0 + square) + toward * (1.0 - square))))
+    return turned, kinetic

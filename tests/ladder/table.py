@@ -310,6 +310,7 @@ LEARNING = (
         tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
     ),
     Case("smile-preconditioned", dynamics.SMILE, tuning={"preconditioned": True, "until": 3}),
+    Case("smile-tuned", dynamics.SMILE, tuning={"tuner": dynamics.EnergyTuner(), "until": 3}),
     Case(
         "replica-exchange",
         dynamics.ReplicaExchange,
