@@ -13,7 +13,6 @@ from benchmarks.environments import HERE
 from benchmarks.packages import PACKAGES
 from benchmarks.summary import Numbers, columns
 
-RESULTS = HERE / "results.json"
 DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
 TARGETS = {
     "accuracy": "bench-accuracy",
@@ -24,6 +23,7 @@ TARGETS = {
     "executors": "bench-executors",
     "factors": "bench-factors",
     "from-r": "bench-r",
+    "further": "bench",
     "glmer": "bench-glmer",
     "growing": "bench-growing",
     "large": "bench-large",
@@ -45,6 +45,11 @@ TARGETS = {
     "topics": "bench-topics",
 }
 """Target of make that writes each section."""
+
+
+def results_file(section: str) -> Path:
+    """Return where the raw numbers of a comparison of packages are."""
+    return HERE / ("results.json" if section == "packages" else f"results-{section}.json")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -202,7 +207,7 @@ def _versions(raw: dict[str, Any]) -> str:
 def render(raw: dict[str, Any]) -> str:
     """All of the tables in Markdown."""
     parts = [
-        describe_machine(raw, "packages"),
+        describe_machine(raw, raw.get("section", "packages")),
         "### Microseconds per iteration",
         f"Median of {raw['rounds']} rounds, with the best in parentheses. A round is the "
         "difference of a long and a short run, about "
@@ -229,5 +234,13 @@ def render(raw: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def main() -> None:
+    """Write the tables of each section whose raw numbers are here."""
+    for section in ("packages", "further"):
+        if results_file(section).exists():
+            raw = json.loads(results_file(section).read_text())
+            replace_section(DOCUMENT, section, render(raw))
+
+
 if __name__ == "__main__":
-    replace_section(DOCUMENT, "packages", render(json.loads(RESULTS.read_text())))
+    main()

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.measure import measure
 from benchmarks.packages import PACKAGES
-from benchmarks.report import DOCUMENT, RESULTS, render, replace_section
+from benchmarks.report import DOCUMENT, render, replace_section, results_file
 from benchmarks.workloads import WORKLOADS, write_data
 
 
@@ -27,6 +27,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--packages", nargs="+", choices=PACKAGES, metavar="PACKAGE", help=", ".join(PACKAGES)
     )
+    sections = sorted({workload.section for workload in WORKLOADS})
+    parser.add_argument("--section", choices=sections, default="packages", help="of the document")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="a measurement lasts, about")
     parser.add_argument(
@@ -36,9 +38,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
+    options.results = results_file(options.section)
     if options.update and (options.packages or options.smoke):
         parser.error("--update needs all packages, and no --smoke")
-    if options.update and not RESULTS.exists():
+    if options.update and not options.results.exists():
         parser.error("--update: there is no whole run to keep the other workloads of")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.0
@@ -48,12 +51,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     packages = options.packages or list(PACKAGES)
-    workloads = [w for w in WORKLOADS if not options.only or w.name in options.only]
+    workloads = [
+        w
+        for w in WORKLOADS
+        if w.section == options.section and (not options.only or w.name in options.only)
+    ]
     if options.smoke:
         workloads = [w.smoke() for w in workloads]
     whole = not (options.only or options.packages or options.smoke) or options.update
-    results = RESULTS if whole else RESULTS.with_name("results-partial.json")
-    before = json.loads(RESULTS.read_text())["workloads"] if options.update else []
+    results = options.results
+    results = results if whole else results.with_name("results-partial.json")
+    before = json.loads(results.read_text())["workloads"] if options.update else []
     entries = {entry["workload"]["name"]: entry for entry in before}
 
     raw: dict[str, Any] = {
@@ -62,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rounds": options.rounds,
         "seconds": options.seconds,
         "packages": packages,
+        "section": options.section,
         "workloads": [],
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -72,12 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = measure(workload, packages, data, options.rounds, options.seconds)
             entries[workload.name] = {"workload": vars(workload), "results": found}
             raw["workloads"] = list(entries.values())
+            used = {name for entry in entries.values() for name in entry["results"]}
+            raw["packages"] = [name for name in packages if name in used]
             results.write_text(json.dumps(raw, indent=1))
             print(f"  {time.monotonic() - start:.0f} s", flush=True)
 
     print("\n" + render(raw))
     if whole:
-        replace_section(DOCUMENT, "packages", render(raw))
+        replace_section(DOCUMENT, options.section, render(raw))
         print(f"\nWritten to {DOCUMENT.relative_to(DOCUMENT.parents[1])}.")
 
 

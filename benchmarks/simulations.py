@@ -74,6 +74,7 @@ def simulate_factors(N: int, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
 
 SIMULATIONS: dict[str, Callable[[int, np.random.Generator], tuple[Arrays, Arrays]]] = {
     "logistic": simulate_logistic,
+    "ridge": simulate_logistic,
     "wide": simulate_wide,
     "poisson": simulate_poisson,
     "factors": simulate_factors,

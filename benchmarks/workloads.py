@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class Workload:
         name: for the command line.
         description: for the table.
         model: key of `SIMULATIONS`.
-        method: "sgld", "sgldcv", "sghmc", "sgnht", "baoab", "badodab" or "psgld".
+        method: "sgld", "sgldcv", "sghmc", "sgnht", or one of those in the further section.
         N: observations.
         n: observations in a minibatch.
         stepsize: ε of θ' = θ + (ε/2) ĝ(θ) + √ε η.
@@ -30,6 +31,7 @@ class Workload:
         n_chains: independent chains.
         memory_iters: iterations of the run that measures memory, the same for all packages.
         packages: keys of the packages that run it; all if there are none.
+        section: of the document, and of the results.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Workload:
     n_chains: int = 1
     memory_iters: int = 2000
     packages: tuple[str, ...] = ()
+    section: str = "packages"
 
     @property
     def data_name(self) -> str:
@@ -58,7 +61,7 @@ class Workload:
         )
 
 
-def _logistic(N: int, n: int, method: str, name: str, description: str, **others: int) -> Workload:
+def _logistic(N: int, n: int, method: str, name: str, description: str, **others: Any) -> Workload:
     return Workload(name, description, "logistic", method, N, n, 0.1 / N, **others)
 
 
@@ -67,6 +70,17 @@ _COVERTYPE = 581_012
 _WITH_MANY_CHAINS = ("sgmcmc", "sgmcmcjax", "blackjax")
 """Others would take an hour for a thousand chains."""
 
+FURTHER = "further"
+"""Section of the samplers that only some packages have."""
+
+
+def _further(method: str, label: str, *others: str) -> Workload:
+    """Return the logistic regression with a sampler that these other packages have."""
+    return _logistic(
+        100_000, 500, method, method, label, packages=("sgmcmc", *others), section=FURTHER
+    )
+
+
 WORKLOADS = (
     _logistic(100_000, 500, "sgld", "sgld-100k", "Logistic, N = 100 000, SGLD"),
     _logistic(_COVERTYPE, 500, "sgld", "sgld-581k", "Logistic, N = 581 012, SGLD"),
@@ -74,17 +88,6 @@ WORKLOADS = (
     _logistic(_COVERTYPE, 500, "sgldcv", "cv-581k", "Logistic, N = 581 012, SGLD-CV"),
     _logistic(100_000, 500, "sghmc", "sghmc", "Logistic, N = 100 000, SGHMC, L = 5", L=5),
     _logistic(100_000, 500, "sgnht", "sgnht", "Logistic, N = 100 000, SGNHT"),
-    *(
-        dataclasses.replace(
-            _logistic(100_000, 500, method, method, f"Logistic, N = 100 000, {label}"),
-            packages=("sgmcmc", "sgmcmcjax"),
-        )
-        for method, label in (
-            ("baoab", "underdamped Langevin (BAOAB)"),
-            ("badodab", "BADODAB"),
-            ("psgld", "pSGLD"),
-        )
-    ),
     _logistic(100_000, 50, "sgld", "n-50", "Logistic, N = 100 000, n = 50, SGLD"),
     Workload(
         "p-1000", "Logistic, N = 10 000, 1000 features, SGLD", "wide", "sgld", 10_000, 500, 1e-6
@@ -139,6 +142,25 @@ WORKLOADS = (
         packages=_WITH_MANY_CHAINS,
     ),
     _logistic(_COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"),
+    _further("baoab", "Underdamped Langevin (BAOAB)", "sgmcmcjax"),
+    _further("badodab", "BADODAB", "sgmcmcjax"),
+    _further("psgld", "pSGLD", "sgmcmcjax"),
+    _further("smile", "SMILE", "blackjax"),
+    _further("psmile", "pSMILE"),
+    _further("sgfs", "SGFS, diagonal"),
+    _further("barker", "Stochastic gradient Barker"),
+    _further("sglrw", "SGLRW"),
+    dataclasses.replace(
+        _further("mala", "MALA, N = 10 000, all rows", "blackjax"),
+        N=10_000,
+        n=10_000,
+        stepsize=0.1 / 10_000,
+        memory_iters=200,
+    ),
+    *(
+        dataclasses.replace(_further(method, label), model="ridge", memory_iters=200)
+        for method, label in (("zigzag", "Zig-zag, normal prior"), ("mhss", "MH-SS, normal prior"))
+    ),
 )
 
 

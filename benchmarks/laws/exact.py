@@ -100,7 +100,15 @@ def variance_in_order(problem: LinearProblem, case: Case, n: int, stepsize: floa
     return float(np.mean([each[0, 0] for each in every]))
 
 
-def published_sghmc(share: float, friction: float, steps: int, noise: float, once: bool) -> float:
+def published_sghmc(
+    share: float,
+    friction: float,
+    steps: int,
+    noise: float,
+    once: bool = False,
+    moves_first: bool = True,
+    refreshed: float = 1.0,
+) -> float:
     """Return variance over posterior variance of SGHMC's published update, momentum drawn anew.
 
     A step is θ' = θ + v, v' = (1 − friction) v + ε ĝ(θ) + √(2 friction ε) η, with ĝ where θ was.
@@ -111,13 +119,16 @@ def published_sghmc(share: float, friction: float, steps: int, noise: float, onc
         steps: of an iteration, between new momenta.
         noise: variance of the gradient in units of the posterior precision.
         once: one minibatch for all steps of an iteration.
+        moves_first: θ moves by v; else by v', as in the R package.
+        refreshed: variance of new momenta over ε.
     """
     sources = 2 + steps + (1 if once else steps)
     unit = np.eye(sources)
-    theta, momentum = unit[0], np.sqrt(share) * unit[1]
+    theta, momentum = unit[0], np.sqrt(refreshed * share) * unit[1]
     for k in range(steps):
         gradient = -theta + np.sqrt(noise) * unit[2 + steps + (0 if once else k)]
-        theta = theta + momentum
+        before = momentum
         injected = np.sqrt(2 * friction * share) * unit[2 + k]
         momentum = (1 - friction) * momentum + share * gradient + injected
+        theta = theta + (before if moves_first else momentum)
     return float((theta[1:] ** 2).sum() / (1 - theta[0] ** 2))

@@ -24,6 +24,23 @@ def logistic_log_prior(params: Any) -> tf.Tensor:
     return -(tf.reduce_sum(tf.abs(params["beta"])) + tf.reduce_sum(tf.abs(params["bias"])))
 
 
+def logistic_terms(params: Any, dataset: Any) -> tf.Tensor:
+    """The same, a term for each row."""
+    y_est = 1 / (
+        1 + tf.exp(-tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1))
+    )
+    return dataset["y"] * tf.math.log(y_est) + (1 - dataset["y"]) * tf.math.log(1 - y_est)
+
+
+def ridge_log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    logits = tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1)
+    return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], logits)
+
+
+def ridge_log_prior(params: Any) -> tf.Tensor:
+    return -0.5 * (tf.reduce_sum(params["beta"] ** 2) + params["bias"] ** 2)
+
+
 def gaussian_log_lik(params: Any, dataset: Any) -> tf.Tensor:
     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
 
@@ -69,6 +86,7 @@ MODELS = {
     "factors": (factors_log_lik, factors_log_prior),
     "gaussian": (gaussian_log_lik, gaussian_log_prior),
     "network": (network_log_lik, network_log_prior),
+    "ridge": (ridge_log_lik, ridge_log_prior),
 }
 
 
@@ -76,8 +94,30 @@ OTHERS: dict[str, Callable[[float], Any]] = {
     "badodab": sgmcmc.dynamics.BADODAB,
     "baoab": sgmcmc.dynamics.Underdamped,
     "psgld": lambda _: sgmcmc.dynamics.PSGLD(until=None),
+    "sgfs": lambda _: sgmcmc.dynamics.SGFS(diagonal=True, until=None),
+    "barker": lambda _: sgmcmc.dynamics.Barker(),
+    "sglrw": lambda _: sgmcmc.dynamics.SGLRW(),
+    "smile": sgmcmc.dynamics.SMILE,
+    "psmile": lambda friction: sgmcmc.dynamics.SMILE(friction, preconditioned=True, until=None),
 }
 """Methods by parts, of the friction."""
+OF_ROWS = ("sgfs", "psmile")
+"""Those that need the terms of the rows."""
+
+
+def exact(workload: Workload, model: tuple[Any, ...], n_iters: int) -> Arrays:
+    """Draws of a sampler of the whole posterior."""
+    common: dict[str, Any] = {"n_iters": n_iters, "burn_in": 0, "n_chains": 1, "seed": 1}
+    if workload.method == "mala":
+        draws = sgmcmc.mala(
+            *model, stepsize=workload.stepsize**0.5, preconditioner="none", dtype=tf.float32,
+            verbose=False, **common,
+        )  # fmt: skip
+    else:
+        sampler = getattr(sgmcmc, workload.method)
+        bound = sgmcmc.predictor_bound({"beta": "X", "bias": None})
+        draws = sampler(*model, curvature_bound=bound, verbose=False, **common)
+    return {name: array[0] for name, array in draws.items()}
 
 
 def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:
@@ -87,6 +127,8 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         others["n_chains"] = workload.n_chains
     if workload.model == "factors":
         others["integers"] = ("u", "i")
+    if workload.method in OF_ROWS:
+        log_lik = logistic_terms
     model, stepsize = (log_lik, data, params), workload.stepsize
 
     def chain(n_iters: int) -> Arrays:
@@ -108,6 +150,8 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
             draws = sgmcmc.sgnht(
                 *model, stepsize, log_prior, a=workload.alpha, n_iters=n_iters, **others
             )
+        elif workload.method in ("mala", "zigzag", "mhss"):
+            return exact(workload, (*model, log_prior), n_iters)
         elif workload.method in OTHERS:
             draws = sgmcmc.sample(
                 *model, log_prior, dynamics=OTHERS[workload.method](workload.alpha),

@@ -73,6 +73,7 @@ class Dynamics(ABC):
         learns_information: Whether ``learn`` gets the rows' own gradients, times N/n, whatever
             the way of drawing them; these tell the information.
         visits: Whether ``visit`` is called in each step, for estimates at other positions.
+        separable: Whether a parameter can move without the others.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -102,6 +103,7 @@ class Dynamics(ABC):
     learns_noise: bool = False
     learns_information: bool = False
     visits: bool = False
+    separable: bool = True
 
     @property
     def normals(self) -> int:

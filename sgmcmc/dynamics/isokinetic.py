@@ -201,6 +201,7 @@ class SMILE(Dynamics):
 
     name = "smile"
     start_normals = 1
+    separable = False
 
     @property
     def learns_noise(self) -> bool:  # type: ignore[override]

@@ -152,6 +152,7 @@ class Scaled(Dynamics):
     learns_noise = _of_inner("learns_noise")
     learns_information = _of_inner("learns_information")
     visits = _of_inner("visits")
+    separable = _of_inner("separable")
 
     def for_rows(self, rows: int, size: int, unseen: float) -> Scaled:
         """Return these dynamics for minibatches of so many rows."""

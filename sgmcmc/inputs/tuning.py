@@ -201,6 +201,11 @@ def need_steps(updates: str, dynamics: Dynamics) -> None:
             f"`updates`: {type(dynamics).__name__} accepts or rejects a move of all parameters "
             "together. Use 'joint'."
         )
+    if updates == IN_TURN and not dynamics.separable:
+        raise ValueError(
+            f"`updates`: {type(dynamics).__name__} moves all parameters in one direction of "
+            "constant length. Use 'joint'."
+        )
 
 
 def need_unmixed(updates: str, preconditioner: object, space: Space) -> None:

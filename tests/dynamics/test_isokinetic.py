@@ -166,3 +166,14 @@ def test_what_is_no_tuner_is_refused() -> None:
         SMILE(tuner="energy").bind(Space({"theta": (2,)}))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must end with the burn-in"):
         SMILE(tuner=EnergyTuner(), until=20).after_burn_in(10)
+
+
+def test_one_direction_is_not_divided_between_parameters() -> None:
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * ((dataset["x"] - params["a"]) ** 2 + params["b"] ** 2)
+
+    with pytest.raises(ValueError, match="SMILE moves all parameters in one direction"):
+        sgmcmc.sample(
+            log_lik, {"x": np.zeros(5)}, {"a": 0.0, "b": 0.0}, dynamics="smile", stepsize=0.1,
+            gradient="full", updates="in_turn", n_iters=10, verbose=False,
+        )  # fmt: skip
