@@ -144,7 +144,7 @@ WORKLOADS = (
     _logistic(_COVERTYPE, 5810, "sgld", "large-n", "Logistic, N = 581 012, n = 5810, SGLD"),
     _further("baoab", "Underdamped Langevin (BAOAB)", "sgmcmcjax"),
     _further("badodab", "BADODAB", "sgmcmcjax"),
-    _further("psgld", "pSGLD", "sgmcmcjax"),
+    _further("psgld", "pSGLD", "sgmcmcjax", "jax-sgmc"),
     _further("smile", "SMILE", "blackjax"),
     _further("psmile", "pSMILE"),
     _further("sgfs", "SGFS, diagonal"),

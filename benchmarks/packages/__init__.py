@@ -84,6 +84,14 @@ PACKAGES: dict[str, Package] = {
         ("chains",),
         "blackjax",
     ),
+    "jax-sgmc": Package(
+        "jax-sgmc",
+        "benchmarks.packages.with_jax_sgmc",
+        ("jax-sgmc", *_JAX),
+        "jax-sgmc",
+        only=("psgld",),
+        note="SGLD with `rms_prop`; its stepsizes must fall, here by a tenth; each call compiles",
+    ),
     "posteriors": Package(
         "posteriors",
         "benchmarks.packages.with_posteriors",
