@@ -193,10 +193,10 @@ def test_columns_and_starts_of_other_forms() -> None:
 
 @pytest.mark.slow
 def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
-    here = combined("weierstrass", shards=4)
+    here = combined("weierstrass", shards=20)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=spawn) as pool:
-        there = combined("weierstrass", shards=4, executor=pool, sampler=DyingSampler(tmp_path))
+        there = combined("weierstrass", shards=20, executor=pool, sampler=DyingSampler(tmp_path))
     assert (tmp_path / "died").exists()
     assert (here["theta"] == there["theta"]).all()
 
