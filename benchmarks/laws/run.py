@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from benchmarks.environments import HERE, InstallError, interpreter
 from benchmarks.laws.elsewhere import ALPHA, SHARE, L, N, n
 from benchmarks.laws.exact import published_sghmc
 from benchmarks.laws.rows import Row, every
-from benchmarks.report import publish, table
+from benchmarks.report import measure_each, publish, table
 
 DOCUMENT = HERE.parent / "docs" / "laws.md"
 ELSEWHERE = {
@@ -29,6 +31,8 @@ ELSEWHERE = {
     "sgmcmc": (None, ("sgld", "sghmc", "sgnht", "badodab")),
 }
 """The other packages and their samplers; ours with the same constants."""
+METHODS = ("sgld", "sghmc", "sgnht", "badodab")
+RESULTS = HERE / "results-elsewhere.json"
 
 
 def own(rows: Sequence[Row], draws: int) -> list[str]:
@@ -56,17 +60,19 @@ def _quantile(count: int) -> float:
     return float(erfinv(0.95 ** (1 / count)))
 
 
-def elsewhere(draws: int, packages: Sequence[str]) -> list[str]:
-    """Return the table of other packages."""
-    methods = ("sgld", "sghmc", "sgnht", "badodab")
-    lines = []
-    for label in packages:
+def elsewhere(draws: int, packages: Sequence[str], path: Path) -> list[str]:
+    """Return the table of other packages: those measured now, and those before."""
+
+    def measure(label: str) -> dict[str, Any]:
         environment, known = ELSEWHERE[label]
-        cells = [label]
-        for method in methods:
-            cells.append(_asked(environment, method, draws) if method in known else "—")
-        lines.append(cells)
-        print(" | ".join(cells), flush=True)
+        return {method: _asked(environment, method, draws) for method in known}
+
+    def line(label: str, found: Mapping[str, Any]) -> list[str]:
+        return [label, *(found.get(method, "—") for method in METHODS)]
+
+    found = measure_each(path, "packages", packages, measure, lambda *row: " | ".join(line(*row)))
+    results = found["packages"]
+    lines = [line(label, results[label]) for label in ELSEWHERE if label in results]
     of_r = published_sghmc(SHARE, ALPHA, L, N / n - 1.0, moves_first=False, refreshed=0.5)
     lines.append(["sgmcmc 0.2.4 for R, not run", "—", f"{of_r:.3f}", "—", "—"])
     return [table(["", "SGLD", "SGHMC", "SGNHT", "BADODAB"], lines), published(), for_r()]
@@ -125,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.elsewhere:
         rows = every()[: 4 if options.smoke else None]
         publish("laws", own(rows, draws), options.smoke, DOCUMENT)
-    publish("elsewhere", elsewhere(others, options.packages), options.smoke, DOCUMENT)
+    path = RESULTS.with_name("results-elsewhere-smoke.json") if options.smoke else RESULTS
+    publish("elsewhere", elsewhere(others, options.packages, path), options.smoke, DOCUMENT)
 
 
 if __name__ == "__main__":
