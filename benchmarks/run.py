@@ -34,15 +34,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--update",
         action="store_true",
-        help="with --only: keep the other workloads as the last whole run found them",
+        help="with --only: keep the other workloads as the last run found them",
     )
     parser.add_argument("--smoke", action="store_true", help="tiny: only to see that all runs")
     options = parser.parse_args(arguments)
     options.results = results_file(options.section)
     if options.update and (options.packages or options.smoke):
         parser.error("--update needs all packages, and no --smoke")
-    if options.update and not options.results.exists():
-        parser.error("--update: there is no whole run to keep the other workloads of")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.0
     return options
@@ -61,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = not (options.only or options.packages or options.smoke) or options.update
     results = options.results
     results = results if whole else results.with_name("results-partial.json")
-    before = json.loads(results.read_text())["workloads"] if options.update else []
+    kept = options.update and results.exists()
+    before = json.loads(results.read_text())["workloads"] if kept else []
     entries = {entry["workload"]["name"]: entry for entry in before}
 
     raw: dict[str, Any] = {

@@ -151,15 +151,21 @@ WORKLOADS = (
     _further("barker", "Stochastic gradient Barker"),
     _further("sglrw", "SGLRW"),
     dataclasses.replace(
-        _further("mala", "MALA, N = 10 000, all rows", "blackjax"),
+        _further("mala", "MALA, N = 10 000, all rows, 2 chains", "blackjax"),
         N=10_000,
         n=10_000,
         stepsize=0.1 / 10_000,
+        n_chains=2,
         memory_iters=200,
     ),
     *(
-        dataclasses.replace(_further(method, label), model="ridge", memory_iters=200)
-        for method, label in (("zigzag", "Zig-zag, normal prior"), ("mhss", "MH-SS, normal prior"))
+        dataclasses.replace(
+            _further(method, f"{label}, normal prior, 2 chains"),
+            model="ridge",
+            n_chains=2,
+            memory_iters=200,
+        )
+        for method, label in (("zigzag", "Zig-zag"), ("mhss", "MH-SS"))
     ),
 )
 

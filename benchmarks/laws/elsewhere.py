@@ -30,7 +30,7 @@ def build(request: dict[str, Any]) -> tuple[Any, float]:
 
 def main() -> None:
     request = json.loads(sys.stdin.read())
-    draws = request["draws"] if request["package"] != "posteriors" else request["draws"] // 5
+    draws = request["draws"] if request["package"] != "posteriors" else request["draws"] // 20
     run, variance = build(request)
     theta = np.asarray(run(draws)["theta"], float).reshape(draws, 2)[draws // 10 :]
     batches = np.array_split((theta - theta.mean(0)) ** 2, 20)

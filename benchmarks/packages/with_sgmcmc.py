@@ -33,7 +33,7 @@ def logistic_terms(params: Any, dataset: Any) -> tf.Tensor:
 
 
 def ridge_log_lik(params: Any, dataset: Any) -> tf.Tensor:
-    logits = tf.squeeze(params["bias"] + tf.matmul(dataset["X"], params["beta"]), -1)
+    logits = params["bias"] + tf.linalg.matvec(dataset["X"], params["beta"])
     return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], logits)
 
 
@@ -105,19 +105,29 @@ OF_ROWS = ("sgfs", "psmile")
 """Those that need the terms of the rows."""
 
 
+FEWEST = 100
+"""Iterations that a run without constants has at least."""
+
+
 def exact(workload: Workload, model: tuple[Any, ...], n_iters: int) -> Arrays:
     """Draws of a sampler of the whole posterior."""
-    common: dict[str, Any] = {"n_iters": n_iters, "burn_in": 0, "n_chains": 1, "seed": 1}
+    common: dict[str, Any] = {
+        "n_iters": max(n_iters, FEWEST), "burn_in": 0, "n_chains": workload.n_chains, "seed": 1,
+        "verbose": False,
+    }  # fmt: skip
     if workload.method == "mala":
         draws = sgmcmc.mala(
             *model, stepsize=workload.stepsize**0.5, preconditioner="none", dtype=tf.float32,
-            verbose=False, **common,
+            **common,
         )  # fmt: skip
-    else:
-        sampler = getattr(sgmcmc, workload.method)
-        bound = sgmcmc.predictor_bound({"beta": "X", "bias": None})
-        draws = sampler(*model, curvature_bound=bound, verbose=False, **common)
-    return {name: array[0] for name, array in draws.items()}
+        return {name: array[:, :n_iters] for name, array in draws.items()}
+    log_lik, data, params, log_prior = model
+    params = {"beta": params["beta"][:, 0], "bias": params["bias"]}
+    bound = sgmcmc.predictor_bound({"beta": "X", "bias": None})
+    draws = getattr(sgmcmc, workload.method)(
+        log_lik, data, params, log_prior, curvature_bound=bound, **common
+    )
+    return {name: array[:, :n_iters] for name, array in draws.items()}
 
 
 def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], Arrays]:

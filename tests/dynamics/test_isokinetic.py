@@ -175,5 +175,5 @@ def test_one_direction_is_not_divided_between_parameters() -> None:
     with pytest.raises(ValueError, match="SMILE moves all parameters in one direction"):
         sgmcmc.sample(
             log_lik, {"x": np.zeros(5)}, {"a": 0.0, "b": 0.0}, dynamics="smile", stepsize=0.1,
-            gradient="full", updates="in_turn", n_iters=10, verbose=False,
+            gradient="full", preconditioner="none", updates="in_turn", n_iters=100, verbose=False,
         )  # fmt: skip
