@@ -140,6 +140,13 @@ class Structure:
     labels: dict[str, np.ndarray]
     large: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
 
+    @property
+    def names_of_large(self) -> tuple[str, ...]:
+        """Names of the parameters with the effects of groups that are too large."""
+        if self.integrated is None or not len(self.large):
+            return ()
+        return tuple(of_large(name) for name in self.integrated.shapes)
+
     def to_json(self) -> dict[str, Any]:
         """Return what ``settings`` says of each factor."""
         every = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]

@@ -77,8 +77,8 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     if len(structure.labels[structure.integrated.by]) < _FEW:
         return None
     target, data = model.target, model.data
-    part = _Searching.part_of(target, data, seed)
-    whole = _Searching(target, data) if data.size > 2 * _PART else part
+    part = Searching.part_of(target, data, seed)
+    whole = Searching(target, data) if data.size > 2 * _PART else part
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged:
         return None
@@ -138,7 +138,7 @@ def _held(marginal: Marginal, target: Target, data: Data, mode: Mode, seed: int)
     return held if follow else held.corrected(near, packs, gauge.dtype)
 
 
-class _Searching(Objective):
+class Searching(Objective):
     """The log posterior of packs, which searches for the modes of the groups at each position.
 
     Derivatives are those of nodes that stay in place, so that the search is in no other graph.
@@ -170,14 +170,14 @@ class _Searching(Objective):
         return self._stands_for
 
     @staticmethod
-    def part_of(target: Target, data: Data, seed: int) -> _Searching:
+    def part_of(target: Target, data: Data, seed: int) -> Searching:
         """Return the log posterior over some of the packs, or all if they are not many."""
         if data.size <= 2 * _PART:
-            return _Searching(target, data)
+            return Searching(target, data)
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
         rows = np.sort(rng.choice(data.size, _PART, replace=False))
         columns = {name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()}
-        return _Searching(target, Data(columns, _PART), data.size / _PART)
+        return Searching(target, Data(columns, _PART), data.size / _PART)
 
     def held_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""

@@ -22,6 +22,7 @@ from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.request import AUTO, Request, prepared
+from sgmcmc.run.uncentered import uncentered
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearLaw, has_thermostat
@@ -187,9 +188,12 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         )
     given = _given(reading, tolerance)
     with Progress(request.method, 1, verbose) as progress:
-        start = model.starts[0].astype(np.float64)
         if request.groups is not None:
             progress.describe("finding the mode")
+            if _is(model.options.preconditioner, _PRECONDITIONERS):
+                request = uncentered(request, model.seed)
+            model, target = request.read, request.read.target
+        start = model.starts[0].astype(np.float64)
         found = anchored(request, start, model.seed)
         if found is not None:
             held, place = found.request.read, found.mode

@@ -13,12 +13,14 @@ from sgmcmc.data.dataset import digest
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.gradients import ControlVariate, FullGradient
 from sgmcmc.groups.anchors import Held
+from sgmcmc.groups.coordinates import EffectCoordinates
 from sgmcmc.inputs import parts
 from sgmcmc.minibatches import Uniform, Weighted
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.anchored import with_held
 from sgmcmc.run.request import Request, is_open
+from sgmcmc.run.uncentered import globals_of, moved_in
 from sgmcmc.target.geometry import Arrow, Preconditioner
 
 _CENTER = "centre/"
@@ -32,6 +34,10 @@ _SLOPE = "held slope/"
 
 _SIDE = "held side/"
 """Prefix of the sides of that error by which nodes follow the parameters."""
+
+_LEVELS = "levels/"
+"""Prefix of what the data say about effects that are coordinates."""
+
 _WHITENING = "whitening/"
 """Prefix in stores of what the coordinates are made of."""
 
@@ -124,6 +130,10 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
         about["ascent"] = [gradient.opt_stepsize, gradient.n_iters_opt]
         center = gradient.center_at or {}
         arrays |= {f"{_CENTER}{name}": value for name, value in center.items()}
+    joint = model.target.space.joint
+    if isinstance(joint, EffectCoordinates):
+        about["levels"] = [known.groups.by for known in joint.known]
+        arrays |= joint.arrays(_LEVELS)
     if tuned.held is not None:
         about["held"] = {"nodes": tuned.held.nodes, "sides": len(tuned.held.sides)}
         arrays |= _packed_held(tuned.held)
@@ -158,6 +168,13 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
     if is_open(request.dynamics):
         changes["dynamics"] = Underdamped()
     starts = [_starting(known, f"{number}/") for number in range(about["chains"])]
+    if "levels" in about:
+        assert request.groups is not None
+        factors = {factor.by: factor for factor in request.groups.coordinates}
+        moved = [factors[by] for by in about["levels"]]
+        numbers = _starting(known, _LEVELS)
+        joint = EffectCoordinates.of_arrays(moved, numbers, globals_of(request))
+        request = moved_in(request, joint)
     if "held" in about:
         request = with_held(request, _unpacked_held(known, **about["held"]))
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)

@@ -20,7 +20,7 @@ from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
 from sgmcmc.groups.model import GroupedModel, read_groups
-from sgmcmc.run.anchored import _Searching
+from sgmcmc.run.anchored import Searching
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from tests.ladder import BY_NAME, Array, Law, LinearProblem, check, compare, flat
@@ -162,7 +162,7 @@ def test_passes_over_groups_on_executors_give_the_same_bits(
     target = Target(model.log_lik, log_prior, Space(problem.shapes), tf.float64)
     data = read_dataset(model.dataset, tf.float64, model.integers)
     with ThreadPoolExecutor(2) as threads, read_machines(threads) as machines:
-        here, spread = _Searching(target, data), _Searching(target, data.on(machines))
+        here, spread = Searching(target, data), Searching(target, data.on(machines))
         for position in (problem.start, problem.start + 0.5, problem.start - 0.1):
             one, other = (each.value_and_gradient(position) for each in (here, spread))
             assert one[0] == other[0]

@@ -28,6 +28,7 @@ from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
 from sgmcmc.run.request import Request, is_open
 from sgmcmc.run.sampler import make_sampler
+from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
 
 _BURN_IN = 20
@@ -162,8 +163,10 @@ def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
 
 def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Request:
     """Return the request with everything given that was left open."""
-    preconditioner, model = request.keywords.get("preconditioner"), request.read
-    start = Start(None, None, None, "none")
+    preconditioner = request.keywords.get("preconditioner")
+    if _coordinates_are_open(preconditioner):
+        request = uncentered(request, request.read.seed)
+    model, start = request.read, Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
         start = find_start(
             model, preconditioner, wishes.n_chains, verbose, request.known, request.mode

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.scaled import Scaled
@@ -182,14 +181,20 @@ def _unscaled(chain: Phase) -> Dynamics:
 
 def unconstrained(samples: Samples, space: Space) -> np.ndarray:
     """Return draws in unconstrained coordinates, (chains, k, d), evenly thinned to not too many."""
-    parts = []
+    flat = {}
     for name, array in by_chain(samples.settings, samples).items():
         step = max(1, array.shape[0] * array.shape[1] // _ROWS)
         draws = np.asarray(array[:, ::step])
-        flat = draws.reshape(-1, *draws.shape[2:])
-        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
-        parts.append(u.reshape(*draws.shape[:2], -1))
-    return _finite(np.concatenate(parts, 2))
+        shape = draws.shape[:2]
+        flat[name] = draws.reshape(-1, *draws.shape[2:])
+    u = _side_by_side(space.of_draws(flat))
+    return _finite(u.reshape(*shape, -1))
+
+
+def _side_by_side(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return arrays with one leading axis as one matrix, in float64."""
+    flat = [np.reshape(part, (len(part), -1)) for part in parts.values()]
+    return np.concatenate(flat, 1).astype(np.float64)
 
 
 def _finite(u: np.ndarray) -> np.ndarray:
@@ -206,12 +211,7 @@ def centers_of(samples: Samples, space: Space) -> np.ndarray | None:
     """Return the centers of control variates, unconstrained, a row for each chain."""
     if samples.mode is None:
         return None
-    rows = []
-    for name, array in by_chain(samples.settings, samples.mode).items():
-        flat = np.asarray(array)
-        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
-        rows.append(u.reshape(len(flat), -1))
-    return np.concatenate(rows, 1)
+    return _side_by_side(space.of_draws(by_chain(samples.settings, samples.mode)))
 
 
 def _along(u: np.ndarray) -> np.ndarray:

@@ -81,12 +81,9 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
         raise ValueError(f"`samples`: there is no robust covariance: {reason}.")
     target = sampler.target.preconditioned(None)
     space, draws = target.space, by_chain(samples.settings, samples)
-    parts = []
-    for name, array in draws.items():
-        flat = np.asarray(array).reshape(-1, *array.shape[2:])
-        u = np.asarray(space.geometries[name].start(flat, tf.as_dtype(flat.dtype)), np.float64)
-        parts.append(u.reshape(len(flat), -1))
-    u = np.concatenate(parts, 1)
+    flat = {n: np.asarray(a).reshape(-1, *a.shape[2:]) for n, a in draws.items()}
+    parts = space.of_draws(flat).values()
+    u = np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], 1).astype(np.float64)
     mode = mode_from(target, sampler.data, u.mean(0), sampler.seed)
     if not mode.converged:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,30 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.target.geometry.base import Geometry, Preconditioner
 from sgmcmc.target.layout import Layout, joined
+
+
+class Joint(Protocol):
+    """A change of variables of several parameters together.
+
+    Attributes:
+        coordinates: Description of the coordinates.
+        moved: Names of the parameters that are changed.
+    """
+
+    coordinates: str
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Names of the parameters that are changed."""
+
+    def user(self, params: Tensors) -> Tensors:
+        """Return the user's parameters."""
+
+    def own(self, params: Tensors) -> Tensors:
+        """Return what the user's parameters are made of."""
+
+    def log_jacobian(self, params: Tensors) -> tf.Tensor:
+        """Return the log-determinant of what ``user`` does."""
 
 
 class Space:
@@ -22,6 +47,8 @@ class Space:
         shapes: Shape of each parameter, as the user sees it.
         geometries: Geometries of the parameters with constraints.
         preconditioner: Preconditioner; ``None`` for none.
+        joint: Change of variables of several parameters together, between what geometries make of
+            coordinates and what the user sees; ``None`` for none.
 
     Attributes:
         user_layout: Places of the parameters as the user sees them.
@@ -34,10 +61,11 @@ class Space:
         shapes: Mapping[str, tuple[int, ...]],
         geometries: Mapping[str, Geometry] | None = None,
         preconditioner: Preconditioner | None = None,
+        joint: Joint | None = None,
     ) -> None:
         given = geometries or {}
         self.geometries = {name: given.get(name, Geometry()) for name in shapes}
-        self.preconditioner = preconditioner
+        self.preconditioner, self.joint = preconditioner, joint
         self.user_layout = Layout(shapes)
         self.layout = Layout(
             {
@@ -55,16 +83,24 @@ class Space:
 
     def preconditioned(self, preconditioner: Preconditioner | None) -> Space:
         """Return the same space with another preconditioner."""
-        return Space(self.user_layout.shapes, self.geometries, preconditioner)
+        return Space(self.user_layout.shapes, self.geometries, preconditioner, self.joint)
+
+    def joined_by(self, joint: Joint | None) -> Space:
+        """Return the same space with another change of variables of parameters together."""
+        return Space(self.user_layout.shapes, self.geometries, self.preconditioner, joint)
 
     @property
     def in_place(self) -> bool:
         """Whether the position holds the very numbers that the user sees."""
-        return self.preconditioner is None and all(g.in_place for g in self.geometries.values())
+        changed = self.preconditioner is not None or self.joint is not None
+        return not changed and all(g.in_place for g in self.geometries.values())
 
     def own_coordinates(self) -> dict[str, str]:
         """Return in what coordinates, in words, those parameters move that have their own."""
-        return {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
+        found = {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
+        if self.joint is not None:
+            found |= dict.fromkeys(self.joint.moved, self.joint.coordinates)
+        return found
 
     def curved_names(self) -> tuple[str, ...]:
         """Return the parameters that live on manifolds."""
@@ -125,7 +161,10 @@ class Space:
 
     def constrain(self, position: tf.Tensor) -> Tensors:
         """Return the user's parameters at a position."""
-        return self._each("constrain", self.coordinates(position))
+        return self._seen(self._each("constrain", self.coordinates(position)))
+
+    def _seen(self, params: Tensors) -> Tensors:
+        return params if self.joint is None else self.joint.user(params)
 
     def params(self, position: np.ndarray, dtype: tf.DType) -> dict[str, np.ndarray]:
         """Return the user's parameters at a position, as NumPy."""
@@ -142,13 +181,34 @@ class Space:
 
     def start(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position at which a chain starts that the user starts at ``params``."""
-        u = {name: self.geometries[name].start(value, dtype) for name, value in params.items()}
+        own = self._own(params, dtype)
+        u = {name: self.geometries[name].start(value, dtype) for name, value in own.items()}
         flat = self.layout.join(u, dtype.as_numpy_dtype)
         return self._into(flat, dtype)
 
+    def of_draws(
+        self, draws: Mapping[str, np.ndarray], dtype: tf.DType | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return the coordinates of draws of the user's parameters, which have one leading axis."""
+        own = {name: np.asarray(array) for name, array in draws.items()}
+        if self.joint is not None:
+            given = {name: tf.constant(array, dtype) for name, array in own.items()}
+            found = tf.vectorized_map(self.joint.own, given)
+            own = {name: found[name].numpy() for name in own}
+        kinds = {name: dtype or tf.as_dtype(array.dtype) for name, array in own.items()}
+        return {name: self.geometries[name].start(a, kinds[name]) for name, a in own.items()}
+
+    def _own(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> Mapping[str, np.ndarray]:
+        """Return what geometries start from."""
+        if self.joint is None:
+            return params
+        given = {name: tf.constant(value, dtype) for name, value in params.items()}
+        return {name: value.numpy() for name, value in self.joint.own(given).items()}
+
     def found_at(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> np.ndarray:
         """Return the position of any values of the user's parameters."""
-        u = {name: self.geometries[name].found_at(value, dtype) for name, value in params.items()}
+        own = self._own(params, dtype)
+        u = {name: self.geometries[name].found_at(value, dtype) for name, value in own.items()}
         return self._into(self.layout.join(u, dtype.as_numpy_dtype), dtype)
 
     def _into(self, flat: np.ndarray, dtype: tf.DType) -> np.ndarray:
@@ -168,7 +228,7 @@ class Space:
 
     def of_points(self, points: Tensors) -> Tensors:
         """Return the user's parameters of those points."""
-        return self._each("of_point", points)
+        return self._seen(self._each("of_point", points))
 
     def limits(self, points: Tensors) -> Tensors | None:
         """Return the points at which gradients are wanted too; ``None`` if there are none."""
@@ -179,7 +239,7 @@ class Space:
     def nearer(self) -> Space:
         """Return the same space with these points nearer to where they go."""
         geometries = {name: geometry.nearer() for name, geometry in self.geometries.items()}
-        return Space(self.user_layout.shapes, geometries, self.preconditioner)
+        return Space(self.user_layout.shapes, geometries, self.preconditioner, self.joint)
 
     def slope(
         self,
@@ -217,7 +277,10 @@ class Space:
 
     def log_jacobian(self, u: Tensors) -> list[tf.Tensor]:
         """Return the terms that the target is raised by for the change of coordinates."""
-        return _terms(g.log_jacobian(u[name]) for name, g in self.geometries.items())
+        terms = _terms(g.log_jacobian(u[name]) for name, g in self.geometries.items())
+        if self.joint is not None:
+            terms.append(self.joint.log_jacobian(self._each("constrain", u)))
+        return terms
 
     def log_prior(self, position: tf.Tensor) -> list[tf.Tensor]:
         """Return the log densities of the priors that geometries bring along."""

@@ -1,0 +1,229 @@
+"""Models with effects that are coordinates, in coordinates that suit what the data say of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
+from sgmcmc.groups.marginal import Marginal
+from sgmcmc.groups.spec import Groups
+from sgmcmc.run.anchored import Searching
+from sgmcmc.run.request import Request
+from sgmcmc.target.geometry import Geometry, Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.objective import Objective
+
+_ROUNDS = 3
+"""Searches for the mode, each in the coordinates that the last one gives."""
+
+_STEPS = 25
+"""Steps of a search at the most."""
+
+_PROBES = 6
+"""Random signs whose products with the Hessian tell the information about each effect."""
+
+_NEAR = 0.05
+"""Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
+
+
+def uncentered(request: Request, seed: int) -> Request:
+    """Return a request whose chains move effects in suitable coordinates, if it has any to move.
+
+    Effects with a normal density are moved in :class:`EffectCoordinates`, with the information that
+    there is about each of them at the mode.
+
+    Args:
+        request: Request, read.
+        seed: Seed of the signs.
+    """
+    structure, model = request.groups, request.read
+    space = model.target.space
+    if structure is None or space.joint is not None:
+        return request
+    start, globals_ = model.params[0], globals_of(request)
+    own = {name: start[name] for name in globals_}
+    factors = tuple(
+        factor
+        for factor in structure.coordinates
+        if all(type(space.geometries[name]) is Geometry for name in factor.shapes)
+        and is_normal(factor, own)
+    )
+    if not factors:
+        return request
+    search = _Search(model.target, model.data, factors, globals_, seed)
+    joint, mode = search.run(model.starts[0].astype(np.float64))
+    found = moved_in(request, joint)
+    if len(model.params) > 1:
+        return found
+    params = space.params(mode, model.target.dtype)
+    return replace(found, model=replace(found.read, params=[params]))
+
+
+def globals_of(request: Request) -> tuple[str, ...]:
+    """Return the names of the parameters that are no effects of groups."""
+    structure = request.groups
+    assert structure is not None
+    effects = {name for factor in structure.coordinates for name in factor.shapes}
+    effects.update(structure.names_of_large)
+    return tuple(name for name in request.read.target.space.geometries if name not in effects)
+
+
+def moved_in(request: Request, joint: EffectCoordinates) -> Request:
+    """Return a request whose chains move effects in these coordinates."""
+    model, target = request.read, request.read.target
+    there = Target(target.log_lik, target.log_prior, target.space.joined_by(joint), target.dtype)
+    # A Hessian of before is one in other coordinates.
+    return replace(request, model=replace(model, target=there), near=None)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Places of the effects of a factor in the position, (J, q)."""
+
+    factor: Groups
+    places: np.ndarray
+
+
+class _Search:
+    """The search for the mode, and for the information about effects there.
+
+    Args:
+        target: Log posterior, with centered effects.
+        data: Dataset.
+        factors: Factors whose effects are coordinates.
+        globals_: Names of the global parameters.
+        seed: Seed of the signs.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        data: Data,
+        factors: tuple[Groups, ...],
+        globals_: tuple[str, ...],
+        seed: int,
+    ) -> None:
+        integrated = isinstance(target.log_lik, Marginal) and target.log_lik.nodes > 1
+        self._centered = Searching(target, data) if integrated else Objective(target, data)
+        self._space, self._globals = target.space, globals_
+        self._parts = [_Part(factor, _places(target.space, factor)) for factor in factors]
+        self._rng = np.random.default_rng([seed, target.size])
+        taken = np.concatenate([part.places.reshape(-1) for part in self._parts])
+        self._others = np.setdiff1d(np.arange(target.size), taken)
+
+    def run(self, u: np.ndarray) -> tuple[EffectCoordinates, np.ndarray]:
+        """Return coordinates with the information at the mode, and the mode with centered effects.
+
+        Args:
+            u: Position to begin at, flat, with centered effects.
+        """
+        widths = [np.full(part.places.shape, 0.5) for part in self._parts]
+        scale = self._scale(u)
+        for _ in range(_ROUNDS):
+            joint = self._seen(u, widths)
+            u, gain = self._climbed(u, joint, scale)
+            widths = [
+                1.0 / np.sqrt(1.0 + np.diagonal(known.information, axis1=1, axis2=2))
+                for known in joint.known
+            ]
+            if gain < _NEAR * len(u):
+                break
+        return self._seen(u, widths), u
+
+    def _scale(self, u: np.ndarray) -> np.ndarray:
+        """Return the scales that a search is in: those of global parameters, one at a time."""
+        scale = np.ones(len(u))
+        for place in self._others:
+            unit = np.zeros((len(u), 1))
+            unit[place] = 0.1
+            bend = -self._centered.times_hessians(u, unit)[place, 0] / 0.1
+            scale[place] = 1.0 / np.sqrt(max(float(bend), 1.0))
+        return scale
+
+    def _seen(self, u: np.ndarray, widths: list[np.ndarray]) -> EffectCoordinates:
+        """Return coordinates with the information at a position.
+
+        With random signs s the products s_j H(s ⊗ e_k) have the blocks of the Hessian H as their
+        means; nested groups have nothing else.
+        """
+        slope, known = self._centered.likelihood_gradient(u), []
+        for part, width in zip(self._parts, widths, strict=True):
+            levels, q = part.places.shape
+            blocks = np.zeros((levels, q, q))
+            for _ in range(_PROBES):
+                signs = self._rng.choice([-1.0, 1.0], levels)[:, np.newaxis] * width
+                for k in range(q):
+                    vector = np.zeros((len(u), 1))
+                    vector[part.places[:, k]] = signs[:, k : k + 1]
+                    product = self._centered.times_hessians(u, vector)[:, 0][part.places]
+                    blocks[:, :, k] -= product / signs[:, k : k + 1] / _PROBES
+            information = _not_negative((blocks + np.swapaxes(blocks, 1, 2)) / 2)
+            at = u[part.places]
+            score = slope[part.places] + np.einsum("jkl,jl->jk", information, at)
+            known.append(Known(part.factor, information, score))
+        return EffectCoordinates(known, self._globals)
+
+    def _climbed(
+        self, u: np.ndarray, joint: EffectCoordinates, scale: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """Return where steps in some coordinates lead, with centered effects, and the gain."""
+        space, there = self._space, self._space.joined_by(joint)
+        dtype = self._centered.target.dtype
+        params = space.params(u, dtype)
+        first = there.start(params, dtype).astype(np.float64)
+        seen: dict[str, np.ndarray] = {}
+
+        def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+            position = tf.constant(scale * x, dtype)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(position)
+                place, raised = self._centered_at(there, joint, position)
+            value, slope = self._centered.value_and_gradient(place.numpy().astype(np.float64))
+            value += float(raised)
+            weights = tf.constant(slope, dtype), tf.ones([], dtype)
+            found = tape.gradient((place, raised), position, weights)
+            gradient = np.asarray(tf.convert_to_tensor(found), np.float64)
+            if not (np.isfinite(value) and np.isfinite(gradient).all()):
+                return np.inf, np.zeros_like(x)
+            if "x" not in seen or value > seen["value"]:
+                seen.update(x=place.numpy().astype(np.float64), value=np.float64(value))
+            return -value, -scale * gradient
+
+        before = -both(first / scale)[0]
+        scipy.optimize.minimize(
+            both, first / scale, jac=True, method="L-BFGS-B",
+            options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
+        )  # fmt: skip
+        return (seen["x"], float(seen["value"]) - before) if seen else (u, 0.0)
+
+    def _centered_at(
+        self, there: Space, joint: EffectCoordinates, position: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the position with centered effects, and the log-determinant."""
+        u = there.coordinates(position)
+        own = {name: there.geometries[name].constrain(value) for name, value in u.items()}
+        user = joint.user(own)
+        effects = {name for part in self._parts for name in part.factor.shapes}
+        parts = [user[name] if name in effects else u[name] for name in u]
+        return tf.concat([tf.reshape(part, [-1]) for part in parts], 0), joint.log_jacobian(own)
+
+
+def _places(space: Space, factor: Groups) -> np.ndarray:
+    """Return the places of the effects of a factor in the position, (J, q)."""
+    parts = []
+    for name in factor.shapes:
+        place = space.layout.slices[name]
+        levels = space.layout.shapes[name][0]
+        parts.append(np.arange(place.start, place.stop).reshape(levels, -1))
+    return np.concatenate(parts, 1)
+
+
+def _not_negative(blocks: np.ndarray) -> np.ndarray:
+    """Return symmetric blocks without eigenvalues below zero, which are noise of the signs."""
+    values, vectors = np.linalg.eigh(blocks)
+    return (vectors * np.maximum(values, 0.0)[:, np.newaxis, :]) @ np.swapaxes(vectors, 1, 2)
