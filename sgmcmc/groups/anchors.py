@@ -208,7 +208,9 @@ class _Quadratures:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(params)
             value = self._value(params, columns, rule)
-        return tape.gradient(value, params, unconnected_gradients="zero")
+        found = tape.gradient(value, params, unconnected_gradients="zero")
+        # That of effects that are looked up is of their rows.
+        return {name: tf.convert_to_tensor(part) for name, part in found.items()}
 
 
 class _Short:

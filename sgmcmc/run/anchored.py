@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,7 +83,8 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged:
         return None
-    found = _held(marginal, target, data, mode, seed)
+    root = np.linalg.cholesky(mode.information.covariance)
+    found = find_held(marginal, target, data, mode.position, lambda z: z @ root.T, seed)
     return None if found is None else Anchored(with_held(request, found), mode)
 
 
@@ -112,20 +114,35 @@ def with_held(request: Request, held: Held) -> Request:
     )
 
 
-def _held(marginal: Marginal, target: Target, data: Data, mode: Mode, seed: int) -> Held | None:
-    """Return where nodes are held, and the fewest that do; ``None`` if none of those tried do."""
+def find_held(
+    marginal: Marginal,
+    target: Target,
+    data: Data,
+    position: np.ndarray,
+    spread: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+) -> Held | None:
+    """Return where nodes are held, and the fewest that do; ``None`` if none of those tried do.
+
+    Args:
+        marginal: Log-likelihood of packs.
+        target: Log posterior.
+        data: Packs.
+        position: Mode.
+        spread: Function that makes moves as wide as the posterior of standard normal ones, (k, d).
+        seed: Seed of the places where the error is measured.
+    """
     space, dtype = target.space, target.dtype
-    root = np.linalg.cholesky(mode.information.covariance)
-    center = space.params(mode.position, dtype)
+    center = space.params(position, dtype)
     follow = data.size <= _FOLLOWED and target.size <= _COORDINATES
     sides = tuple(
-        (space.params(mode.position + side, dtype), space.params(mode.position - side, dtype))
-        for side in (root.T if follow else ())
+        (space.params(position + side, dtype), space.params(position - side, dtype))
+        for side in (spread(np.eye(target.size)) if follow else ())
     )
     held = Held(marginal.nodes, center, sides)
     near, packs = held.hold(marginal, data)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
-    places = mode.position + _WIDE * rng.standard_normal((_PLACES, target.size)) @ root.T
+    places = position + _WIDE * spread(rng.standard_normal((_PLACES, target.size)))
     points = [space.params(place, dtype) for place in places]
     params = {name: np.stack([point[name] for point in points]) for name in points[0]}
     gauge = Gauge(near, packs, params, None if follow else center)

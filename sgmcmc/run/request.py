@@ -19,7 +19,7 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.target.geometry import Preconditioner, Space
+from sgmcmc.target.geometry import Arrow, Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
 
@@ -70,6 +70,18 @@ class Model:
         return Target(old.log_lik, old.log_prior, space, old.dtype), starts
 
 
+class Around(NamedTuple):
+    """The normal approximation of a posterior whose coordinates are mostly effects of groups.
+
+    Attributes:
+        whitening: û, near the mode, and C.
+        others: Places of the coordinates that are no effects.
+    """
+
+    whitening: Arrow
+    others: np.ndarray
+
+
 class Near(NamedTuple):
     """An earlier posterior, at whose mode chains of this one begin.
 
@@ -110,6 +122,7 @@ class Request:
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
         held: Positions at which the nodes of groups are held; ``None`` if they are searched for.
+        around: Coordinates of very many effects; ``None`` if there are not so many.
         near: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
         plan: Plan by which it was chosen; ``None`` if nothing was.
@@ -131,6 +144,7 @@ class Request:
     model: Model | None = None
     groups: Structure | None = None
     held: Held | None = None
+    around: Around | None = None
     near: Near | None = None
     mode: Mode | None = None
     plan: Plan | None = None

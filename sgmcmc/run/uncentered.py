@@ -12,11 +12,23 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.spec import Groups
-from sgmcmc.run.anchored import Searching
-from sgmcmc.run.request import Request
-from sgmcmc.target.geometry import Geometry, Space
+from sgmcmc.run.anchored import Searching, find_held, with_held
+from sgmcmc.run.request import Around, Request
+from sgmcmc.target.geometry import Geometry, Space, arrow_of
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.objective import Objective
+
+MANY = 300
+"""Coordinates from which on the information is not a dense matrix."""
+
+_POLISHING = 8
+"""Newton steps at the end."""
+
+_STEP, _FARTHEST = 0.5, 0.02
+"""Distance at which gradients are compared: in conditional SDs given the effects, and at most."""
+
+_CLOSE = 0.1
+"""Distance from the mode, in posterior SDs, at which the last steps end."""
 
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""
@@ -56,12 +68,26 @@ def uncentered(request: Request, seed: int) -> Request:
     if not factors:
         return request
     search = _Search(model.target, model.data, factors, globals_, seed)
-    joint, mode = search.run(model.starts[0].astype(np.float64))
+    joint, u = search.run(model.starts[0].astype(np.float64))
     found = moved_in(request, joint)
+    if model.target.size > MANY:
+        found = replace(found, around=search.around(joint, u))
+        found = _with_nodes(found, seed)
     if len(model.params) > 1:
         return found
-    params = space.params(mode, model.target.dtype)
+    params = space.params(u, model.target.dtype)
     return replace(found, model=replace(found.read, params=[params]))
+
+
+def _with_nodes(request: Request, seed: int) -> Request:
+    """Return a request whose groups have nodes that are held, if that does."""
+    marginal, model, around = request.log_lik, request.read, request.around
+    assert around is not None and request.groups is not None
+    if not isinstance(marginal, Marginal) or marginal.nodes == 1:
+        return request
+    whitening = around.whitening
+    held = find_held(marginal, model.target, model.data, whitening.origin, whitening.times, seed)
+    return request if held is None else with_held(request, held)
 
 
 def globals_of(request: Request) -> tuple[str, ...]:
@@ -172,39 +198,86 @@ class _Search:
         self, u: np.ndarray, joint: EffectCoordinates, scale: np.ndarray
     ) -> tuple[np.ndarray, float]:
         """Return where steps in some coordinates lead, with centered effects, and the gain."""
-        space, there = self._space, self._space.joined_by(joint)
-        dtype = self._centered.target.dtype
-        params = space.params(u, dtype)
-        first = there.start(params, dtype).astype(np.float64)
-        seen: dict[str, np.ndarray] = {}
+        best = u, -np.inf
 
         def both(x: np.ndarray) -> tuple[float, np.ndarray]:
-            position = tf.constant(scale * x, dtype)
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(position)
-                place, raised = self._centered_at(there, joint, position)
-            value, slope = self._centered.value_and_gradient(place.numpy().astype(np.float64))
-            value += float(raised)
-            weights = tf.constant(slope, dtype), tf.ones([], dtype)
-            found = tape.gradient((place, raised), position, weights)
-            gradient = np.asarray(tf.convert_to_tensor(found), np.float64)
-            if not (np.isfinite(value) and np.isfinite(gradient).all()):
-                return np.inf, np.zeros_like(x)
-            if "x" not in seen or value > seen["value"]:
-                seen.update(x=place.numpy().astype(np.float64), value=np.float64(value))
+            nonlocal best
+            value, gradient, place = self._look(joint, scale * x)
+            if value > best[1]:
+                best = place, value
             return -value, -scale * gradient
 
-        before = -both(first / scale)[0]
+        first = self._moved(joint, u) / scale
+        before = -both(first)[0]
         scipy.optimize.minimize(
-            both, first / scale, jac=True, method="L-BFGS-B",
+            both, first, jac=True, method="L-BFGS-B",
             options={"maxiter": _STEPS, "maxfun": 2 * _STEPS},
         )  # fmt: skip
-        return (seen["x"], float(seen["value"]) - before) if seen else (u, 0.0)
+        return best[0], best[1] - before
+
+    def _moved(self, joint: EffectCoordinates, u: np.ndarray) -> np.ndarray:
+        """Return the position in coordinates of a position with centered effects."""
+        dtype = self._centered.target.dtype
+        params = self._space.params(u, dtype)
+        return self._space.joined_by(joint).start(params, dtype).astype(np.float64)
+
+    def _look(
+        self, joint: EffectCoordinates, x: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return log posterior and gradient at a position, and where that is, centered."""
+        dtype = self._centered.target.dtype
+        position = tf.constant(x, dtype)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(position)
+            place, raised = self._centered_at(joint, position)
+        u = place.numpy().astype(np.float64)
+        value, slope = self._centered.value_and_gradient(u)
+        weights = tf.constant(slope, dtype), tf.ones([], dtype)
+        found = tape.gradient((place, raised), position, weights)
+        gradient, value = np.asarray(tf.convert_to_tensor(found), np.float64), value + float(raised)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return -np.inf, np.zeros_like(x), u
+        return value, gradient, u
+
+    def around(self, joint: EffectCoordinates, u: np.ndarray) -> Around:
+        """Return the normal approximation in some coordinates, after the last steps to the mode.
+
+        In them the information has the shape of an arrow, nearly: that about effects is the
+        identity, and its products with the other coordinates are differences of gradients.
+
+        Args:
+            joint: Coordinates.
+            u: Position near the mode, with centered effects.
+        """
+        x = self._moved(joint, u)
+        taken = np.setdiff1d(np.arange(len(x)), self._others)
+        steps = np.minimum(_STEP * self._scale(u)[self._others], _FARTHEST)
+        products = np.zeros((len(steps), len(x)))
+        for row, (place, step) in enumerate(zip(self._others, steps, strict=True)):
+            move = step * np.eye(1, len(x), place)[0]
+            back, there = (self._look(joint, x + way * move)[1] for way in (-1.0, 1.0))
+            products[row] = (back - there) / (2 * step)
+        own = products[:, self._others]
+        whitening = arrow_of(
+            x, taken[:, np.newaxis], np.ones((len(taken), 1, 1)), products[:, taken],
+            (own + own.T) / 2,
+        )  # fmt: skip
+        value, gradient, _ = self._look(joint, x)
+        for _ in range(_POLISHING):
+            if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _CLOSE:
+                break
+            there = x + whitening.times(whitening.transposed_times(gradient))
+            risen, slope, _ = self._look(joint, there)
+            if not risen > value:
+                break
+            x, value, gradient = there, risen, slope
+        return Around(whitening.centered_at(x), self._others)
 
     def _centered_at(
-        self, there: Space, joint: EffectCoordinates, position: tf.Tensor
+        self, joint: EffectCoordinates, position: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the position with centered effects, and the log-determinant."""
+        there = self._space.joined_by(joint)
         u = there.coordinates(position)
         own = {name: there.geometries[name].constrain(value) for name, value in u.items()}
         user = joint.user(own)

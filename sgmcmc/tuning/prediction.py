@@ -195,8 +195,8 @@ class Surroundings:
             sums: Sums of its autocovariances.
         """
         right = (self._shares() ** 2 / self.axes[0]).sum(1)
-        variance = np.einsum("ij,jk,ik->i", shares, covariance, shares)
-        summed = np.einsum("ij,jk,ik->i", shares, sums, shares)
+        variance = ((shares @ covariance) * shares).sum(1)
+        summed = ((shares @ sums) * shares).sum(1)
         times = np.maximum(1.0, 2 * summed / variance - 1)
         return Prediction(np.sqrt(np.maximum(variance, 0.0) / right), times, True)
 

@@ -11,16 +11,22 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
+from sgmcmc.engine.scheduler import Progress
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
-from sgmcmc.run.automatic.methods import may_begin_anew, run_exact
+from sgmcmc.run.automatic.methods import (
+    Foretold,
+    may_begin_anew,
+    run_exact,
+    seconds_of_gradient,
+)
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.calls import brief, on_machines
-from sgmcmc.run.choices import Chosen, Reading, choose, open_arguments, read
+from sgmcmc.run.choices import Chosen, Reading, all_parts_open, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
@@ -28,6 +34,7 @@ from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request
+from sgmcmc.run.uncentered import MANY, uncentered
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
@@ -62,6 +69,10 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
         raise ValueError(
             "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
+    if d > MANY and options.store is None and all_parts_open(request):
+        found = run_with_effects(request, wishes, verbose, began)
+        if found is not None:
+            return found
     if d > DENSE_UP_TO:
         _need_all_open(request, d)
         if options.store is not None:
@@ -128,6 +139,30 @@ def _hmc_is_quicker(plan: Plan, target: Target) -> bool:
     """
     integrated = isinstance(target.log_lik, Marginal)
     return integrated and plan.around.exact and plan.mode.converged
+
+
+def run_with_effects(
+    request: Request, wishes: Wishes, verbose: bool, began: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
+
+    Returns ``None`` if it has none, or that would take too long.
+    """
+    if request.groups is None or not request.groups.coordinates or wishes.n_iters is not None:
+        return None
+    with Progress("coordinates of effects", 1, verbose) as progress:
+        found = uncentered(request, request.read.seed)
+        progress.advance(1)
+    if found.around is None:
+        return None
+    target = found.read.target
+    seconds = seconds_of_gradient(target, found.read.data, found.around.whitening.origin)
+    foretold = Foretold.of(seconds, target.size, wishes)
+    if not foretold.affordable:
+        return None
+    foretold.say(request.function)
+    reason = "coordinates are effects of groups, whitened by what the data say of each"
+    return run_exact(found, HMC(), wishes, verbose, began, reason, [], foretold)
 
 
 def _by_hmc(

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
@@ -26,7 +28,7 @@ from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import UntilEffective, Wishes
-from sgmcmc.run.request import Request, is_open
+from sgmcmc.run.request import Around, Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
@@ -165,7 +167,11 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
     if _coordinates_are_open(preconditioner):
-        request = uncentered(request, request.read.seed)
+        with Progress("coordinates of effects", 1, verbose) as progress:
+            request = uncentered(request, request.read.seed)
+            progress.advance(1)
+    if request.around is not None:
+        return _with_effects(request, request.around, wishes, told, verbose)
     model, start = request.read, Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
         start = find_start(
@@ -185,6 +191,11 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
         start, told.mode = start_at_params(model, preconditioner), None
         told.warnings += start.warnings
         found = _warmed_up(request, start, wishes, told, verbose)
+    return _with_warm_up(request, found, told)
+
+
+def _with_warm_up(request: Request, found: WarmedUp, told: Told) -> Request:
+    """Return the request with what a warm-up found."""
     told.warmed_up = found
     told.clock.done("warm-up")
     dynamics = request.dynamics
@@ -197,6 +208,20 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
         preconditioner=found.preconditioner or "none",
         mode=told.mode,
     )
+
+
+def _with_effects(
+    request: Request, around: Around, wishes: Wishes, told: Told, verbose: bool
+) -> Request:
+    """Return the request with everything given, of a posterior of very many effects of groups."""
+    target, seed = request.read.target, request.read.seed
+    told.clock.done("mode and information")
+    rng = np.random.default_rng([seed, 2])
+    moves = around.whitening.times(rng.standard_normal((wishes.n_chains, target.size)))
+    places = around.whitening.origin + moves
+    params = [target.space.params(place, target.dtype) for place in places]
+    start = Start(around.whitening, params, None, "diagonal", scaled=around.others)
+    return _with_warm_up(request, _warmed_up(request, start, wishes, told, verbose), told)
 
 
 def _with_curvature(

@@ -1,0 +1,182 @@
+"""Coordinates of effects that are not integrated out, between centered and non-centered ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
+from sgmcmc.target.geometry import Bijected, Space
+from sgmcmc.target.target import Target
+
+J, EACH, SIGMA = 6, 4, 0.7
+GLOBALS = {"m": 0.3, "tau": 0.6, "s": np.array([0.5, 2.0])}
+NAMES = ("z", "w", "v")
+
+
+def one_number(effects: Any, params: Any) -> tf.Tensor:
+    return -0.5 * ((effects["z"] - params["m"]) / params["tau"]) ** 2 - tf.math.log(params["tau"])
+
+
+def three_numbers(effects: Any, params: Any) -> tf.Tensor:
+    square = tf.reduce_sum((effects["w"] / params["s"]) ** 2, 1)
+    both = (effects["v"] - effects["w"][:, 0]) ** 2
+    return -0.5 * (square + both) - tf.reduce_sum(tf.math.log(params["s"]))
+
+
+ONE = sgmcmc.Groups("a", {"z": 0.0}, one_number)
+THREE = sgmcmc.Groups("b", {"w": np.zeros(2), "v": 0.0}, three_numbers)
+
+
+def parameters() -> dict[str, tf.Tensor]:
+    rng = np.random.default_rng(1)
+    shapes = {"z": (J,), "w": (J, 2), "v": (J,)}
+    effects = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return {name: tf.constant(value, tf.float64) for name, value in (GLOBALS | effects).items()}
+
+
+def coordinates() -> EffectCoordinates:
+    rng = np.random.default_rng(2)
+    roots = rng.normal(size=(J, 3, 3))
+    known = [
+        Known(ONE, rng.uniform(0, 5, (J, 1, 1)), rng.normal(size=(J, 1))),
+        Known(THREE, roots @ np.swapaxes(roots, 1, 2), rng.normal(size=(J, 3))),
+    ]
+    return EffectCoordinates(known, tuple(GLOBALS))
+
+
+def test_the_change_of_variables_is_undone_and_its_determinant_is_right() -> None:
+    joint, params = coordinates(), parameters()
+    back = joint.own(joint.user(params))
+    for name in params:
+        np.testing.assert_allclose(back[name], params[name], rtol=1e-12, atol=1e-12)
+    with tf.GradientTape(persistent=True) as tape:
+        flat = tf.concat([tf.reshape(params[name], [-1]) for name in NAMES], 0)
+        tape.watch(flat)
+        parts = tf.split(flat, [tf.size(params[name]) for name in NAMES])
+        given = dict(params)
+        for name, part in zip(NAMES, parts, strict=True):
+            given[name] = tf.reshape(part, params[name].shape)
+        user = joint.user(given)
+        found = tf.concat([tf.reshape(user[name], [-1]) for name in NAMES], 0)
+    _, expected = np.linalg.slogdet(tape.jacobian(found, flat).numpy())
+    np.testing.assert_allclose(joint.log_jacobian(params), expected, rtol=1e-10)
+    np.testing.assert_allclose(joint.log_jacobian(user), expected, rtol=1e-10)
+
+
+def test_of_a_normal_model_they_are_standard_normal_whatever_the_scale_is() -> None:
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(J), EACH)
+    y = rng.normal(size=J * EACH)
+    information = np.full((J, 1, 1), EACH / SIGMA**2)
+    score = np.bincount(codes, y)[:, np.newaxis] / SIGMA**2
+    joint = EffectCoordinates([Known(ONE, information, score)], ("m", "tau"))
+    shapes = {"m": (), "tau": (), "z": (J,)}
+    space = Space(shapes, {"tau": Bijected(tfp.bijectors.Exp(), ())}, joint=joint)
+
+    def log_lik(params: Any, data: Any) -> tf.Tensor:
+        return -0.5 * ((data["y"] - tf.gather(params["z"], codes)) / SIGMA) ** 2
+
+    def log_prior(params: Any) -> tf.Tensor:
+        return tf.reduce_sum(one_number({"z": params["z"]}, params))
+
+    target = Target(log_lik, log_prior, space, tf.float64)
+    rows = Minibatch({"y": tf.constant(y)})
+    for scale in (1e-3, 0.6, 50.0):
+        u = np.concatenate([[0.2, np.log(scale)], rng.normal(size=J)])
+        gradient = target.gradient(tf.constant(u), rows).numpy()
+        np.testing.assert_allclose(gradient[2:], -u[2:], rtol=1e-6, atol=1e-6)
+        params = space.params(u, tf.float64)
+        np.testing.assert_allclose(space.start(params, tf.float64), u, rtol=1e-6, atol=1e-6)
+        draws = {name: np.stack([value, value]) for name, value in params.items()}
+        own = space.of_draws(draws)
+        np.testing.assert_allclose(own["z"][1], u[2:], rtol=1e-6, atol=1e-6)
+
+
+def test_a_density_that_is_not_normal_is_left_as_it_is() -> None:
+    def student(effects: Any, params: Any) -> tf.Tensor:
+        return -2.5 * tf.math.log1p((effects["z"] / params["tau"]) ** 2 / 4)
+
+    own = {name: np.asarray(value) for name, value in GLOBALS.items()}
+    assert is_normal(ONE, own) and is_normal(THREE, own)
+    assert not is_normal(sgmcmc.Groups("a", {"z": 0.0}, student), own)
+
+
+def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
+    """Return a call with crossed effects, of which the second has a given SD."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(0, count, N) for count in levels)
+    eta = 0.7 * rng.normal(size=levels[0])[a] + scale * rng.normal(size=levels[1])[b]
+    y = (rng.random(N) < 1 / (1 + np.exp(-eta))).astype(np.float32)
+
+    def density(name: str) -> Any:
+        def of_groups(effects: Any, params: Any) -> tf.Tensor:
+            sd = params[f"sd_{name}"]
+            return -0.5 * (effects[name] / sd) ** 2 - tf.math.log(sd)
+
+        return of_groups
+
+    def log_lik(params: Any, rows: Any) -> tf.Tensor:
+        eta = params["mu"] + params["u"] + params["v"]
+        return rows["y"] * eta - tf.math.softplus(eta)
+
+    def log_prior(params: Any) -> tf.Tensor:
+        return -0.5 * params["mu"] ** 2 - params["sd_u"] - params["sd_v"]
+
+    factors = {"u": "a", "v": "b"}
+    return {
+        "log_lik": log_lik, "dataset": {"y": y, "a": a, "b": b}, "log_prior": log_prior,
+        "params": {"mu": 0.0, "sd_u": 1.0, "sd_v": 1.0}, "seed": 1, "verbose": False,
+        "groups": [sgmcmc.Groups(by, {n: 0.0}, density(n)) for n, by in factors.items()],
+        "bijectors": {f"sd_{name}": tfp.bijectors.Exp() for name in factors},
+    }  # fmt: skip
+
+
+def test_a_chain_on_disk_goes_on_in_the_same_coordinates(tmp_path: Path) -> None:
+    given = crossed(0.5, 200, (12, 4))
+    given |= {"n_chains": 2, "store": tmp_path / "draws", "burn_in": 0}
+    first = sgmcmc.hmc(**given, n_iters=10)
+    kept = np.array(first["v"])
+    longer = sgmcmc.hmc(**given, n_iters=20)
+    np.testing.assert_array_equal(np.array(longer["v"])[:, :10], kept)
+    assert longer.settings["own_coordinates"] == {"v": EffectCoordinates.coordinates}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.0, 0.6])
+def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float) -> None:
+    given = crossed(scale, 3000, (60, 12))
+    a, b = given["dataset"]["a"], given["dataset"]["b"]
+    samples = sgmcmc.sample(**given, ess=2000)
+    assert samples.settings["method"] == "hmc"
+
+    def log_lik(params: Any, rows: Any) -> tf.Tensor:
+        u = params["sd_u"] * tf.gather(params["zu"], rows["a"])
+        v = params["sd_v"] * tf.gather(params["zv"], rows["b"])
+        eta = params["mu"] + u + v
+        return rows["y"] * eta - tf.math.softplus(eta)
+
+    def log_prior(params: Any) -> tf.Tensor:
+        squares = tf.reduce_sum(params["zu"] ** 2) + tf.reduce_sum(params["zv"] ** 2)
+        return given["log_prior"](params) - 0.5 * squares
+
+    dataset = {"y": given["dataset"]["y"], "a": a.astype(np.int32), "b": b.astype(np.int32)}
+    params = {**given["params"], "zu": np.zeros(60), "zv": np.zeros(12)}
+    reference = sgmcmc.nuts(
+        log_lik, dataset, params, log_prior, seed=2, n_iters=4000, verbose=False,
+        bijectors=given["bijectors"], integers=["a", "b"],
+    )  # fmt: skip
+    for name in given["params"]:
+        one, other = np.asarray(samples[name]), np.asarray(reference[name])
+        assert abs(one.mean() - other.mean()) < 0.12 * other.std()
+        assert abs(np.log(one.std() / other.std())) < 0.08
+    effects = samples.effects("b")["v"].mean((0, 1))
+    exact = (np.asarray(reference["sd_v"])[..., None] * np.asarray(reference["zv"])).mean((0, 1))
+    assert np.abs(effects - exact).max() < 0.12 * np.asarray(samples["v"]).std((0, 1)).max()
