@@ -180,6 +180,7 @@ def survey(
     seed: int,
     objective: Objective | None = None,
     find: Callable[[np.ndarray], Mode] | None = None,
+    far: bool = True,
 ) -> Survey:
     """Look for other modes, and for whether the mode is one.
 
@@ -196,6 +197,8 @@ def survey(
         seed: Seed of the rows and starts.
         objective: Log posterior over the dataset, if there is one already.
         find: Function that finds the mode from a position; ``None`` to go by all rows.
+        far: Whether to search from random places too; not if the log posterior is right only near
+            the mode and its rearrangements.
     """
     rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
     rows, whole = None, (objective or Objective(target, data)).over(None)
@@ -209,7 +212,7 @@ def survey(
     away = part.into(np.asarray(start, np.float64))
     rising = _rising(part, home, away, mode, target)
     found = [home]
-    for place in _places(part, target, home, away, data.size, rng):
+    for place in _places(part, target, home, away, data.size if far else 0, rng):
         end = part.climb(place, found)
         if end is None or not part.arrived(end) or part.distance(end, found) <= _APART:
             continue
@@ -254,10 +257,12 @@ def _places(
     N: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Return where searches for other modes start, whitened."""
-    turned = [*_turned(part, target, home), 2 * away - home]
+    """Return where searches for other modes start, whitened; at random if there are N rows."""
+    turned = _turned(part, target, home) + ([2 * away - home] if N else [])
     far = [zeta for zeta in turned if part.distance(zeta, [home]) > _APART]
     best = sorted(far, key=part.value, reverse=True)[:_BEST]
+    if not N:
+        return best
     scales = [*_NEAR, *(factor * np.sqrt(N) for factor in _WIDE)]
     scales *= _TWICE if len(home) <= _LOW else 1
     return best + [home + scale * rng.standard_normal(len(home)) for scale in scales]

@@ -14,6 +14,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
+from sgmcmc.groups.marginal import MODE
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
@@ -265,7 +266,9 @@ def make_plan(
         kept = earlier.plan
     if kept is None or kept.surveyed is None:
         stage("looking for other modes")
-        surveyed = survey(target, data, mode, start, seed, objective, find)
+        # Nodes that are held serve around the mode alone.
+        far = MODE not in data.columns
+        surveyed = survey(target, data, mode, start, seed, objective, find, far)
         mode = surveyed.modes[0]
         clock.done("other modes")
     else:

@@ -142,10 +142,10 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
 def test_a_chain_on_disk_goes_on_in_the_same_coordinates(tmp_path: Path) -> None:
     given = crossed(0.5, 200, (12, 4))
     given |= {"n_chains": 2, "store": tmp_path / "draws", "burn_in": 0}
-    first = sgmcmc.hmc(**given, n_iters=10)
+    first = sgmcmc.hmc(**given, n_iters=100)
     kept = np.array(first["v"])
-    longer = sgmcmc.hmc(**given, n_iters=20)
-    np.testing.assert_array_equal(np.array(longer["v"])[:, :10], kept)
+    longer = sgmcmc.hmc(**given, n_iters=120)
+    np.testing.assert_array_equal(np.array(longer["v"])[:, :100], kept)
     assert longer.settings["own_coordinates"] == {"v": EffectCoordinates.coordinates}
 
 

@@ -148,7 +148,7 @@ def run_with_effects(
 
     Returns ``None`` if it has none, or that would take too long.
     """
-    if request.groups is None or not request.groups.coordinates or wishes.n_iters is not None:
+    if request.groups is None or not request.groups.coordinates:
         return None
     with Progress("coordinates of effects", 1, verbose) as progress:
         found = uncentered(request, request.read.seed)
