@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.optimize
 import scipy.special
 import scipy.stats
 import tensorflow as tf
@@ -289,3 +290,48 @@ def test_wrong_inputs_are_named():
         Groups("g", {"u": np.nan}, _law)
     with pytest.raises(TypeError, match="`by` must name"):
         Groups(3, {"u": 0.0}, _law)
+
+
+def _bernoulli(params, data):
+    eta = params["a"] + params["b"] * data["x"] + params["u"]
+    return data["y"] * eta - tf.math.softplus(eta)
+
+
+def _intercepts(effects, params):
+    tau = params["tau"]
+    return -0.5 * (effects["u"] / tau) ** 2 - tf.math.log(tau) - 0.5 * LOG_2PI
+
+
+@pytest.mark.parametrize(
+    ("nodes", "theirs"),
+    [
+        (1, [-0.1487418985, 0.6238225077, 0.6686574252, -130.0777897]),
+        (25, [-0.1505286899, 0.6295742958, 0.7201608918, -129.8782816]),
+    ],
+)
+def test_maximum_of_glmer(nodes, theirs):
+    """The same as lme4's `glmer(y ~ x + (1 | g), d, binomial, nAGQ = nodes)`, version 1.1-31."""
+    rng = np.random.default_rng(5)
+    group, x = np.repeat(np.arange(40), 5), rng.normal(size=200)
+    eta = -0.3 + 0.8 * x + 1.2 * rng.normal(size=40)[group]
+    y = (rng.random(200) < 1 / (1 + np.exp(-eta))).astype(float)
+    groups = Groups("g", {"u": 0.0}, _intercepts, nodes)
+    start = {"a": 0.0, "b": 0.0, "tau": 1.0}
+    model = read_groups(groups, _bernoulli, {"x": x, "y": y, "g": group}, start, None, tf.float64)
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+
+    @tf.function
+    def negative(v):
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            value = -tf.reduce_sum(
+                model.log_lik(dict(zip(start, tf.unstack(v), strict=True)), tensors)
+            )
+        return value, tape.gradient(value, v)
+
+    found = scipy.optimize.minimize(
+        lambda v: tuple(np.asarray(part) for part in negative(tf.constant(v))),
+        [0.0, 0.0, 1.0], jac=True, method="BFGS",
+    )  # fmt: skip
+    # The tolerance of its search.
+    np.testing.assert_allclose([*found.x, -found.fun], theirs, atol=5e-4)
