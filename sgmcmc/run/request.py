@@ -19,7 +19,7 @@ from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_columns, read_params
 from sgmcmc.inputs.geometries import read_geometries
 from sgmcmc.inputs.options import Options, check_names, read_options
-from sgmcmc.target.geometry import Arrow, Preconditioner, Space
+from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import LogLik, LogPrior, Target, tempered
 from sgmcmc.tuning.mode import Mode
 
@@ -78,7 +78,7 @@ class Around(NamedTuple):
         others: Places of the coordinates that are no effects.
     """
 
-    whitening: Arrow
+    whitening: Preconditioner
     others: np.ndarray
 
 

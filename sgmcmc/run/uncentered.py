@@ -14,8 +14,9 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.spec import Groups
 from sgmcmc.run.anchored import Searching, find_held, with_held
 from sgmcmc.run.request import Around, Request
-from sgmcmc.target.geometry import Geometry, Space, arrow_of
+from sgmcmc.target.geometry import Geometry, Preconditioner, Space, arrow_of, root_of
 from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.objective import Objective
 
 MANY = 300
@@ -29,6 +30,15 @@ _STEP, _FARTHEST = 0.5, 0.02
 
 _CLOSE = 0.1
 """Distance from the mode, in posterior SDs, at which the last steps end."""
+
+_DIRECTIONS = 16
+"""Directions in which the information is measured at the end."""
+
+_FAR = 0.3
+"""Distance at which gradients are compared for that, in posterior SDs."""
+
+_LEAST = 1e-3
+"""Least information in a direction, relative to what was thought."""
 
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""
@@ -271,7 +281,46 @@ class _Search:
             if not risen > value:
                 break
             x, value, gradient = there, risen, slope
-        return Around(whitening.centered_at(x), self._others)
+        whitening = whitening.centered_at(x)
+        if len(x) <= DENSE_UP_TO:
+            whitening = self._corrected(joint, whitening, taken)
+        return Around(whitening, self._others)
+
+    def _corrected(
+        self, joint: EffectCoordinates, whitening: Preconditioner, effects: np.ndarray
+    ) -> Preconditioner:
+        """Return a whitening that is right too in the directions where it was farthest off.
+
+        Lanczos' method finds these, such as that in which all effects move together, from products
+        with the information, which are differences of gradients.
+
+        Args:
+            joint: Coordinates.
+            whitening: Whitening, centered at the mode.
+            effects: Places of the effects in the position.
+        """
+        x, d = whitening.origin, len(whitening.origin)
+        shift = np.zeros(d)
+        shift[effects] = 1.0
+        first = whitening.into(x + shift)
+        first = first / np.linalg.norm(first) + 0.1 * self._rng.standard_normal(d) / np.sqrt(d)
+        basis, found = [first / np.linalg.norm(first)], np.zeros((_DIRECTIONS, _DIRECTIONS))
+        for number in range(_DIRECTIONS):
+            move = _FAR * whitening.times(basis[number])
+            back, there = (self._look(joint, x + way * move)[1] for way in (-1.0, 1.0))
+            product = whitening.transposed_times(back - there) / (2 * _FAR)
+            known = np.stack(basis)
+            found[number, : number + 1] = known @ product
+            for _ in range(2):
+                product = product - known.T @ (known @ product)
+            basis.append(product / np.linalg.norm(product))
+        lower = np.tril(found)
+        values, vectors = np.linalg.eigh(lower + np.tril(lower, -1).T)
+        axes = np.stack(basis[:-1]).T @ vectors
+        values = np.maximum(values, _LEAST)
+        root = whitening.times(np.eye(d)).T
+        covariance = root @ root.T + (root @ axes) * (1 / values - 1) @ (root @ axes).T
+        return Preconditioner(root_of(covariance), x)
 
     def _centered_at(
         self, joint: EffectCoordinates, position: tf.Tensor
