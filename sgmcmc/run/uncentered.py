@@ -37,6 +37,9 @@ _DIRECTIONS = 16
 _FAR = 0.3
 """Distance at which gradients are compared for that, in posterior SDs."""
 
+_NOTHING = 1e-4
+"""What is left of a product, outside of the directions before, that is rounding."""
+
 _LEAST = 1e-3
 """Least information in a direction, relative to what was thought."""
 
@@ -77,7 +80,7 @@ def uncentered(request: Request, seed: int) -> Request:
     )
     if not factors:
         return request
-    search = _Search(model.target, model.data, factors, globals_, seed)
+    search = Search(model.target, model.data, factors, globals_, seed)
     joint, u = search.run(model.starts[0].astype(np.float64))
     found = moved_in(request, joint)
     if model.target.size > MANY:
@@ -125,7 +128,7 @@ class _Part:
     places: np.ndarray
 
 
-class _Search:
+class Search:
     """The search for the mode, and for the information about effects there.
 
     Args:
@@ -212,7 +215,7 @@ class _Search:
 
         def both(x: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best
-            value, gradient, place = self._look(joint, scale * x)
+            value, gradient, place = self.look(joint, scale * x)
             if value > best[1]:
                 best = place, value
             return -value, -scale * gradient
@@ -231,9 +234,7 @@ class _Search:
         params = self._space.params(u, dtype)
         return self._space.joined_by(joint).start(params, dtype).astype(np.float64)
 
-    def _look(
-        self, joint: EffectCoordinates, x: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray]:
+    def look(self, joint: EffectCoordinates, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return log posterior and gradient at a position, and where that is, centered."""
         dtype = self._centered.target.dtype
         position = tf.constant(x, dtype)
@@ -265,19 +266,19 @@ class _Search:
         products = np.zeros((len(steps), len(x)))
         for row, (place, step) in enumerate(zip(self._others, steps, strict=True)):
             move = step * np.eye(1, len(x), place)[0]
-            back, there = (self._look(joint, x + way * move)[1] for way in (-1.0, 1.0))
+            back, there = (self.look(joint, x + way * move)[1] for way in (-1.0, 1.0))
             products[row] = (back - there) / (2 * step)
         own = products[:, self._others]
         whitening = arrow_of(
             x, taken[:, np.newaxis], np.ones((len(taken), 1, 1)), products[:, taken],
             (own + own.T) / 2,
         )  # fmt: skip
-        value, gradient, _ = self._look(joint, x)
+        value, gradient, _ = self.look(joint, x)
         for _ in range(_POLISHING):
             if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _CLOSE:
                 break
             there = x + whitening.times(whitening.transposed_times(gradient))
-            risen, slope, _ = self._look(joint, there)
+            risen, slope, _ = self.look(joint, there)
             if not risen > value:
                 break
             x, value, gradient = there, risen, slope
@@ -304,19 +305,23 @@ class _Search:
         shift[effects] = 1.0
         first = whitening.into(x + shift)
         first = first / np.linalg.norm(first) + 0.1 * self._rng.standard_normal(d) / np.sqrt(d)
-        basis, found = [first / np.linalg.norm(first)], np.zeros((_DIRECTIONS, _DIRECTIONS))
-        for number in range(_DIRECTIONS):
+        most = min(_DIRECTIONS, d)
+        basis, found = [first / np.linalg.norm(first)], np.zeros((most, most))
+        for number in range(most):
             move = _FAR * whitening.times(basis[number])
-            back, there = (self._look(joint, x + way * move)[1] for way in (-1.0, 1.0))
+            back, there = (self.look(joint, x + way * move)[1] for way in (-1.0, 1.0))
             product = whitening.transposed_times(back - there) / (2 * _FAR)
             known = np.stack(basis)
             found[number, : number + 1] = known @ product
             for _ in range(2):
                 product = product - known.T @ (known @ product)
-            basis.append(product / np.linalg.norm(product))
-        lower = np.tril(found)
+            left = float(np.linalg.norm(product))
+            if number == most - 1 or left < _NOTHING:
+                break
+            basis.append(product / left)
+        lower = np.tril(found[: len(basis), : len(basis)])
         values, vectors = np.linalg.eigh(lower + np.tril(lower, -1).T)
-        axes = np.stack(basis[:-1]).T @ vectors
+        axes = np.stack(basis).T @ vectors
         values = np.maximum(values, _LEAST)
         root = whitening.times(np.eye(d)).T
         covariance = root @ root.T + (root @ axes) * (1 / values - 1) @ (root @ axes).T

@@ -12,7 +12,10 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
+from sgmcmc.groups.model import read_groups
+from sgmcmc.run.uncentered import Search
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
 
@@ -139,6 +142,33 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode() -> None:
+    given = crossed(0.5, 150, (15, 6))
+    model = read_groups(
+        given["groups"], given["log_lik"], given["dataset"], given["params"], given["log_prior"],
+        tf.float64,
+    )  # fmt: skip
+    shapes = {name: np.shape(value) for name, value in model.params.items()}
+    geometries = {name: Bijected(b, ()) for name, b in given["bijectors"].items()}
+    target = Target(model.log_lik, model.log_prior, Space(shapes, geometries), tf.float64)
+    data = read_dataset(model.dataset, tf.float64, model.integers)
+    factors = model.structure.coordinates
+    search = Search(target, data, factors, tuple(given["params"]), 1)
+    joint, u = search.run(target.space.start(model.params, tf.float64))
+    around = search.around(joint, u)
+    root, x = around.whitening.root, around.whitening.origin
+    differences = [
+        search.look(joint, x - c)[1] - search.look(joint, x + c)[1] for c in 0.05 * root.T
+    ]
+    information = root.T @ np.stack(differences).T / 0.1
+    values = np.linalg.eigvalsh((information + information.T) / 2)
+    assert values[0] > 0.9 and values[-1] < 1.1
+    assert np.abs(root.T @ search.look(joint, x)[1]).max() < 0.3
+    move = np.random.default_rng(1).standard_normal(len(x))
+    np.testing.assert_allclose(around.whitening.into(x + around.whitening.times(move)), move)
+
+
+@pytest.mark.slow
 def test_a_chain_on_disk_goes_on_in_the_same_coordinates(tmp_path: Path) -> None:
     given = crossed(0.5, 200, (12, 4))
     given |= {"n_chains": 2, "store": tmp_path / "draws", "burn_in": 0}

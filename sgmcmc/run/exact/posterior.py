@@ -166,7 +166,8 @@ def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
 def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Request:
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
-    if _coordinates_are_open(preconditioner):
+    has_effects = request.groups is not None and request.groups.coordinates
+    if has_effects and _coordinates_are_open(preconditioner):
         with Progress("coordinates of effects", 1, verbose) as progress:
             request = uncentered(request, request.read.seed)
             progress.advance(1)
