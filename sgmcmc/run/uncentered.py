@@ -269,7 +269,7 @@ class Search:
             back, there = (self.look(joint, x + way * move)[1] for way in (-1.0, 1.0))
             products[row] = (back - there) / (2 * step)
         own = products[:, self._others]
-        whitening = arrow_of(
+        whitening: Preconditioner = arrow_of(
             x, taken[:, np.newaxis], np.ones((len(taken), 1, 1)), products[:, taken],
             (own + own.T) / 2,
         )  # fmt: skip
