@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -96,11 +97,17 @@ def _with_nodes(request: Request, seed: int) -> Request:
     """Return a request whose groups have nodes that are held, if that does."""
     marginal, model, around = request.log_lik, request.read, request.around
     assert around is not None and request.groups is not None
-    if not isinstance(marginal, Marginal) or marginal.nodes == 1:
+    if not _has_nodes(marginal):
         return request
+    assert isinstance(marginal, Marginal)
     whitening = around.whitening
     held = find_held(marginal, model.target, model.data, whitening.origin, whitening.times, seed)
     return request if held is None else with_held(request, held)
+
+
+def _has_nodes(log_lik: Any) -> bool:
+    """Return whether effects are integrated out by a quadrature with nodes."""
+    return isinstance(log_lik, Marginal) and log_lik.nodes > 1 and not log_lik.groups.normal
 
 
 def globals_of(request: Request) -> tuple[str, ...]:
@@ -147,8 +154,8 @@ class Search:
         globals_: tuple[str, ...],
         seed: int,
     ) -> None:
-        integrated = isinstance(target.log_lik, Marginal) and target.log_lik.nodes > 1
-        self._centered = Searching(target, data) if integrated else Objective(target, data)
+        searching = _has_nodes(target.log_lik)
+        self._centered = Searching(target, data) if searching else Objective(target, data)
         self._space, self._globals = target.space, globals_
         self._parts = [_Part(factor, _places(target.space, factor)) for factor in factors]
         self._rng = np.random.default_rng([seed, target.size])
