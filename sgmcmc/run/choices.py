@@ -197,9 +197,11 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         found = anchored(request, start, model.seed)
         if found is not None:
             held, place = found.request.read, found.mode
+            # Nodes that are held serve around the mode alone.
             plan = make_plan(
-                held.target, held.data, start, given, model.seed, progress.describe, place
-            )
+                held.target, held.data, start, given, model.seed, progress.describe, place,
+                far=False,
+            )  # fmt: skip
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)
                 return Chosen(found.request, plan)

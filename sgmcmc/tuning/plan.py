@@ -14,7 +14,6 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import Gradient
-from sgmcmc.groups.marginal import MODE
 from sgmcmc.minibatches import Minibatches, Reshuffled, Uniform, Weighted
 from sgmcmc.target.geometry import Preconditioner, root_of
 from sgmcmc.target.target import Target
@@ -237,6 +236,7 @@ def make_plan(
     mode: Mode | None = None,
     known: np.ndarray | None = None,
     earlier: Earlier | None = None,
+    far: bool = True,
 ) -> Plan:
     """Return the plan of a chain.
 
@@ -251,6 +251,7 @@ def make_plan(
         known: Same as in :func:`find_mode`.
         earlier: Plan for most of these rows, at whose mode the start is. If mode and information
             have hardly changed, there is one mode as there was, and the noise is as it was.
+        far: Same as in :func:`sgmcmc.tuning.modes.survey`.
     """
     clock = Clock()
     stage("finding the mode")
@@ -266,8 +267,6 @@ def make_plan(
         kept = earlier.plan
     if kept is None or kept.surveyed is None:
         stage("looking for other modes")
-        # Nodes that are held serve around the mode alone.
-        far = MODE not in data.columns
         surveyed = survey(target, data, mode, start, seed, objective, find, far)
         mode = surveyed.modes[0]
         clock.done("other modes")
