@@ -102,8 +102,7 @@ class Marginal:
     @property
     def row_terms(self) -> int:
         """The number of terms of ``log_lik`` that go into the likelihood of a pack."""
-        nodes = 1 if self.groups.normal else self.nodes
-        return self.packs.rows.shape[1] * nodes**self.groups.size
+        return self.packs.rows.shape[1] * self.nodes**self.groups.size
 
     def rule(self, dtype: tf.DType, nodes: int | None = None) -> Rule:
         """Return the nodes and weights in all directions.

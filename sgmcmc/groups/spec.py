@@ -62,7 +62,7 @@ class Groups:
             for one number a group, 7 for two, 5 for three, and chains around it have as many as
             their error asks for. ``samples.report`` has the error, measured with more nodes.
         normal: Whether log_lik and log_prior are quadratic functions of the effects, as those of
-            linear mixed models are: the integral then has a closed form, without quadrature.
+            linear mixed models are: the integral then has a closed form, and ``nodes`` is 1.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
@@ -114,11 +114,12 @@ class Groups:
         size = sum(value.size for value in starts.values())
         nodes = self.nodes
         object.__setattr__(self, "nodes_given", nodes is not None)
-        if nodes is None:
+        if checks.flag("normal", self.normal):
+            nodes = 1
+        elif nodes is None:
             nodes = _NODES.get(size, 1)
         elif checks.whole_number("nodes", nodes, 1) > 101:
             raise ValueError(f"`nodes` must be at most 101; it is {nodes}.")
-        checks.flag("normal", self.normal)
         object.__setattr__(self, "nodes", int(nodes))
         object.__setattr__(self, "shapes", {name: v.shape for name, v in starts.items()})
         flat = np.concatenate([value.reshape(-1) for value in starts.values()])

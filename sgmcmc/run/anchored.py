@@ -70,9 +70,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         seed: Seed of the packs that the search begins with, and of the places of the measure.
     """
     marginal, structure, model = request.log_lik, request.groups, request.read
-    if structure is None or not isinstance(marginal, Marginal):
-        return None
-    if marginal.nodes == 1 or marginal.groups.normal:
+    if structure is None or not isinstance(marginal, Marginal) or marginal.nodes == 1:
         return None
     assert structure.integrated is not None
     if len(structure.labels[structure.integrated.by]) < _FEW:
