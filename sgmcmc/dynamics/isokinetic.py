@@ -218,7 +218,8 @@ class SMILE(Dynamics):
         if not self.preconditioned and self.tuner is None:
             return self
         what = "its scales" if self.preconditioned else "its stepsize"
-        if self.tuner is not None and isinstance(self.until, int) and self.until > burn_in:
+        resets = self.tuner is not None and self.tuner.reset < 1
+        if resets and isinstance(self.until, int) and self.until > burn_in:
             raise ValueError(
                 f"`until`: SMILE's tuner undoes steps, so that it must end with the burn-in, which "
                 f"has {burn_in} iterations; it is {self.until}."

@@ -310,7 +310,11 @@ LEARNING = (
         tuning={"alpha": 0.4, "L": 2, "noise_variance": "fisher"},
     ),
     Case("smile-preconditioned", dynamics.SMILE, tuning={"preconditioned": True, "until": 3}),
-    Case("smile-tuned", dynamics.SMILE, tuning={"tuner": dynamics.EnergyTuner(), "until": 3}),
+    Case(
+        "smile-tuned",
+        dynamics.SMILE,
+        tuning={"tuner": dynamics.EnergyTuner(0.6, 0.2, 0.2, 1.0), "until": 20},
+    ),
     Case(
         "replica-exchange",
         dynamics.ReplicaExchange,
