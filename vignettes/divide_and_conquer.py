@@ -331,9 +331,10 @@ def _levels(density: np.ndarray) -> list[float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Minibatches against shards of the data.")
     parser.add_argument("--short", action="store_true", help="two seeds of short chains")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each method")
     parser.add_argument("--output", default="divide_and_conquer.png", help="where the plot goes")
     options = parser.parse_args(arguments)
-    seeds, n_iters, draws = (1, 1000, 200) if options.short else (10, 100_000, 1000)
+    seeds, n_iters, draws = (1, 1000, 200) if options.short else (options.seeds, 100_000, 1000)
     makers = [heavy_tails] if options.short else [heavy_tails, two_modes, curved_ridge]
     dimensions = (2, 4) if options.short else (2, 4, 8, 12, 16, 20)
 
