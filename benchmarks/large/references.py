@@ -24,7 +24,7 @@ from benchmarks.large.others import coordinates
 from benchmarks.posteriors.moments import moments
 
 FILE = Path(__file__).parent / "references.json"
-ESS, SECONDS = 3000, 1500.0
+ESS, SECONDS = 1600, 600.0
 FAR = ("horseshoe",)
 """Posteriors far from normal, whose reference is made by NUTS."""
 

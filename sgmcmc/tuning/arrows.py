@@ -108,14 +108,14 @@ class Structure:
 
     Attributes:
         leaves: Places of these coordinates, a row for each block, (G, k).
-        core: Places of all others, (c,).
-        few: Number of those that come first, which are of parameters with few coordinates.
+        core: Places of all others, in the order of the position, (c,).
+        few: Places of those of parameters with few coordinates.
         names: Parameters that the leaves are of.
     """
 
     leaves: np.ndarray
     core: np.ndarray
-    few: int
+    few: np.ndarray
     names: tuple[str, ...]
 
 
@@ -161,12 +161,14 @@ def find_structure(
     leaves = np.concatenate([candidate.places for candidate in together], 1)
     names = tuple(candidate.name for candidate in together)
     others = [place for name, place in layout.slices.items() if name not in names]
-    sizes = [place.stop - place.start for place in others]
-    if sum(sizes) > _CORE:
+    if sum(place.stop - place.start for place in others) > _CORE:
         return None
-    order = sorted(range(len(others)), key=lambda i: sizes[i] > _FEW)
-    core = np.concatenate([np.arange(len(u))[others[i]] for i in order] or [np.zeros(0, int)])
-    return Structure(leaves, core, sum(size for size in sizes if size <= _FEW), names)
+    small = [place for place in others if place.stop - place.start <= _FEW]
+    core, few = (
+        np.concatenate([np.zeros(0, int), *(np.arange(p.start, p.stop) for p in places)])
+        for places in (others, small)
+    )
+    return Structure(leaves, core, few, names)
 
 
 def _candidates(name: str, layout: Layout) -> list[_Candidate]:
@@ -227,8 +229,10 @@ def arrow_at(
 ) -> Arrow:
     """Return the whitening by the information around positions, with their mean as origin.
 
-    The blocks and the rows of parameters with few coordinates are averaged over the positions; all
-    other rows are those at the mean, as so many take long.
+    Rows of parameters with few coordinates are averaged over the positions, by Louis' identity:
+    their curvature at one position says little of their marginal. All others are averaged too if
+    they are in blocks alone, or are those at the mean: so many rows take long, and averages beside
+    values at the mean would not fit together where directions of both are nearly the same.
 
     Args:
         products: Products with the Hessian.
@@ -236,23 +240,26 @@ def arrow_at(
         positions: Flat and unconstrained.
         seed: Seed of the signs.
     """
-    leaves, core, few = structure.leaves, structure.core, structure.few
+    leaves, core = structure.leaves, structure.core
+    few = np.isin(core, structure.few)
     (G, k), d, middle = leaves.shape, len(positions[0]), np.mean(positions, 0)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (k, G))
     vectors = np.zeros((k + len(core), d))
     for m in range(k):
         vectors[m, leaves[:, m]] = signs[m]
     vectors[np.arange(k, len(vectors)), core] = 1.0
-    found = np.mean([products(u, vectors[: k + few]) for u in positions], 0)
-    if few < len(core):
-        found = np.concatenate([found, products(middle, vectors[k + few :])])
+    found, in_blocks = np.empty_like(vectors), np.ones(k, bool)
+    averaged, rest = np.r_[in_blocks, few], np.r_[in_blocks, ~few]
+    found[averaged] = np.mean([products(u, vectors[averaged]) for u in positions], 0)
+    if not few.all():
+        found[rest] = products(middle, vectors[rest])
     blocks = np.stack([found[m][leaves] * signs[m][:, np.newaxis] for m in range(k)], 2)
     coupling = found[k:][:, leaves.ravel()]
     coupling[np.abs(coupling) < _NOTHING * np.abs(coupling).max(initial=0.0)] = 0.0
     own = found[k:][:, core]
-    own[few:, :few] = own[:few, few:].T
+    own[np.ix_(~few, few)] = own[np.ix_(few, ~few)].T
     symmetric = (blocks + np.swapaxes(blocks, 1, 2)) / 2
-    return arrow_of(middle, leaves, symmetric, coupling, (own + own.T) / 2)
+    return arrow_of(middle, leaves, symmetric, coupling, (own + own.T) / 2, few)
 
 
 def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:

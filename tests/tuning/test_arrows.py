@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def log_prior(params: Mapping[str, Any]) -> tf.Tensor:
     return -20.0 * tf.add_n([tf.reduce_sum(value**2) for value in params.values()])
 
 
-def objective() -> tuple[Objective, Any]:
+def objective(names: Sequence[str]) -> tuple[Objective, Any]:
     """Return the log posterior of a model with two effects and one more for each group."""
     rng = np.random.default_rng(1)
     dataset = {
@@ -41,14 +41,19 @@ def objective() -> tuple[Objective, Any]:
         "other": tf.constant(rng.integers(0, 8, N), tf.int32),
     }
     data = read_dataset(dataset, tf.float64, ())
-    return Objective(Target(log_lik, log_prior, Space(SHAPES), tf.float64), data), data
+    space = Space({name: SHAPES[name] for name in names})
+    return Objective(Target(log_lik, log_prior, space, tf.float64), data), data
 
 
+@pytest.mark.parametrize("names", [list(SHAPES), list(SHAPES)[::-1]], ids=["last", "first"])
+@pytest.mark.parametrize("most", [50, 5], ids=["averaged", "at the mean"])
 def test_blocks_are_found_and_the_information_is_that_of_all_coordinates(
-    monkeypatch: pytest.MonkeyPatch,
+    names: list[str], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two parameters of the same groups belong together; a factor of few levels is of the core."""
-    found, data = objective()
+    """Two parameters of the same groups belong together; a factor of few levels is of the core,
+    before the parameters of few coordinates or after them."""
+    monkeypatch.setattr(arrows, "_FEW", most)
+    found, data = objective(names)
     layout, d = found.target.space.layout, found.size
     u = 0.3 * np.random.default_rng(2).normal(size=d)
     structure = find_structure(found, layout, u, seed=1)

@@ -58,6 +58,9 @@ _LEFT = 0.5
 _MUCH = 0.1
 """Change of the frequency that calls for another stepsize."""
 
+_DRIFT = 1.5
+"""Change of a mean, in SDs, of chains that are still on their way."""
+
 _NORMAL = 2.5
 """A variance in the chain's coordinates, or its inverse, that calls for others."""
 
@@ -78,6 +81,8 @@ class WarmedUp:
             should be.
         frequency: ω of the part of the potential whose flow should be exact.
         width: Mean variance of the last draws in the coordinates of the end.
+        drift: Largest change of the mean from the first half of the last draws to the second, in
+            the coordinates whose scale alone may change; 0 if there are none.
         seen: Some of the last draws, flat and unconstrained, (k, d).
     """
 
@@ -91,7 +96,13 @@ class WarmedUp:
     lost: bool
     frequency: float
     width: float
+    drift: float
     seen: np.ndarray
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last draws are about as wide as they should be, and stay where they are."""
+        return 1 / _NORMAL < self.width < _NORMAL and self.drift < _DRIFT
 
 
 class _Positions(Recorder):
@@ -205,6 +216,7 @@ class WarmUp:
             self._astray or self._stuck,
             self._frequency,
             float(self._within(length)[0].var(0).mean()),
+            self._drift(length),
             self._seen(length),
         )
 
@@ -297,6 +309,16 @@ class WarmUp:
         if root.ndim == 2:
             return np.linalg.solve(root, zeta.T).T, gradients @ root
         return zeta / root, gradients * root
+
+    def _drift(self, length: int) -> float:
+        """Return the largest change of a scaled coordinate's mean within the last draws."""
+        if self._scaled_places is None:
+            return 0.0
+        places, chains = self._scaled_places, len(self._rows)
+        zeta = self._within(length)[0][:, places].reshape(chains, -1, len(places))
+        half = zeta.shape[1] // 2
+        moved = zeta[:, half:].mean((0, 1)) - zeta[:, :half].mean((0, 1))
+        return float(np.abs(moved).max(initial=0.0))
 
     def _seen(self, length: int) -> np.ndarray:
         """Return some of the last draws, flat and unconstrained."""

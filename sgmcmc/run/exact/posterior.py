@@ -45,6 +45,9 @@ _STEPS = 12
 _TRIAL = 1000
 """Iterations after which a chain that has only so many seconds is looked at, at the latest."""
 
+_MORE = 8
+"""Largest number of further rounds of curvature and warm-up, while chains are on their way."""
+
 _IN_WARM_UP = 0.5
 """Largest part of the available seconds for the warm-up."""
 
@@ -244,9 +247,12 @@ def _with_curvature(
         rounds: list[tuple[int, ...]] = [LAST]
     else:
         short = replace(request, dynamics=HMC(_STEPS))
-        found = _warmed_up(short, replace(start, metric="none"), wishes, told, verbose, SHORT)
+        start = replace(start, preconditioner=shape.held(start.preconditioner), metric="none")
+        found = _warmed_up(short, start, wishes, told, verbose, SHORT)
         rounds = [SHORT, LAST] if shape.whitens else [SHORT, SHORT, LAST]
-    for windows in rounds:
+    more = _MORE if shape.whitens else 0
+    while rounds:
+        windows = rounds.pop(0)
         told.clock.done("warm-up")
         with Progress("curvature", 1, verbose) as progress:
             preconditioner = shape.at(found, told.clock.began + left - time.monotonic())
@@ -256,6 +262,9 @@ def _with_curvature(
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, found.positions, None, metric, scaled=scaled)
         found = _warmed_up(request, start, wishes, told, verbose, windows, found)
+        if more and not found.settled:
+            more -= 1
+            rounds.insert(0, windows)
     return found
 
 

@@ -40,6 +40,9 @@ _CLIMB = 8
 _HALVINGS = 6
 """Largest number of halvings of a step."""
 
+_HELD = 1e-3
+"""Factor of the scale of coordinates that should hardly move."""
+
 _NEAR = 0.5
 """Distance at which a climb ends, in posterior SDs."""
 
@@ -176,6 +179,21 @@ class Shape:
         moves = self._whitening.times(rng.standard_normal((n_chains, target.size)))
         return [target.space.params(self._whitening.origin + m, target.dtype) for m in moves]
 
+    def held(self, scales: Preconditioner | None) -> Preconditioner | None:
+        """Return scales with which chains leave parameters with few coordinates where they are.
+
+        Effects and the scale of all of them would rise together, far from the posterior, if the
+        effects are not those that the data ask for at the start.
+
+        Args:
+            scales: Scales of all coordinates.
+        """
+        if self.structure is None or scales is None or scales.dense:
+            return scales
+        factors = np.ones(len(scales.origin))
+        factors[self.scaled] = _HELD
+        return scales.scaled(factors)
+
     def at(self, found: WarmedUp, seconds: float) -> Preconditioner:
         """Return the whitening by the information at the end of a warm-up.
 
@@ -207,7 +225,7 @@ class Shape:
     @property
     def scaled(self) -> np.ndarray | None:
         """Places of coordinates whose scale draws tell better than the curvature."""
-        return None if self.structure is None else self.structure.core[: self.structure.few]
+        return None if self.structure is None else self.structure.few
 
     @property
     def whitens(self) -> bool:

@@ -187,7 +187,12 @@ class Arrow(Preconditioner):
 
 
 def arrow_of(
-    origin: np.ndarray, leaves: np.ndarray, blocks: np.ndarray, coupling: Any, core: np.ndarray
+    origin: np.ndarray,
+    leaves: np.ndarray,
+    blocks: np.ndarray,
+    coupling: Any,
+    core: np.ndarray,
+    few: np.ndarray | None = None,
 ) -> Arrow:
     """Return the whitening by an information of the shape of an arrow.
 
@@ -199,7 +204,9 @@ def arrow_of(
         leaves: Places of the leaves, (G, k).
         blocks: D, (G, k, k).
         coupling: B, (c, G k), dense or sparse.
-        core: A, (c, c).
+        core: A, (c, c), in the order of u.
+        few: Which coordinates of the core are changed alone, (c,), so that what the rest says
+            stays; ``None`` for none.
     """
     values, vectors = np.linalg.eigh(blocks)
     values = _lifted(values)
@@ -211,7 +218,20 @@ def arrow_of(
         B.multiply(inverse.reshape(1, -1)).tocsr()
     )  # fmt: skip
     left = core - np.asarray((W @ W.T).toarray())
-    return Arrow(origin, leaves, blocks, W, _root(left))
+    return Arrow(origin, leaves, blocks, W, _root(left if few is None else _mended(left, few)))
+
+
+def _mended(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
+    """Return a matrix in which some coordinates, given all others, have a positive definite part."""
+    if few.all() or not few.any():
+        return matrix
+    own, across = np.ix_(few, few), np.ix_(few, ~few)
+    others = matrix[np.ix_(~few, ~few)]
+    explained = matrix[across] @ np.linalg.solve(others, matrix[across].T)
+    root = _root(matrix[own] - explained)
+    found = matrix.copy()
+    found[own] = explained + root @ root.T
+    return found
 
 
 def _lifted(values: np.ndarray) -> np.ndarray:
