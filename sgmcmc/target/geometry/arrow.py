@@ -222,7 +222,7 @@ def arrow_of(
 
 
 def _mended(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:
-    """Return a matrix in which some coordinates, given all others, have a positive definite part."""
+    """Return a matrix of which some coordinates, given all others, are positive definite."""
     if few.all() or not few.any():
         return matrix
     own, across = np.ix_(few, few), np.ix_(few, ~few)
