@@ -86,10 +86,12 @@ docs: $(STAMP) ## the site, in docs/_build/html; NOTEBOOKS=off leaves the vignet
 vignettes: $(STAMP) ## all vignettes in full, with what each takes; figures in build/vignettes
 	$(BIN)/python vignettes/_in_full.py --output build/vignettes $(VIGNETTES)
 
-lint: $(STAMP) ## ruff: rules and formatting; import-linter: what may import what
+lint: $(STAMP) ## ruff: rules and formatting; words and phrases to avoid; import-linter: what may import what
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(BIN)/codespell -D packaging/words.txt sgmcmc README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/reference/*.md vignettes/*.py r/R r/vignettes
+	! grep -rnEf packaging/phrases.txt --include='*.py' --include='*.md' --include='*.R' --include='*.Rmd' \
+	    --exclude-dir=_build sgmcmc README.md SECURITY.md docs vignettes r/R r/vignettes
 	if [ -x $(BIN)/lint-imports ]; then $(BIN)/lint-imports --no-cache; fi
 
 types: $(STAMP) ## mypy

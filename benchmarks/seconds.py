@@ -294,8 +294,8 @@ def render(found: dict[str, Any]) -> list[str]:
         table(head, rows),
         f"The most memory beyond that of the data ({megabytes[1]:.0f} MB) and of the imports "
         f"is {megabytes[0]:.0f} MB.",
-        "`update` of seven eighths of the rows by the last eighth, beside a call with all rows, in "
-        "turn in one process: seconds, their ratio, and the largest differences of means and SDs.",
+        "`update` of seven eighths of the rows by the last eighth, against a call with all rows, "
+        "in turn in one process: seconds, their ratio, the largest differences of means and SDs.",
         table(["update", "call", "ratio", "means", "SDs"], growth),
         "200 rows and five coefficients, all in one process: seconds of calls one after the other.",
         table(

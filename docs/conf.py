@@ -1,4 +1,4 @@
-"""How Sphinx makes the site: `make docs`.
+"""Sphinx configuration of the site: `make docs`.
 
 Pages are Markdown, read by MyST. The scripts in `vignettes/` become notebooks, which are run in
 their short forms. What the pages say of files outside this folder leads to their pages on the site.
@@ -80,6 +80,7 @@ MOVED = {
     "licences": "project#licenses",
     "matrix-factorisation": "matrix-factorization",
     "reference/data": "reference/models#example-data",
+    "moving": "named-samplers#in-other-packages",
     "releasing": "project#releasing",
     "sampler-sghmc": "named-samplers#sghmc",
     "sampler-sgld": "named-samplers#sgld",

@@ -1,4 +1,4 @@
-"""What surrounds the package: environment variables, TensorFlow's chatter, and large libraries.
+"""The environment of the package: variables, TensorFlow's log lines, and large libraries.
 
 TensorFlow's C++ side writes information lines to file descriptor 2 when it is imported and when
 it first compiles. Nothing in Python can filter them there, so the descriptor itself is turned
@@ -210,7 +210,7 @@ def let_probability_see_old_numpy() -> None:
     """Have `tfp.bijectors.Pad` work with NumPy 2.4 and later, in this process.
 
     It calls ``np.reshape(newshape=...)`` in TensorFlow Probability 0.25, its last stable release;
-    SoftmaxCentered and IteratedSigmoidCentered need it. No other module sees a difference.
+    SoftmaxCentered and IteratedSigmoidCentered need it. Other modules are not affected.
     """
     if tuple(int(part) for part in np.__version__.split(".")[:2]) < (2, 4):
         return

@@ -1,4 +1,4 @@
-"""How the figures of the vignettes look: one color and one dash for each sampler, everywhere.
+"""Style of the figures of the vignettes: one color and one dash for each sampler, everywhere.
 
 The colors are those of Okabe and Ito, which the color-blind can tell apart; the dashes tell lines
 apart in black and white. Importing this module sets the rest for all figures of the process.

@@ -1,6 +1,6 @@
 """Run all vignettes in full, one after another, and say what each took.
 
-`make vignettes` calls it. What a vignette prints goes to `NAME.txt` beside its figures.
+`make vignettes` calls it. What a vignette prints goes to `NAME.txt` next to its figures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VIGNETTES = Path(__file__).resolve().parent
 
 
 class Cost(NamedTuple):
-    """What a process took."""
+    """Resources that a process used."""
 
     status: int
     seconds: float

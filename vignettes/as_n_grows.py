@@ -138,7 +138,7 @@ LOOK_LIKE = dict(zip(WAYS, ("sgldcv", "sample", "nuts"), strict=True))
 
 # %%
 class Score(NamedTuple):
-    """What the runs of one way at one N come to: medians over the seeds."""
+    """Results of one method at one N: medians over the seeds."""
 
     divergence: float
     seconds: float

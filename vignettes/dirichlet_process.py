@@ -65,7 +65,7 @@ class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
 def dynamics(
     method: str, alpha: dict[str, Any], start: dict[str, Any], fresh_scale: bool = False
 ) -> sgmcmc.dynamics.Dynamics:
-    """Return the dynamics; θ of SGRLD starts where its own law has it, at Σθ = Σalpha.
+    """Return the dynamics; θ of SGRLD starts at its stationary scale, Σθ = Σalpha.
 
     That fixes where it starts, in all chains alike. A fresh scale is for SCIR on all data.
     """
@@ -169,7 +169,7 @@ GRID = (
 
 @dataclass(frozen=True)
 class Result:
-    """What is kept of the chains of a run, by chain and draw."""
+    """Results of the chains of a run, by chain and draw."""
 
     log_predictive: np.ndarray
     components: np.ndarray

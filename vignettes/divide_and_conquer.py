@@ -2,16 +2,16 @@
 # # Stochastic gradients against divide and conquer
 #
 # Figures 2.4.1 to 2.4.4 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*
-# (Lancaster 2018), section 2.4.2. Two ways to sample a posterior without looking at all rows in
-# each step: minibatches (SGLD, SGHMC), and shards of the data that are sampled apart and combined
-# afterward (`sgmcmc.divide`: consensus Monte Carlo, products of kernel densities, the Weierstrass
-# rejection sampler). Four posteriors ask a question each: heavy tails, two modes, a curved ridge,
-# and more and more coordinates.
+# (Lancaster 2018), section 2.4.2. There are two ways to sample a posterior without all rows in
+# each step: minibatches (SGLD, SGHMC), and shards of the data that are sampled separately and then
+# combined (`sgmcmc.divide`: consensus Monte Carlo, products of kernel densities, the Weierstrass
+# rejection sampler). They are compared on four posteriors: with heavy tails, with two modes, with a
+# curved ridge, and with increasing dimension.
 #
 # Every method is scored by its Kullback–Leibler divergence from a long run of an exact sampler,
 # estimated from nearest neighbors, over ten seeds on the same data.
 #
-# Run it as `python vignettes/divide_and_conquer.py`; `--short` is the form that the tests run.
+# Run it with `python vignettes/divide_and_conquer.py`. The tests run `--short`.
 
 # %%
 from __future__ import annotations
@@ -38,9 +38,9 @@ SHARDS, MINIBATCH, STEPS = 20, 50, 3
 # %% [markdown]
 # ## The posteriors
 #
-# The text has sizes and densities; what it leaves open (degrees of freedom, scales, true values) is
-# chosen here. Sizes: 800 rows, 10 000 for the mixture; 20 shards; minibatches of 50; SGHMC with
-# L = 3.
+# Sizes and densities are those of the thesis. Degrees of freedom, scales and true values, which it
+# does not give, are chosen here. There are 800 rows (10 000 for the mixture), 20 shards, and
+# minibatches of 50, and SGHMC has L = 3.
 #
 # - *Heavy tails*: x ~ t with 3 degrees of freedom in the plane, known scale, flat prior on its
 #   location.
@@ -48,7 +48,7 @@ SHARDS, MINIBATCH, STEPS = 20, 50, 3
 #   that the two labelings overlap; the first coordinates of θ₁ and θ₂ are shown.
 # - *A curved ridge*: x ~ N(θ₁ + θ₂², 2²), priors N(0, 1).
 # - *Dimension*: x ~ N(θ, Σ) with Σ known, whose posterior and subposteriors are normal, so that
-#   exact draws stand in for chains of the shards.
+#   exact draws replace chains of the shards.
 
 
 # %%
@@ -144,9 +144,9 @@ def normal(rng: np.random.Generator, d: int) -> tuple[Posterior, np.ndarray]:
 #
 # With ρ_i the distance of draw i of the truth to its k-th neighbor among the truth, and ν_i that to
 # its k-th neighbor among the m draws of a method, KL(truth ‖ method) is estimated by
-# (d/n) Σ log(ν_i/ρ_i) + log(m/(n − 1)) (Wang, Kulkarni & Verdú 2009), as the R package FNN has it.
-# Coordinates are whitened by the truth first, so that distances mean the same in all. The estimate
-# can be below zero.
+# (d/n) Σ log(ν_i/ρ_i) + log(m/(n − 1)) (Wang, Kulkarni & Verdú 2009), as in the R package FNN.
+# Coordinates are first whitened by the truth, so that distances are comparable. The estimate can be
+# negative.
 
 
 # %%
@@ -171,9 +171,9 @@ def flat(samples: Mapping[str, np.ndarray], most: int) -> np.ndarray:
 # %% [markdown]
 # ## The methods
 #
-# Two chains of SGLD and SGHMC for each seed, of 100 000 iterations, with the stepsizes of a small
-# grid that have the least divergence. A shard is sampled by HMC on its own rows with constants that
-# suit them; the three combinations of a seed use the same draws of the shards, kept by `Shards`.
+# SGLD and SGHMC have two chains of 100 000 iterations for each seed, with the stepsize of a small
+# grid that has the smallest divergence. Shards are sampled by HMC. The three combinations of a seed
+# use the same draws of the shards, which `Shards` keeps.
 
 
 # %%
@@ -216,7 +216,7 @@ COMBINATIONS = {
 }
 METHODS = ("SGLD", "SGHMC", *COMBINATIONS)
 OTHERS = dict(zip(COMBINATIONS, ("black", "0.6", "C2"), strict=True))
-"""Colors of the combinations, beside those that samplers have in all figures."""
+"""Colors of the combinations, in addition to those of samplers in all figures."""
 
 
 def minibatches(posterior: Posterior, method: str, seeds: int, n_iters: int) -> list[np.ndarray]:
@@ -258,17 +258,17 @@ def compare(
 
 
 # %% [markdown]
-# ## What one sees
+# ## Results
 #
 # Consensus is exact for normal subposteriors and near that with heavy tails, where the shards'
-# posteriors are nearly normal. It puts its mass between two modes, and beside a curved ridge: a
+# posteriors are nearly normal. It puts its mass between two modes, and off a curved ridge: a
 # weighted mean of points on a ridge is not on it. Products of kernel densities follow the shape,
 # but with 20 shards the kernels are wide against the posterior, and their divergence grows quickly
-# with the dimension. The Weierstrass sampler is between the two. The minibatch samplers do not care
-# for the shape, as long as their stepsize suits the narrowest direction; on a ridge that means slow
-# progress along it.
+# with the dimension. The Weierstrass sampler is between the two. The minibatch samplers work for
+# any shape, if their stepsize is right for the narrowest direction; on a ridge that makes movement
+# along it slow.
 #
-# ## The picture
+# ## The figure
 
 
 # %%
@@ -324,7 +324,7 @@ def _levels(density: np.ndarray) -> list[float]:
 
 
 # %% [markdown]
-# ## All of it
+# ## The whole comparison
 
 
 # %%

@@ -57,7 +57,7 @@ def log_lik(params, dataset):
 
 @dataclass(frozen=True)
 class Length:
-    """How long everything runs."""
+    """Lengths of all runs."""
 
     n_iters: int = 10_000
     chains: int = 8
@@ -184,7 +184,7 @@ def simulate(nodes: int) -> Network:
 # %%
 @dataclass(frozen=True)
 class Found:
-    """Means and sds of log w, and what they cost."""
+    """Means and SDs of log w, and what they cost."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -286,7 +286,7 @@ def groups(network: Network) -> dict[str, np.ndarray]:
 
 
 def format_network(found: Mapping[str, Found | None], network: Network) -> str:
-    """Return errors of the means in sds of the reference, and ratios of the sds, by degree."""
+    """Return errors of the means in SDs of the reference, and ratios of the SDs, by degree."""
     reference = found["nuts"]
     assert reference is not None
     parts = {name: part for name, part in groups(network).items() if part.any()}
@@ -321,7 +321,7 @@ def plot(
     network: Network,
     length: Length,
 ) -> Figure:
-    """The variance of a rate by stepsize, and sds of log weights beside those of NUTS."""
+    """The variance of a rate by stepsize, and SDs of log weights next to those of NUTS."""
     picture = figure(11, 4.5)
     left, right = picture.subplots(1, 2)
     labels = {"minibatch": ("scir", "o"), "svrg": ("scir with svrg", "s")}

@@ -158,7 +158,7 @@ CHOSEN = (
 
 
 def sample(run: Run, dataset: Mapping[str, np.ndarray], shorter: int = 1) -> np.ndarray | str:
-    """Draws of (θ₁, θ₂), (draws, 4), or what is to be said of a chain that diverged."""
+    """Draws of (θ₁, θ₂), (draws, 4), or a message about a chain that diverged."""
     of_cv: dict[str, Any] = {}
     if run.method.endswith("cv"):
         of_cv = {"opt_stepsize": OPT_STEPSIZE, "n_iters_opt": 10_000 // shorter}

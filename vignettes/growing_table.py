@@ -1,11 +1,11 @@
 # %% [markdown]
 # # A table that grows
 #
-# A table gets ten thousand rows a day, and the posterior should follow it. `samples.update(rows)`
-# adds the new rows to those that were there, and makes the posterior of all. It begins at the old
-# mode with the old information, so that one or two Newton steps find the new one; it keeps the
-# noise of the gradients that was measured, until the table has doubled; and it runs graphs that
-# exist. It does not approximate: the chains see all rows.
+# A table gets ten thousand rows a day, and its posterior is needed every day.
+# `samples.update(rows)` adds the new rows to the old ones, and samples the posterior of all rows.
+# It begins at the old mode with the old information, so one or two Newton steps find the new
+# mode. It keeps the measured noise of the gradients until the table has doubled, and reuses
+# compiled graphs. The result is not an approximation: the chains use all rows.
 #
 # Run it with `python vignettes/growing_table.py`, which takes about four minutes for 100 batches.
 # The tests run `--short`.
@@ -64,7 +64,7 @@ def batches(count: int, size: int, seed: int) -> Iterator[dict[str, np.ndarray]]
 
 # %%
 class Day(NamedTuple):
-    """What is known after a day.
+    """Results after a day.
 
     Attributes:
         rows: Rows in the table.

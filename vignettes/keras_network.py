@@ -215,7 +215,7 @@ def scores(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Settings:
-    """How long everything takes."""
+    """Lengths of all runs."""
 
     members: int = 4
     epochs: int = 5

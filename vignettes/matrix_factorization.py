@@ -123,7 +123,7 @@ def decreasing(n_users: int) -> list[Run]:
 
 @dataclass(frozen=True)
 class Length:
-    """How long chains are."""
+    """Lengths of chains."""
 
     n_iters: int = 20_000
     n_iters_opt: int = 2000
@@ -384,7 +384,7 @@ def _own(found: dict[str, np.ndarray], precision: float = 3.0) -> np.ndarray:
 
 
 def plot(results: Results, length: Length) -> Figure:
-    """The log predictive density of single draws along the chains, with Gibbs beside them."""
+    """The log predictive density of single draws along the chains, with Gibbs for comparison."""
     drawn = figure(12, 4.2)
     panels = drawn.subplots(1, len(results), squeeze=False)[0]
     for panel, (users, of_runs) in zip(panels, results.items(), strict=True):

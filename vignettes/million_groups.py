@@ -1,11 +1,12 @@
 # %% [markdown]
 # # A million groups
 #
-# Visits of a million customers to a shop: a Poisson regression in which each customer has an
-# intercept and a slope of their own, correlated. As coordinates of a chain these would be two
-# million. With `groups=` they are integrated out: the chain has five parameters, its observations
-# are whole customers, and the effects of any customer are drawn afterward. Customers have five
-# rows on average, some one row and some fifty: the figure shows what a group of which size tells.
+# The data are visits of a million customers to a shop. The model is a Poisson regression in which
+# each customer has an intercept and a slope, which are correlated. As coordinates of a chain these
+# would be two million. With `groups=` they are integrated out: the chain has five parameters, its
+# observations are whole customers, and the effects of any customer are drawn afterward. Customers
+# have five rows on average; some have one row, and some fifty. The figure shows how certain the
+# effects of a customer are, by the number of rows.
 #
 # Run it with `python vignettes/million_groups.py`, which takes about ten minutes. The tests run
 # `--short`.
@@ -31,7 +32,7 @@ from _figures import figure, look
 # %% [markdown]
 # ## The model
 #
-# `log_lik` returns a term for each row, and has the effects of the row's customer there. The
+# `log_lik` returns a term for each row; its `params` have the effects of the row's customer. The
 # density of the effects returns a term for each customer.
 
 # %%
@@ -87,14 +88,14 @@ def fit(dataset: dict[str, np.ndarray]) -> sgmcmc.Samples:
 # %% [markdown]
 # ## Single customers
 #
-# The effects of 1500 customers, drawn given every tenth draw of the parameters. Shrinkage: the
-# estimate of a customer by their own rows alone, log(visits / expected visits), is far off where
-# there are few rows, and the posterior mean is drawn toward the mean of all.
+# The effects of 1500 customers are drawn given every tenth draw of the parameters. They show
+# shrinkage: an estimate from the customer's rows alone, log(visits / expected visits), is very
+# uncertain if there are few rows, and the posterior mean is then closer to the mean of all.
 
 
 # %%
 class Customers(NamedTuple):
-    """What is known of some customers: entries for each.
+    """Posteriors of some customers: entries for each.
 
     Attributes:
         size: number of rows.
@@ -110,7 +111,7 @@ class Customers(NamedTuple):
 
 
 def customers(samples: sgmcmc.Samples, dataset: dict[str, np.ndarray], count: int) -> Customers:
-    """Return what is known of so many customers."""
+    """Return the posteriors of so many customers."""
     sizes = np.bincount(dataset["customer"])
     chosen = np.random.default_rng(1).choice(len(sizes), min(count, len(sizes)), replace=False)
     chosen.sort()
@@ -126,8 +127,8 @@ def customers(samples: sgmcmc.Samples, dataset: dict[str, np.ndarray], count: in
 # %% [markdown]
 # ## The runs
 #
-# Passes over the data take the time that grows with the number of groups. Tracing and the chains
-# take the rest, whatever that number is.
+# Only the time of passes over the data grows with the number of groups. That of tracing and of the
+# chains does not depend on it.
 
 
 # %%

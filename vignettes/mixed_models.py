@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Mixed models
 #
-# Test results of students of many schools. A mixed model gives each school an effect of its own,
-# and lets the data say how far such effects scatter. The formula is that of lme4: `score ~ hours
-# + (1 + hours | school)`. Effects of one factor are integrated out by quadrature, so that what is
-# sampled are a few global parameters, however many groups there are.
+# The data are test results of students at many schools. In a mixed model each school has an effect,
+# and the SD of these effects is estimated from the data. The formula is that of lme4:
+# `score ~ hours + (1 + hours | school)`. Effects of one factor are integrated out by quadrature, so
+# only a few global parameters are sampled, however many groups there are.
 #
-# Run it as `python vignettes/mixed_models.py`, a minute or two; `--short` is the form that the
-# tests run, with fewer schools.
+# Run it with `python vignettes/mixed_models.py`, which takes a minute or two. The tests run
+# `--short`, with fewer schools.
 
 # %%
 from __future__ import annotations
@@ -27,9 +27,9 @@ from _figures import figure
 # %% [markdown]
 # ## Schools
 #
-# Schools differ in their level, SD 4, and in what an hour of homework brings, 2 on average with
-# SD 1. A school with a high level gains less from an hour: the correlation is −0.5. Few students
-# were seen at some schools, and many at others.
+# Schools differ in their level, with SD 4, and in the gain from an hour of homework, 2 on average
+# with SD 1. A school with a high level gains less from an hour: the correlation is −0.5. Some
+# schools have few students in the data, others many.
 
 # %%
 SDS, CORRELATION, NOISE = np.array([4.0, 1.0]), -0.5, 6.0
@@ -52,8 +52,8 @@ def simulate(schools: int) -> tuple[pd.DataFrame, np.ndarray]:
 # ## The model and the answer
 #
 # `(1 + hours | school)` is an intercept and a slope of each school, correlated. The summary has
-# rows for the SDs of both and for their correlation. `effects("school")` has each school's own
-# deviations with intervals: wide where few students were seen.
+# rows for the SDs of both and for their correlation. `effects("school")` has the deviations of each
+# school with intervals, which are wide for schools with few students.
 
 
 # %%
@@ -64,10 +64,10 @@ def fit(students: pd.DataFrame) -> sgmcmc.Regression:
 # %% [markdown]
 # ## Partial pooling
 #
-# Least squares school by school scatters with the noise of few students; one line for all knows
-# no schools. The mixed model is in between, and how far between is what it has learned: slopes of
-# small schools are drawn to the mean. The picture has the gain from an hour at each school,
-# estimated both ways, against the truth.
+# Least squares in each school has much noise if there are few students. One line for all schools
+# ignores their differences. The mixed model is between the two, as far as the estimated SDs say:
+# slopes of small schools are shrunk to the mean. The figure has the gain from an hour at each
+# school, estimated by least squares and by the mixed model, against the truth.
 
 
 # %%
@@ -100,11 +100,10 @@ def plot(students: pd.DataFrame, regression: sgmcmc.Regression, truth: np.ndarra
 
 
 # %% [markdown]
-# ## A school that was not seen
+# ## A new school
 #
-# `predict` takes groups that the regression knows, with their effects, and new ones, whose
-# effects are drawn from the distribution of schools: the interval of a new school is wide,
-# because schools differ.
+# For a group in the data `predict` uses its effects. For a new one it draws effects from the
+# distribution of schools. The interval of a new school is wide, because schools differ.
 
 
 # %%

@@ -124,7 +124,7 @@ def simulate(n_train: int, n_test: int) -> tuple[Dataset, Dataset]:
 
 @dataclass(frozen=True)
 class Result:
-    """What is kept of a chain."""
+    """Results of a chain."""
 
     iterations: np.ndarray
     log_loss: np.ndarray

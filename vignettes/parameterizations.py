@@ -54,7 +54,7 @@ SHOWN = 0.1
 
 @dataclass(frozen=True)
 class Length:
-    """How long the chains are; as published by default, but with four of each."""
+    """Lengths of chains; as published by default, but with four of each."""
 
     dropped: int = 10_000
     kept: int = 1000
@@ -117,7 +117,7 @@ def log_proposal(name: str, start: np.ndarray, end: np.ndarray, epsilon: np.ndar
 
 @dataclass(frozen=True)
 class Accepted:
-    """What came of the chains with acceptance.
+    """Results of the chains with acceptance.
 
     Attributes:
         omega: draws, (stepsizes, chains, kept, 10).
@@ -286,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         distances = {NAMES[name]: row for name, row in off[kind].items()}
         print(f"\nMedian ESS, {kind} acceptance\n\n{table(medians, steps, '9.0f')}")
         print(f"\nMean ESS, {kind} acceptance\n\n{table(means, steps, '9.0f')}")
-        print(f"\nDistance from the law, {kind} acceptance\n\n{table(distances, steps, '9.3f')}")
+        print(f"\nKS distance, {kind} acceptance\n\n{table(distances, steps, '9.3f')}")
     plot(ess, off, draws, length).savefig(options.output, dpi=120)
     print(f"\nFigure: {options.output}")
 

@@ -2,12 +2,12 @@
 # # Regression in one line
 #
 # A regression is a formula, a table and a family. `sgmcmc.glm` chooses priors and constants,
-# samples, and says whether the draws can be trusted. Here it finds what makes customers of a shop
-# come back, and looks at the answer as one would: a table, effects in percentage points, a
-# picture of what the model says about new data, and a comparison with a simpler model.
+# samples, and reports whether the draws can be trusted. The question here is which customers of a
+# shop return. The analysis has a table, effects in percentage points, a figure of predictions, and
+# a comparison with a simpler model.
 #
-# Run it as `python vignettes/regression_in_one_line.py`, about half a minute; `--short` is the
-# form that the tests run, on fewer customers.
+# Run it with `python vignettes/regression_in_one_line.py`, which takes about half a minute. The
+# tests run `--short`, on fewer customers.
 
 # %%
 from __future__ import annotations
@@ -27,9 +27,9 @@ from _figures import figure
 # %% [markdown]
 # ## A table
 #
-# It could be `pd.read_csv("customers.csv")`, or the path of a Parquet file. Age has an effect
-# that bends, plans differ, and what a customer spent is skewed, so that its logarithm is what
-# counts.
+# The table could also be `pd.read_csv("customers.csv")`, or the path of a Parquet file. The effect
+# of age is not linear, plans differ, and the amount spent is skewed, so the model uses its
+# logarithm.
 
 
 # %%
@@ -52,9 +52,9 @@ def simulate(customers: int) -> pd.DataFrame:
 # %% [markdown]
 # ## One line
 #
-# `bs(age, df=4)` is a spline, so that age may bend in any way. The table that comes back has a
-# row for each term. Coefficients of a spline mean little by themselves; the scale of the response
-# is better.
+# `bs(age, df=4)` is a spline, so the effect of age can have any smooth form. The summary has a row
+# for each term. Coefficients of a spline are hard to interpret; effects on the scale of the
+# response are easier.
 
 
 # %%
@@ -66,10 +66,10 @@ def fit(table: pd.DataFrame) -> sgmcmc.Regression:
 # %% [markdown]
 # ## On the scale of the response
 #
-# `comparisons` are average differences of the probability to return when one column changes and
-# the others stay what they are in the data: from the basic plan to another, or by 10 more that
-# were spent. `predictions` are probabilities over a grid, with intervals; columns that are not
-# named are at their mean, or their most frequent value.
+# `comparisons` are average differences of the probability to return if one column changes and the
+# others keep their values: from the basic plan to another, or 10 more spent. `predictions` are
+# probabilities over a grid, with intervals; columns that are not named are at their mean, or at
+# their most frequent value.
 
 
 # %%
@@ -93,8 +93,8 @@ def plot(regression: sgmcmc.Regression) -> Figure:
 # %% [markdown]
 # ## Against a simpler model
 #
-# Is the bend needed? `loo` estimates how well each model predicts a customer that it has not
-# seen. A difference of many standard errors decides.
+# Is the spline necessary? `loo` estimates how well each model predicts a new customer. A difference
+# of many standard errors is decisive.
 
 
 # %%

@@ -70,14 +70,14 @@ def log_lik(params, dataset):
 
 # %%
 def uniforms(theta: np.ndarray, concentrations: np.ndarray) -> np.ndarray:
-    """Return the Rosenblatt transform of draws under a Dirichlet law.
+    """Return the Rosenblatt transform of draws under a Dirichlet distribution.
 
     Args:
         theta: draws, normalized or not, of shape (..., d).
-        concentrations: of the law, of shape (d,).
+        concentrations: Concentrations of the distribution, of shape (d,).
 
     Returns:
-        Numbers in [0, 1] of shape (..., d − 1), independent and uniform if the law is right.
+        Numbers in [0, 1] of shape (..., d − 1), independent and uniform if the draws are right.
     """
     left = np.cumsum(theta[..., ::-1], axis=-1)[..., ::-1]
     b = np.cumsum(concentrations[::-1])[::-1][1:]
@@ -109,7 +109,7 @@ def score(theta: np.ndarray, concentrations: np.ndarray) -> np.ndarray:
 
 # %%
 class Length(NamedTuple):
-    """How long the chains are, and how many."""
+    """Lengths and numbers of chains."""
 
     dropped: int = 1000
     kept: int = 1000
@@ -196,7 +196,7 @@ def published_sgrld(
 
 # %%
 class Setting(NamedTuple):
-    """What is run: minibatch sizes, stepsizes, lengths."""
+    """Runs: minibatch sizes, stepsizes, lengths."""
 
     sizes: Sequence[int] = (1, 10, 50, 100, 500)
     scir: Sequence[float] = (1, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)

@@ -56,12 +56,12 @@ class Text(NamedTuple):
 def simulate(documents: int, words: int, length: float = 40.0, seed: int = 1) -> Text:
     rng = np.random.default_rng(seed)
     lengths = np.ceil(rng.lognormal(np.log(length) - 0.32, 0.8, documents)).astype(np.int64)
-    law = np.cumsum(1.0 / (np.arange(words) + 3.0))
+    cumulative = np.cumsum(1.0 / (np.arange(words) + 3.0))
     splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     drawn = np.empty(splits[-1], np.int32)
     for start in range(0, len(drawn), 2**22):
         part = drawn[start : start + 2**22]
-        part[:] = np.searchsorted(law, law[-1] * rng.random(len(part)), "right")
+        part[:] = np.searchsorted(cumulative, cumulative[-1] * rng.random(len(part)), "right")
     X = sparse.csr_array((np.ones(len(drawn), np.float32), drawn, splits), shape=(documents, words))
     X.sum_duplicates()
     appears = np.bincount(X.indices, minlength=words)

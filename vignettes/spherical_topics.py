@@ -155,7 +155,7 @@ def noise_variance(model: SphericalTopicModel, topics: np.ndarray) -> float:
     """Return the variance of the minibatch gradient in a coordinate, on average over these.
 
     N²/n times that of κ θ_k (v − cos(v, r) r/‖r‖)/‖r‖ over the documents; its mean is left out, as
-    small beside it.
+    small compared with it.
     """
     params = {"topics": tf.constant(topics, tf.float32)}
     drawn = model.gibbs(params, {**model.dataset, **model.latents}, tf.constant([1, 2]))["drawn"]
@@ -361,7 +361,7 @@ def plot(results: dict[str, dict[str, Curve]]) -> Figure:
 
 @dataclass(frozen=True)
 class Length:
-    """How many steps the samplers and both forms of variational inference take."""
+    """Numbers of steps of the samplers and of both forms of variational inference."""
 
     sampler: int = 8000
     stochastic: int = 4000
@@ -425,7 +425,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="The spherical admixture model.")
     parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
     parser.add_argument("--tune", action="store_true", help="try the stepsizes on KOS, and end")
-    parser.add_argument("--wikipedia", metavar="FILE.npz", help="counts, beside those of KOS")
+    parser.add_argument("--wikipedia", metavar="FILE.npz", help="counts, in addition to KOS")
     parser.add_argument("--output", default="spherical_topics.png", help="where the plot goes")
     options = parser.parse_args(arguments)
 

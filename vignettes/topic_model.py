@@ -148,7 +148,7 @@ ALPHA_DOCUMENT, ALPHA_TOPIC = 0.1, 0.1
 
 @dataclass(frozen=True)
 class Result:
-    """What is kept of a chain."""
+    """Results of a chain."""
 
     perplexity: np.ndarray
     topics: np.ndarray
@@ -312,8 +312,8 @@ def plot(results: dict[str, list[Result]], every: int, variational_bayes: float 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Latent Dirichlet allocation by SCIR and SGRLD.")
     parser.add_argument("--short", action="store_true", help="few simulated documents and steps")
-    parser.add_argument("--tune", action="store_true", help="try the stepsizes, take the best")
-    parser.add_argument("--documents", metavar="FILE.npz", help="counts in place of KOS")
+    parser.add_argument("--tune", action="store_true", help="try the stepsizes, use the best")
+    parser.add_argument("--documents", metavar="FILE.npz", help="counts instead of KOS")
     parser.add_argument("--iterations", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--output", default="topic_model.png", help="where the plot goes")

@@ -65,7 +65,7 @@ def log_prior(params):
 
 # %%
 class Setting(NamedTuple):
-    """What a fraction of the documents was published with."""
+    """Published constants for a fraction of the documents."""
 
     documents: int
     h: float

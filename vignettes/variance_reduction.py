@@ -40,7 +40,7 @@ from demo import load, log_lik, log_prior, simulate
 
 # %%
 class Stepsizes(NamedTuple):
-    """What a fraction of the training data was published with."""
+    """Published constants for a fraction of the training data."""
 
     sgld: float
     cv: float

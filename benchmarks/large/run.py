@@ -26,14 +26,14 @@ from benchmarks.report import attempted, measure_each
 ESS, LONG = 1600, 120.0
 
 
-def sampled(posterior: Large, **wishes: Any) -> sgmcmc.Samples:
+def sampled(posterior: Large, **required: Any) -> sgmcmc.Samples:
     """Return draws, with nothing chosen by hand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sgmcmc.sample(
             posterior.log_lik, dict(posterior.dataset), dict(posterior.params),
             posterior.log_prior, bijectors=dict(posterior.bijectors) or None, seed=1,
-            verbose=False, **wishes,
+            verbose=False, **required,
         )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def for_r() -> str:
     """Return what stands behind the row of the R package."""
     defaults = published_sghmc(1e-6, 0.01, 5, 0.0, moves_first=False, refreshed=0.5)
     return (
-        "The R package of 2019 needs TensorFlow 1, which cannot be installed beside it any more: "
+        "The R package of 2019 needs TensorFlow 1, which can no longer be installed: "
         "its number is the exact one of its update (v before θ, momenta drawn with variance ε/2, "
         "rows without replacement). At its defaults, friction 0.01 and five steps, without "
         f"gradient noise and as ε → 0 it is {defaults:.2f}."

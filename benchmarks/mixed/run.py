@@ -29,7 +29,7 @@ DOCUMENT = HERE.parent / "docs" / "hierarchical.md"
 ESS, SECONDS = 4000, 300.0
 
 
-def sampled(mixed: Mixed, **wishes: Any) -> sgmcmc.Samples:
+def sampled(mixed: Mixed, **required: Any) -> sgmcmc.Samples:
     """Return draws, with nothing chosen by hand."""
     groups = mixed.groups
     return sgmcmc.sample(
@@ -42,7 +42,7 @@ def sampled(mixed: Mixed, **wishes: Any) -> sgmcmc.Samples:
         seed=1,
         verbose=False,
         max_seconds=SECONDS,
-        **wishes,
+        **required,
     )
 
 

@@ -24,7 +24,7 @@ from benchmarks.report import attempted, measure_each
 ESS, SECONDS = 4000, 60.0
 
 
-def sampled(posterior: Posterior, **wishes: Any) -> sgmcmc.Samples:
+def sampled(posterior: Posterior, **required: Any) -> sgmcmc.Samples:
     """Return draws, with nothing chosen by hand."""
     given: dict[str, Any] = {"dtype": posterior.dtype, "bijectors": dict(posterior.bijectors)}
     return sgmcmc.sample(
@@ -35,7 +35,7 @@ def sampled(posterior: Posterior, **wishes: Any) -> sgmcmc.Samples:
         seed=1,
         verbose=False,
         **{name: value for name, value in given.items() if value},
-        **wishes,
+        **required,
     )
 
 

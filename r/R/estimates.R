@@ -3,7 +3,7 @@
 #' R's functions for fitted models, of draws: `coef` and `mean` are posterior means by
 #' component, `vcov` is the posterior covariance, `confint` and `quantile` have intervals and
 #' quantiles of the draws of all chains, `nobs` is the number of observations. [summary()][summary.sgmcmcChains]
-#' has effective sample sizes and R-hat beside them. `fitted` and `residuals` need a function of the
+#' has effective sample sizes and R-hat too. `fitted` and `residuals` need a function of the
 #' parameters: [predict()][predict.sgmcmcChains].
 #'
 #' @param object,x Draws, see [sgmcmcChains].
@@ -40,7 +40,7 @@ confint.sgmcmcChains <- function(object, parm, level = 0.95, ...) {
     intervalsOf(as.matrix(object), parm, level)
 }
 
-# Central intervals of draws, a row for each column of theirs.
+# Central intervals of draws, a row for each column.
 intervalsOf <- function(draws, parm, level) {
     if (!missing(parm)) {
         unknown <- setdiff(if (is.character(parm)) parm, colnames(draws))

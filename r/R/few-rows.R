@@ -1,9 +1,9 @@
 # Samplers that look at parts of the data: shards sampled apart, and a few rows in each move.
 
-#' Shards of a dataset, sampled apart and combined
+#' Divide and conquer
 #'
-#' The rows are permuted and cut into shards; the posterior of each, with the prior to the power
-#' 1 / `shards`, is sampled by itself, and the draws are combined.
+#' The rows are permuted and divided into shards. The posterior of each shard, with the prior to the
+#' power 1 / `shards`, is sampled separately, and the draws are combined.
 #'
 #' Methods of combination: `"consensus"`, weighted means of the draws, with the inverse covariances as
 #' weights; `"consensus_scalar"`, with inverse variances; `"gaussian"`, draws of the product of normals;
@@ -11,11 +11,11 @@
 #' rejection. For normal posteriors of the shards the first and the third are exact.
 #'
 #' @inheritParams sgmcmcSample
-#' @param shards number of shards.
-#' @param method method of combination.
-#' @param sampler sampler of a shard, by name, such as `"sample"`, `"hmc"` or `"sgldcv"`; `NULL` is `"sample"`.
-#' @param ... further arguments of the sampler, by name, such as `nIters` and `stepsize`.
-#' @return Draws, see [sgmcmcChains]. [report()] has what the shards and the combination are like.
+#' @param shards Number of shards.
+#' @param method Method of combination.
+#' @param sampler Sampler of a shard, by name, such as `"sample"`, `"hmc"` or `"sgldcv"`; `NULL` is `"sample"`.
+#' @param ... Further arguments of the sampler, by name, such as `nIters` and `stepsize`.
+#' @return Draws, see [sgmcmcChains]. [report()] has diagnostics of the shards and the combination.
 #' @references Scott et al. (2016), Bayes and big data: the consensus Monte Carlo algorithm. Neiswanger,
 #'   Wang and Xing (2014), Asymptotically exact, embarrassingly parallel MCMC. Wang and Dunson (2013),
 #'   Parallelizing MCMC via Weierstrass sampler.
@@ -34,31 +34,30 @@ divide <- function(logLik, dataset, params, logPrior = NULL, shards = 20, method
     runSampler("divide", as.list(environment()), ...)
 }
 
-#' Exact samplers that look at a few rows in each move
+#' Exact samplers with a few rows per move
 #'
 #' `zigzag` is the zig-zag process with control variates at the mode, `mhss` Metropolis-Hastings with
-#' scalable subsampling. Both have the posterior as stationary distribution, without any error, and
-#' look at a number of rows in each move that does not grow with the dataset. They need a bound on the
-#' second derivatives of the term of each row, which `predictorBound` makes for models of a linear
-#' predictor, such as logistic regression. If the bound does not hold, the chain ends with an error that
-#' says so.
+#' scalable subsampling. The posterior is their exact stationary distribution, and the number of
+#' rows per move does not grow with the dataset. They need a bound on the
+#' second derivatives of the term of each row. `predictorBound` makes one for models of a linear
+#' predictor, such as logistic regression. If the bound does not hold, the chain ends with an error.
 #'
 #' @inheritParams hmc
-#' @param curvatureBound what [predictorBound()] returns, or a function of the parameters and some rows
+#' @param curvatureBound Result of [predictorBound()], or a function of the parameters and some rows
 #'   of the dataset that returns a named list with an array for each parameter, rows first: the second
 #'   derivatives of the term of row j must be c r_j r_j' with c between -1 and 1, r_j the array's row.
-#' @param priorBound named list with a number or an array for each parameter, a diagonal matrix that
-#'   bounds the second derivatives of the log prior; `NULL` takes those at the mode, which are right for
-#'   normal priors and a flat one.
-#' @param preconditioner `"dense"` or `"diagonal"`: coordinates whitened or scaled at the mode; `NULL` is
-#'   `"dense"`.
-#' @param stepsize for `zigzag` the time between draws, for `mhss` that of a random walk, both in units of
-#'   posterior standard deviations; `NULL` to choose.
-#' @param gamma larger values look at more rows for a less noisy acceptance.
-#' @param columns named list, or vector, of the column of the dataset that multiplies each parameter;
+#' @param priorBound Named list with a number or an array for each parameter, a diagonal matrix that
+#'   bounds the second derivatives of the log prior; `NULL` uses those at the mode, which are right for
+#'   normal and flat priors.
+#' @param preconditioner Coordinates: `"dense"`, whitened at the mode, or `"diagonal"`, scaled there;
+#'   `NULL` is `"dense"`.
+#' @param stepsize Time between draws for `zigzag`, stepsize of the random walk for `mhss`, both in
+#'   units of posterior standard deviations; `NULL` to choose.
+#' @param gamma Tuning constant: larger values use more rows, for a less noisy acceptance ratio.
+#' @param columns Named list, or vector, of the column of the dataset that multiplies each parameter;
 #'   `NULL` or `NA` for one that is added, such as an intercept.
-#' @param most bound on the second derivative of a term by its predictor: 1/4 for logistic regression.
-#' @param ... further arguments, by name: `thin`, `store`, `testFunctions`, `dtype`, `jitCompile`.
+#' @param most Bound on the second derivative of a term by its predictor: 1/4 for logistic regression.
+#' @param ... Further arguments, by name: `thin`, `store`, `testFunctions`, `dtype`, `jitCompile`.
 #' @return Draws, see [sgmcmcChains]; of `predictorBound` a bound for `curvatureBound`.
 #' @references Bierkens, Fearnhead and Roberts (2019), The zig-zag process and super-efficient sampling for
 #'   Bayesian analysis of big data, *Annals of Statistics* 47. Prado, Nemeth and Sherlock (2024),

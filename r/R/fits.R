@@ -14,7 +14,7 @@
 #' rows, 1000 are used.
 #'
 #' @aliases fixef ranef VarCorr
-#' @param object,x a regression, see [sgmcmcGlm()].
+#' @param object,x Regression, see [sgmcmcGlm()].
 #' @param newdata Data frame; `NULL` for the rows of the regression. Effects of new groups are
 #'   drawn from their distribution.
 #' @param type Type of prediction: `"link"`, the linear predictor; `"response"`, the expected

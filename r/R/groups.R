@@ -2,23 +2,22 @@
 #'
 #' Effects of users, sites or schools for [sgmcmcSample()] and every other sampler, by
 #' `groups = sgmcmcGroups(...)` or a list of these. Up to three numbers a group are integrated out by
-#' adaptive Gauss-Hermite quadrature at each group's own mode, so that the chain has the global
-#' parameters alone, and its observations are whole groups. Of several factors the one with the
+#' adaptive Gauss-Hermite quadrature at each group's mode. The chain then has only the global
+#' parameters, and its observations are whole groups. Of several factors the one with the
 #' most levels is integrated out, and the effects of the others are parameters of the chain.
-#' [report()] has the error of the quadrature. `groupEffects` draws the effects afterward, each given
-#' the draw of the global parameters at its own place. [predict()][predictions] has the effects of
-#' the group of each row; those of groups that the chain has not seen are drawn from their
-#' distribution.
+#' [report()] has the error of the quadrature. `groupEffects` draws the effects afterward, given
+#' each draw of the global parameters. [predict()][predictions] uses the effects of the group of
+#' each row; those of groups that are not in the data are drawn from their distribution.
 #'
-#' `logLik` returns one term for each row, and has the effects of each row's group in `params`:
-#' `params$z[i]` is that of row i. `params` of the call holds the global parameters alone.
+#' `logLik` returns one term for each row, and gets the effects of each row's group in `params`:
+#' `params$z[i]` is that of row i. The argument `params` of the call has only the global parameters.
 #'
 #' @param by Name of the entry of `dataset` with the group of each row: a factor, integers or
 #'   strings.
 #' @param effects Named list of starting values of one group's effects: numbers or vectors.
 #' @param logPrior Function of `effects` and `params` that returns the log density of the effects of
 #'   each group, a vector with an entry for each, normalizing constants that depend on `params`
-#'   included. An effect that is a number arrives as a vector, one of `k` numbers as a matrix with
+#'   included. An effect that is a number is passed as a vector, one of `k` numbers as a matrix with
 #'   `k` columns.
 #' @param nodes Number of nodes of the quadrature in each direction, 1 for Laplace's approximation;
 #'   `NULL` to choose.

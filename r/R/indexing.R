@@ -20,7 +20,7 @@
     if (length(indices) != length(shape)) {
         stop(
             "a tensor with ", length(shape), " dimension", if (length(shape) != 1) "s",
-            " is indexed by ", length(indices), "; leave empty what is to be whole, as in x[1, ], or ",
+            " is indexed by ", length(indices), "; leave an index empty for all entries, as in x[1, ], or ",
             "write tf$gather_nd",
             call. = FALSE
         )

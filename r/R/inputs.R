@@ -150,7 +150,7 @@ schedules <- function(stepsize, iterations) {
     bridge()$Table(array(values))
 }
 
-# A whole number as Python's int, and anything else as it is.
+# An integer as Python's int, and anything else as it is.
 whole <- function(number) {
     if (is.numeric(number) && length(number) == 1 && isTRUE(number == round(number)) &&
         abs(number) <= .Machine$integer.max) {

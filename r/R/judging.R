@@ -39,7 +39,7 @@ needRegular <- function(chain, what) {
 #' is made at the first call, which may take a while.
 #'
 #' @param chain Draws, see [sgmcmcChains].
-#' @param x a report.
+#' @param x Report.
 #' @param ... Ignored.
 #' @return A list of facts by topic, which prints as a page, with `warnings`, sentences that
 #'   each give a reason not to trust the draws. `NULL` if the draws cannot be judged: draws from
@@ -85,7 +85,7 @@ print.sgmcmcReport <- function(x, ...) {
     if (name == "warnings") inWordsOfR(as.character(unlist(unclass(x)$warnings))) else unclass(x)[[name]]
 }
 
-# What speaks against draws, as far as that is found out in about a second.
+# Warnings about draws, if they can be computed in about a second.
 quickWarnings <- function(chain) {
     if (isTRUE(attr(chain, "irregular")) || length(chain) == 0) {
         return(character())

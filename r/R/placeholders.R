@@ -17,7 +17,7 @@
 #'
 #' @param ... Values, by the names of placeholders.
 #' @param x Result of `dict`.
-#' @param i a placeholder.
+#' @param i Placeholder.
 #' @param value The array to feed for it.
 #'
 #' @return A value for the argument `feed_dict` of `sess$run`.

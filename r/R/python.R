@@ -13,7 +13,7 @@ bridge <- function() {
             error = function(problem) {
                 stop(
                     "The Python package sgmcmc cannot be loaded. Run installTF(), or point ",
-                    "RETICULATE_PYTHON at a Python that has it, and start R anew. ",
+                    "RETICULATE_PYTHON at a Python that has it, and start R again. ",
                     "Python says: ", conditionMessage(problem),
                     call. = FALSE
                 )

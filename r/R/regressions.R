@@ -9,16 +9,16 @@
 #' priors are those of rstanarm, scaled by the data; `print` shows them. Effects of one factor
 #' are integrated out by quadrature; those of others are coordinates of the chain.
 #'
-#' @param formula a formula. The response is a number, for `binomial()` also a logical, a factor,
+#' @param formula Formula. The response is a number, for `binomial()` also a logical, a factor,
 #'   whose first level is a failure, a matrix `cbind(successes, failures)`, or a proportion with
 #'   `weights` for the numbers of trials, as in [stats::glm()].
-#' @param data a data frame.
-#' @param family a family of R's, `gaussian()`, `binomial()` with link `"logit"`, `"probit"` or
+#' @param data Data frame.
+#' @param family One of R's families: `gaussian()`, `binomial()` with link `"logit"`, `"probit"` or
 #'   `"cloglog"`, `poisson()`, `Gamma("log")`, `MASS::negative.binomial()`, whose shape is
 #'   estimated in any case; or the name of a family: in addition to these `"student"`, `"beta"`,
 #'   `"negative_binomial"`, `"exponential"`, `"weibull"`, `"zero_inflated_poisson"`, `"ordinal"`
 #'   and `"categorical"`.
-#' @param priors a named list by term: `c(mean, sd)` of a normal for a coefficient, the rate of an
+#' @param priors Named list by term: `c(mean, sd)` of a normal for a coefficient, the rate of an
 #'   exponential for `"sigma"`, `"shape"`, `"phi"`, `"nu"`, and `"sd"`, of effects of groups. That of
 #'   `"(Intercept)"` is for the intercept at the means of all columns.
 #' @param weights Weight of each row's log-likelihood, evaluated in `data`; of proportions, the

@@ -74,7 +74,7 @@ like <- function(x, tensor) {
     if (is.double(x) && ofKind(tensor, "integer")) {
         if (any(x != round(x))) {
             stop(
-                "a tensor of whole numbers meets ", format(x[x != round(x)][1]),
+                "a tensor of integers meets ", format(x[x != round(x)][1]),
                 ": write tf$cast(x, tf$float32) first",
                 call. = FALSE
             )
@@ -111,7 +111,7 @@ alike <- function(parts, tensor = firstOfNumbers(parts)) {
     lapply(parts, function(part) like(counted(part, tensor), tensor))
 }
 
-# Whole numbers and booleans as floats.
+# Integers and booleans as floats.
 floating <- function(x) {
     if (ofKind(x, "integer") || ofKind(x, "bool")) tensorflow()$cast(x, tensorflow()$float32) else x
 }

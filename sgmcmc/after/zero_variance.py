@@ -74,7 +74,7 @@ class ZeroVarianceSamples(Samples):
     def sentence(self) -> str:
         """The correction, and its gain."""
         if self.form is None:
-            return "no form lessens the variance of means out of sample; the draws are as they were"
+            return "no form reduces the variance of means out of sample; the draws are as they were"
         gains = np.concatenate([np.ravel(gain) for gain in self.gain.values()])
         span = f" ({gains.min():.3g} to {gains.max():.3g})" if gains.size > 1 else ""
         form = self.form.described(has_chains(self.settings))

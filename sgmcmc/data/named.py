@@ -34,10 +34,10 @@ _LEAST = 6
 """Characters of a value that is looked for in messages; shorter ones are part of many words."""
 
 _VERSIONS = ("ETag", "etag", "LastModified", "mtime", "created", "updated", "md5Hash", "generation")
-"""Names under which file systems of fsspec's tell one version of a file from the next."""
+"""Names under which file systems of fsspec give versions of a file."""
 
 _unpacked: dict[Any, tuple[Any, Data]] = {}
-"""What was unpacked of paths and URLs, with the state of their files, the latest last."""
+"""Unpacked data of paths and URLs, with the state of their files, the latest last."""
 
 
 def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]) -> Data:

@@ -172,7 +172,7 @@ def _box_muller(bits: np.ndarray) -> np.ndarray:
 
 
 def _uniform(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return numbers above 0 and up to 1, of 31 bits and where those are few 8 more."""
+    """Return numbers in (0, 1], of 31 bits, and of 8 more bits for small numbers."""
     whole = (first >> np.uint32(1)).astype(np.int32).astype(np.float32)
     part = (second & np.uint32(0xFF)).astype(np.float32)
     part += np.float32(0.5)

@@ -152,7 +152,7 @@ def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType) -> D
         raise TypeError(
             f"`{label}`: {shown(where)!r} is a group of arrays, "
             f"{', '.join(sorted(values))}. Name one of them by its own path, or "
-            "hand in the group as the whole `dataset`."
+            "pass the group as the whole `dataset`."
         )
     column, length = _read_column(label, values, dtype)
     return Data({"entry": column}, length)
@@ -181,9 +181,7 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     shape = tuple(values.shape)
     need_first_axis(label, shape)
     if any(length != length for length in shape):
-        raise ValueError(
-            f"`{label}` does not know its own length. Call its compute_chunk_sizes() before."
-        )
+        raise ValueError(f"`{label}` has an unknown length. Call its compute_chunk_sizes() first.")
     if hasattr(values, "dtype"):
         need_numbers(label, values.dtype)
 

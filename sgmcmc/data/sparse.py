@@ -1,4 +1,4 @@
-"""Columns of mostly zeros: a SciPy matrix, whose rows `log_lik` sees as a `tf.SparseTensor`.
+"""Columns of mostly zeros: a SciPy matrix, whose rows `log_lik` gets as a `tf.SparseTensor`.
 
 A minibatch has exactly the entries of its rows, in row-major order, as many as there are. Padding
 to a fixed number would serve XLA alone, which compiles none of TensorFlow's products and sums of

@@ -4,7 +4,7 @@ Single rows of such a form are dear: a chunk is read and decompressed for each. 
 of minibatches are all over the file, so it is unpacked once, in order, as it is checked: what is
 small stays in memory, what is not goes to a file in the temporary folder, which is mapped into
 memory and is gone with the process. If that folder lacks the room, whole chunks are read again
-and again. What lies in an HDF5 file as it would in memory is mapped where it is.
+and again. HDF5 datasets without chunks are mapped in their files.
 """
 
 from __future__ import annotations

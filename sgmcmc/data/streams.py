@@ -52,11 +52,10 @@ def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
 def as_entry(label: str, stream: Any) -> TypeError:
     """Return why a stream is refused as an entry of `dataset`."""
     return TypeError(
-        f"`{label}` is a {type(stream).__name__}, which gives its rows in an order of its own, "
-        "while minibatches are drawn at random. Hand it in as the whole `dataset`, with dicts of "
-        "arrays for elements, so that the rows of all columns belong together; or hand in the "
-        "arrays that it was made from, or the file that they lie in (np.load(path, "
-        "mmap_mode='r'), HDF5, Zarr, Parquet)."
+        f"`{label}` is a {type(stream).__name__}, whose rows come in its own order, while "
+        "minibatches are drawn at random. Pass it as the whole `dataset`, with dicts of arrays "
+        "as elements, so that the rows of all columns match; or pass the arrays that it was made "
+        "from, or their file (np.load(path, mmap_mode='r'), HDF5, Zarr, Parquet)."
     )
 
 
@@ -85,7 +84,7 @@ def table_of(stream: Any) -> Table:
 def _endless(reason: str) -> str:
     return (
         f"`dataset` must come to an end, since all of its rows are unpacked once: {reason}. Leave "
-        "out repeat(), or hand in one pass: dataset.take(n) of tf.data, itertools.islice(batches, "
+        "out repeat(), or pass one pass: dataset.take(n) of tf.data, itertools.islice(batches, "
         "n) of any iterator."
     )
 
@@ -111,7 +110,7 @@ def _of_tf(dataset: tf.data.Dataset) -> Iterator[Any]:
     if not are_rows and None not in firsts:
         raise ValueError(
             f"`dataset`: its elements have the shapes {', '.join(map(str, shapes))}, which may be "
-            "those of single rows or of batches. If they are rows, hand in dataset.batch(1000); if "
+            "those of single rows or of batches. If they are rows, pass dataset.batch(1000); if "
             "they are batches, dataset.unbatch().batch(1000)."
         )
     if are_rows and None in firsts:

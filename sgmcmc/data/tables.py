@@ -1,6 +1,6 @@
 """Tables of other libraries, by their columns: pandas, polars, DuckDB, Arrow, Hugging Face.
 
-None of these libraries is imported here unless an object of it was handed over.
+None of these libraries is imported here unless one of its objects is passed.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def missing(label: str) -> str:
 def refusal(label: str, values: Any) -> str:
     """Return why a dataset that can only be read in its own order is refused, and what to use."""
     return (
-        f"`{label}` is a {type(values).__name__}, which gives its rows in an order of its own. "
+        f"`{label}` is a {type(values).__name__}, whose rows come in its own order. "
         "Minibatches are drawn here, at random at each iteration: pass the arrays that "
         "it was made from, or the file that contains them (np.load(path, mmap_mode='r'), HDF5, "
         "Zarr, Parquet), which may be larger than memory."

@@ -1,4 +1,4 @@
-"""A dataset on its way to other processes: what lies in files is opened there, the rest is sent."""
+"""A dataset on its way to other processes: data in files are opened there, others are sent."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
 
     Raises:
         ValueError: There is no data set of that name.
-        DownloadError: A file is not there and could not be downloaded; the message tells how to
+        DownloadError: A file is not there and could not be downloaded; the message says how to
             put it there by hand.
         DamagedFileError: A file in ``SGMCMC_DATA`` is not what it should be.
 

@@ -1,7 +1,7 @@
 """Areas of a web site that its visitors looked at, in UCI's format.
 
 A line for each area, ``A,1277,1,"title","/path"``, then for each user a line ``C,"10001",10001``
-followed by a line ``V,1000,1`` for each area visited. Other lines tell about the file.
+followed by a line ``V,1000,1`` for each area visited. Other lines describe the file.
 """
 
 from __future__ import annotations

@@ -93,11 +93,11 @@ def divide(
     bijectors: Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> Samples:
-    """Sample shards of the dataset apart, and combine their draws into draws of the posterior.
+    """Sample shards of the dataset separately, and combine their draws.
 
-    The rows are permuted and cut into S shards B_s. The posterior is the product of the
+    The rows are permuted and divided into S shards B_s. The posterior is the product of the
     subposteriors p_s(θ) ∝ p(θ)^(1/S) Π_{i∈B_s} p(x_i | θ), in the unconstrained space if there are
-    ``bijectors``. Each p_s is sampled by itself, on any worker. With μ_s and Σ_s the mean and the
+    ``bijectors``. Each p_s is sampled separately, on any worker. With μ_s and Σ_s the mean and the
     covariance of the draws θ_si of shard s, ``method`` combines them by
 
     - ``"consensus"``: θ_i = (Σ_s W_s)⁻¹ Σ_s W_s θ_si, W_s = Σ_s⁻¹;
@@ -111,10 +111,11 @@ def divide(
       with probability exp(−(a − b)ᵀ(Σ_a + Σ_b)⁻¹(a − b) / 2h²), and replaced by the mean of a and b
       with weights Σ_a⁻¹ and Σ_b⁻¹. h is such that 10 % of the pairs are accepted.
 
-    For normal subposteriors all are exact but ``"consensus_scalar"``, which is too wide if
-    correlations differ between shards, and ``"kernel_density"``, whose SDs the report predicts.
-    For others only the last two approach the posterior as h → 0 with more draws. ``"consensus"``
-    gives one mode for several, and any method is poor if subposteriors hardly overlap.
+    For normal subposteriors all methods are exact, except ``"consensus_scalar"``, which is too wide
+    if correlations differ between shards, and ``"kernel_density"``, whose SDs the report predicts.
+    For other subposteriors only the last two methods approach the posterior, as h → 0 with more
+    draws. ``"consensus"`` merges several modes into one, and every method is poor if subposteriors
+    hardly overlap.
 
     Args:
         log_lik: Function of two dicts of tensors, the parameters and rows of the dataset, that
@@ -131,9 +132,9 @@ def divide(
             ``"sgldcv"``, ``"sghmc"``, ``"sghmccv"``, ``"sgnht"``, ``"sgnhtcv"``, or a function with
             the arguments ``log_lik, dataset, params, log_prior=, seed=, verbose=`` and
             ``keywords`` that returns :class:`sgmcmc.Samples`; ``None`` is ``"sample"``.
-        executor: Executor whose workers sample the shards, in the forms that :func:`sgmcmc.sample`
-            takes; ``None`` samples one after the other in this process. The draws do not depend on
-            it. A shard whose worker dies is run again.
+        executor: Executor whose workers sample the shards, as for :func:`sgmcmc.sample`; ``None``
+            samples one after the other in this process. The draws do not depend on it. A shard
+            whose worker dies is run again.
         seed: Integer seed of all random numbers; ``None`` draws one, which ``settings`` has.
         verbose: Whether to show the number of shards done in a progress bar.
         bijectors: Dict of TFP bijectors of constrained parameters. Draws are combined in the
@@ -143,12 +144,12 @@ def divide(
     Returns:
         :class:`sgmcmc.Samples` with a leading chain axis. ``settings`` has ``method``, ``shards``,
         ``sampler`` and ``shard_ess``, the smallest effective sample size in each shard; ``report``
-        has what the shards and the combination are like.
+        has diagnostics of the shards and the combination.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
         DivergenceError: The chain of a shard became NaN or infinite.
-        BrokenExecutor: Workers die again and again.
+        BrokenExecutor: Workers die repeatedly.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf

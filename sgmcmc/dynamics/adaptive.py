@@ -148,7 +148,7 @@ class SGFS(Dynamics):
     not if the prior is informative, whose curvature it lacks, or if the model is wrong, so that
     the covariance of the rows' gradients is not their curvature. In a direction with the curvature
     (1 + p) F the variance is then s/(s − p) times the posterior's, with s = V/F + 4/ε for B = F:
-    the bias is small where n is small against N, or ε is small. With ``until=None``, as published,
+    the bias is small if n is small against N, or if ε is small. With ``until=None``, as published,
     F goes on changing, by a part 1/k at iteration k.
 
     Args:

@@ -44,7 +44,7 @@ class Elsewhere(Protocol):
 
 
 class Dynamics(ABC):
-    """How the state of a chain moves, given a gradient and random numbers.
+    """Moves of the state of a chain, given a gradient and random numbers.
 
     The state is a ``NamedTuple`` of tensors that has a ``position``. An iteration is
 
@@ -71,7 +71,7 @@ class Dynamics(ABC):
             and ``retracted`` of the space that ``bind`` receives.
         learns_noise: Whether ``learn`` is called in each step, for the noise of the gradient.
         learns_information: Whether ``learn`` gets the rows' own gradients, times N/n, whatever
-            the way of drawing them; these tell the information.
+            the way of drawing them, from which the information is estimated.
         visits: Whether ``visit`` is called in each step, for estimates at other positions.
         separable: Whether a parameter can move without the others.
 
@@ -210,7 +210,7 @@ class Dynamics(ABC):
 
 
 class ExactDynamics(Dynamics):
-    """How the state of a chain moves, given the log posterior over the whole dataset.
+    """Moves of the state of a chain, given the log posterior over the whole dataset.
 
     In place of ``refresh``, ``step`` and ``finish_step`` an iteration is one ``transition``. The
     state is a ``NamedTuple`` of tensors that has a ``position``, the ``log_post`` there, in

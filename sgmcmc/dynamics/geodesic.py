@@ -89,7 +89,7 @@ class SGGMC(GeodesicDynamics):
 
     Λ(θ) projects onto the tangent space. The gradient noise, of variance V, warms ν; r cools it:
     the friction of both factors r of a step is β̂ = arsinh(εV/2), under which the kicks leave N(0,
-    ε) invariant. There is no upper bound on V, as there is if the noise of O is lessened instead.
+    ε) invariant. There is no upper bound on V, as there is if the noise of O is reduced instead.
     In ℝᵈ, and with V = 0, this is BAOAB.
 
     ``noise_variance="fisher"`` uses as V the mean, over the steps so far, of the covariance of

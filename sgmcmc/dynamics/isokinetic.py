@@ -20,7 +20,7 @@ _FIRST_ERRORS = 10.0
 
 
 class NoiseState(NamedTuple):
-    """What is known of the noise of the gradients.
+    """State of the estimate of the gradient noise.
 
     Attributes:
         variance: V, the mean of the estimates from each minibatch so far, (d,).
@@ -32,7 +32,7 @@ class NoiseState(NamedTuple):
 
 
 class EnergyState(NamedTuple):
-    """What is known of the energy errors.
+    """State of the estimate of the energy errors.
 
     Attributes:
         start: θ before the step, (d,).

@@ -132,7 +132,7 @@ class SGHMC(Dynamics):
     ν ← (1 − α) ν + ε ĝ(θ) + ζ; θ ← θ + ν, with ζ ~ N(0, 2αε). Its stationary variance is wrong by a
     factor of about L/(L + 1) however small ε is.
 
-    The noise of ĝ, of variance V, warms ν, unless ζ is lessened: by ``noise_variance`` its variance
+    The noise of ĝ, of variance V, warms ν, unless ζ is reduced: by ``noise_variance`` its variance
     is 2(α − β̂)ε in the published update, with β̂ = εV/2, and ε(1 − c²) − ((1 + c)/2)² ε²V in the
     splitting. There a kick by the noise moves θ, in the long run, as far as a ζ that is (1 + c)/2
     times as large. The friction must be larger than β̂: in the splitting εV/2 may be up to
@@ -146,7 +146,7 @@ class SGHMC(Dynamics):
             number, or a dict with one for each parameter; ``"fisher"``, the mean over the steps so
             far of the covariance of the rows' gradients in a minibatch, times N²/n (1 − n/N), a
             matrix: the empirical Fisher information, in units of N/n; or ``"diagonal"``, its
-            diagonal. Zero lessens nothing.
+            diagonal. Zero reduces nothing.
 
     Example:
         >>> import sgmcmc

@@ -1,7 +1,7 @@
 """Exact dynamics that look at a few rows in each move: zig-zag, and Metropolis–Hastings.
 
-Both know the gradient of the log posterior over the whole dataset at one point, the center, and
-bounds on how far the gradient of each row can be from what it is there.
+Both use the gradient of the log posterior over the whole dataset at one point, the center, and
+bounds on the difference between the gradient of each row and its value at the center.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RowBounds:
     """The log posterior around a center, and bounds on its rows, in the coordinates of the chain.
 
     The center is the origin. The second derivatives of the term of row j are c r_j r_jᵀ, with
-    |c| ≤ 1, wherever they are taken.
+    |c| ≤ 1 at every position.
 
     Attributes:
         factors: r_j, (N, d).

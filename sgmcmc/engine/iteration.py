@@ -75,7 +75,7 @@ class Turns:
     def first_alone(self, gradient: tf.Tensor) -> tf.Tensor:
         """Return a gradient with zeros for all parameters but the first.
 
-        The next pass looks at no more of it, so that XLA need not compute the rest.
+        The next pass uses no more of it, so that XLA need not compute the rest.
         """
         return self.moved(0, tf.zeros_like(gradient), gradient)
 

@@ -243,8 +243,8 @@ class Runner:
     def advance(self, most: int | None = None) -> int:
         """Run the rest of the present block, at most ``most``, and return how many iterations ran.
 
-        They are fewer if the gradient estimator wants to be refreshed before the block is through,
-        or an estimate of the log posterior is due.
+        They are fewer if the gradient estimator must be refreshed before the end of the block, or
+        an estimate of the log posterior is due.
 
         Raises:
             Diverged: The position is not finite at the end.

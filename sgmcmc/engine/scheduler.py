@@ -82,7 +82,7 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        # Nobody here sees what a GPU computes.
+        # The work of a GPU cannot be observed here.
         default = 0.0 if tf.config.list_logical_devices("GPU") else PATIENCE
         asked = libraries.silent_seconds()
         self._patience = default if asked is None else asked
@@ -103,7 +103,7 @@ class Watchdog:
         _show_stacks()
         raise StandstillError(
             f"No chain has made progress for {self._silent:.0f} seconds, and nothing was computed "
-            "in that time: something is blocked, a file or a function of yours. Standard error "
+            "in that time: something is blocked, such as a file or your function. Standard error "
             "shows the stack of each thread. The environment variable SGMCMC_SILENT_SECONDS sets "
             "the time limit, 0 for none."
         )

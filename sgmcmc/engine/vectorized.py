@@ -3,7 +3,7 @@
 A single chain of a small model leaves the processor mostly idle: its matrices are too small. Here
 each tensor has the chains as its first axis, and what an iteration does to one chain is done to
 all of them by ``tf.vectorized_map``, which turns it into operations on the larger tensors. Each
-chain sees the same minibatches and random numbers as it would alone.
+chain has the same minibatches and random numbers as it would alone.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _for_each(given: Any, function: Any) -> Any:
 def begin_together(kernel: Kernel, stream: SharedStream, given: Sequence[Start]) -> list[Carry]:
     """Return the carries at the start of several chains, a group of them from one call of a graph.
 
-    ``given`` has what :meth:`Kernel.init` takes, for each chain.
+    ``given`` has the arguments of :meth:`Kernel.init` for each chain.
     """
     first, chains = given[0], stream.chains
     function = kernel.initialiser(first.minibatch)

@@ -33,7 +33,7 @@ _JUDGED, _SETTLING = 4, 10
 these rows have joined the others."""
 
 _CAREFUL = 0.5
-"""Factor of the steps where the curvature is that of trained weights, not yet of a draw."""
+"""Factor of the steps as long as the curvature is that of trained weights, not of a draw."""
 
 _TRIES = 6
 """Largest number of restarts of chains that diverge."""

@@ -31,8 +31,8 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
 
     y_i ~ N(μ_θ(x_i), σ_θ(x_i)²), or Student's t with 4 degrees of freedom; μ and u are the two
     outputs of a network with weights θ, and σ = log(1 + eᵘ). ``members`` networks are trained by
-    Adam, and each is then a chain of underdamped Langevin dynamics, with minibatches in order if
-    there are more than 2000 rows. Predictions are mixtures over all members and draws.
+    Adam, and each then starts a chain of underdamped Langevin dynamics, with reshuffled minibatches
+    if there are more than 2000 rows. Predictions are mixtures over all members and draws.
 
     Args:
         hidden: Widths of the hidden layers.
@@ -46,7 +46,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
         validation_fraction: Fraction of the rows that is held out from training and from the draws
-            that the report judges; they join the others before the chains go on.
+            that the report judges; they are added before the chains continue.
         batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
         verbose: Whether to show progress.
@@ -121,7 +121,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         return self
 
     def partial_fit(self, X: Any, y: Any) -> BayesianNetworkRegressor:
-        """Add rows to those of earlier calls, and go on with the chains.
+        """Add rows to those of earlier calls, and continue the chains.
 
         The posterior is that of all rows so far, which the estimator keeps.
 
@@ -279,7 +279,7 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
         validation_fraction: Fraction of the rows that is held out from training and from the draws
-            that the report judges; they join the others before the chains go on.
+            that the report judges; they are added before the chains continue.
         batch_size: Number of rows in a minibatch.
         random_state: Seed, or a generator of seeds.
         verbose: Whether to show progress.
@@ -325,7 +325,7 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> BayesianNetworkClassifier:
-        """Add rows to those of earlier calls, and go on with the chains.
+        """Add rows to those of earlier calls, and continue the chains.
 
         The posterior is that of all rows so far, which the estimator keeps.
 

@@ -35,7 +35,7 @@ class Search:
 
 @checks.renamed("centre", "centred")
 class Gradient(ABC):
-    """How the gradient of the log posterior is estimated from minibatches.
+    """An estimator of the gradient of the log posterior from minibatches.
 
     The state is a ``NamedTuple`` of tensors; it is carried from step to step, and saved with the
     chain. As a dataclass an estimator is compared, shown and recognized in a store by its fields.

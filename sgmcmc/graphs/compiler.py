@@ -145,7 +145,7 @@ class Compiler:
         """Return the function compiled for arguments of these shapes and dtypes.
 
         ``None`` says that XLA cannot compile it: a warning has said why, ``uses_xla`` is
-        false from now on, and the caller may have to hand over another function for a plain graph.
+        false from now on, and the caller may have to pass another function for a plain graph.
         """
         if not self.uses_xla:
             return Compiled(FlatGraph(function, *arguments))

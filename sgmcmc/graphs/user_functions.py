@@ -40,7 +40,7 @@ def call(
     ``argument`` is the function's name, ``given`` describes its inputs.
     """
     wanted = " and ".join(f"`{name}`" for name in inputs)
-    with contextlib.suppress(ValueError):  # some builtins do not tell their arguments
+    with contextlib.suppress(ValueError):  # some builtins have no signature
         try:
             inspect.signature(function).bind(*inputs.values())
         except TypeError as error:

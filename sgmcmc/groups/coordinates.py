@@ -34,7 +34,7 @@ _CLOSE = 1e-3
 
 @dataclass(frozen=True)
 class Known:
-    """What the data say about the effects of a factor.
+    """Information of the data on the effects of a factor.
 
     Attributes:
         groups: Factor.

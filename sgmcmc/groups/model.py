@@ -168,7 +168,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class GroupedModel:
-    """A model whose effects of groups are integrated out, or coordinates, as a sampler takes it.
+    """A model for a sampler, whose effects of groups are integrated out or coordinates.
 
     Attributes:
         log_lik: One term for each pack of groups; or the rows' own terms if all effects are
@@ -200,7 +200,7 @@ def read_groups(
     dtype: tf.DType = tf.float32,
     integers: Sequence[str] = (),
 ) -> GroupedModel:
-    """Return a model with groups as a sampler takes it.
+    """Return a model with groups in the form of a sampler's arguments.
 
     The factor with the most levels is integrated out, if it has up to three numbers a group; given
     all other effects, which are coordinates of the chain, its groups are independent.

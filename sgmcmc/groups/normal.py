@@ -25,8 +25,8 @@ _SMOOTH_STEPS = 2
 derivatives are right, after two the second ones too."""
 
 _BESIDE = 1e-12
-"""What is added to effects whose third derivatives are needed: at zero, that of ``z ** 2`` is not a
-number in TensorFlow."""
+"""Number added to effects whose third derivatives are needed: at zero, that of ``z ** 2`` is NaN in
+TensorFlow."""
 
 
 class Normal(NamedTuple):

@@ -1,6 +1,6 @@
 """Packs of whole groups: rows sorted by group, a fixed number of rows and of groups in each.
 
-A compiled chain wants fixed shapes, and groups have few rows or many. So groups are packed, largest
+A compiled chain needs fixed shapes, and groups have few rows or many. So groups are packed, largest
 with smallest, into packs of as many rows as the largest group has: little is padded, whatever the
 sizes are. If all groups are about equally large, a pack is a group.
 """
@@ -192,7 +192,7 @@ def packed(column: DenseColumn, rows: np.ndarray) -> np.ndarray:
     """Return the rows of a column in packs, (packs, width, *row_shape).
 
     Those of a file go to another file, in the temporary folder, sorted in one pass over the column
-    and one over what it has become: rows go to the part of the file that their pack lies in, and
+    and one over what it has become: rows go to the part of the file of their pack, and
     each part, which fits in memory, is put in order then.
 
     Args:

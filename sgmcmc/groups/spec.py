@@ -46,8 +46,8 @@ class Groups:
 
         p(y_g | θ) = ∫ p(z_g | θ) ∏_{i in g} p(y_i | θ, z_g) dz_g,
 
-    by adaptive Gauss–Hermite quadrature at each group's own mode. So the posterior has the global
-    parameters alone, and the observations of the chain are whole groups.
+    by adaptive Gauss–Hermite quadrature at each group's mode. So the chain has only the global
+    parameters, and its observations are whole groups.
     :meth:`sgmcmc.Samples.effects` draws the effects of each group afterward, given each draw of θ.
 
     Args:
@@ -58,20 +58,21 @@ class Groups:
         log_prior: Function of two dicts, ``effects`` and ``params``, that returns the log density
             of the effects of each group, normalizing constants that depend on ``params`` included:
             an effect of shape ``s`` is passed as ``(g, *s)``, and the result has shape (g,).
-        nodes: Nodes of the quadrature in each direction. By default the search for the mode has 11
-            for one number a group, 7 for two, 5 for three, and chains around it have as many as
-            their error asks for. ``samples.report`` has the error, measured with more nodes.
-        normal: Whether log_lik and log_prior are quadratic functions of the effects, as those of
-            linear mixed models are: the integral then has a closed form, and ``nodes`` is 1.
+        nodes: Number of nodes of the quadrature in each direction. By default the search for the
+            mode has 11 for one number a group, 7 for two and 5 for three, and the chains have as
+            many as a small error requires. ``samples.report`` has the error, measured with more
+            nodes.
+        normal: Whether log_lik and log_prior are quadratic functions of the effects, as in linear
+            mixed models; the integral then has a closed form, and ``nodes`` is 1.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
-        >>> def law(effects, params):
+        >>> def log_density(effects, params):
         ...     return -0.5 * (effects["z"] / params["tau"]) ** 2 - tf.math.log(params["tau"])
-        >>> sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=law).nodes
+        >>> sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density).nodes
         11
 
     References:

@@ -168,7 +168,7 @@ def unseen(draws: RowDraws, rows: int) -> float:
 
 
 def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: RowDraws) -> None:
-    """Raise an error if dynamics are to learn the gradient's noise, and nothing tells it."""
+    """Raise an error if dynamics should learn the gradient's noise, and it cannot be estimated."""
     if dynamics.visits and gibbs is not None:
         raise ValueError(
             f"`gibbs`: {type(dynamics).__name__} compares the log posterior at several positions, "
@@ -192,7 +192,7 @@ def need_known_noise(dynamics: Dynamics, gradient: Gradient, gibbs: Any, draws: 
 
 
 def _need_rows_alike(dynamics: Dynamics, gradient: Gradient, draws: RowDraws) -> None:
-    """Raise an error if the rows' parts in the gradient do not tell the information."""
+    """Raise an error if the information cannot be estimated from the rows' gradients."""
     name = type(dynamics).__name__
     if not isinstance(gradient, MinibatchGradient):
         raise ValueError(

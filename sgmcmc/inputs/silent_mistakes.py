@@ -20,8 +20,8 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
 _MOVES = (0.1, 0.01, 1e-3)
-"""How far from the start the second position lies, on the scale of one and of the coordinates: the
-first of these at which the log-likelihood is finite."""
+"""Distances of the second position from the start, on the scale of one and of the coordinates: the
+first of these at which the log-likelihood is finite is used."""
 _PART = 1e-3
 """Largest error of a sum, relative to the sizes of its terms."""
 ROUNDING = 1e-5

@@ -136,17 +136,17 @@ def sample_network(
 ) -> SampledNetwork:
     """Sample the weights of a Keras network, by chains that start at trained members.
 
-    log p(θ | x, y) = Σ_i log p(y_i | f_θ(x_i)) + log p(θ), f the network and θ its weights that can
-    be trained, with the prior N(0, prior_scale² / inputs) for kernels and N(0, 1) for others.
-    ``members`` networks are trained by Adam, the first from the weights as they are, the others
-    from new ones; each is then a chain of underdamped Langevin dynamics. Weights need not mix: the
-    report judges the predictions of held-out rows, which join the others afterward. The model
-    itself is not changed.
+    log p(θ | x, y) = Σ_i log p(y_i | f_θ(x_i)) + log p(θ), with f the network and θ its trainable
+    weights, whose prior is N(0, prior_scale² / inputs) for kernels and N(0, 1) for others.
+    ``members`` networks are trained by Adam, the first from the present weights, the others from
+    new ones. Each is then the start of a chain of underdamped Langevin dynamics. Weights need not
+    mix: the report judges the predictions of held-out rows, which are then added to the data. The
+    model itself is not changed.
 
     Args:
-        model: Built :class:`keras.Model`, or a list of such, of the same layers, where the members
-            start. Frozen weights stay as they are; in a :class:`keras.Sequential` the frozen layers
-            at its beginning compute their outputs once.
+        model: Built :class:`keras.Model`; or a list of models of the same layers, the starts of the
+            members. Frozen weights are not sampled; frozen layers at the beginning of a
+            :class:`keras.Sequential` compute their outputs once.
         data: Features and targets: a pair of arrays, a dict of ``"X"`` and ``"y"``, or a
             :class:`tf.data.Dataset` of such elements.
         loss: Loss, the negative log-likelihood of a row: its name or a

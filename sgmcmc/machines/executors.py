@@ -1,6 +1,6 @@
 """Executors of any kind: checks, numbers of workers, replacement of broken ones.
 
-Objects of joblib and Ray become executors too; neither is imported unless one was handed over.
+Objects of joblib and Ray become executors too; neither is imported unless one is passed.
 """
 
 from __future__ import annotations

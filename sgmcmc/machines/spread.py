@@ -1,4 +1,4 @@
-"""Where methods of an object are called: in this process, or spread over an executor's workers.
+"""Calls of an object's methods, in this process or on an executor's workers.
 
 A call names the object whose method it is by a key. A worker that does not have the object answers
 so, and the call is made again with the object. While it is on its way to a worker, other calls
@@ -149,7 +149,7 @@ class Calls:
 
 
 class Machines(ABC):
-    """Where calls of an object's methods run; a context, for as long as there are calls."""
+    """Processes that run calls of an object's methods; a context around these calls."""
 
     here = False
     """Whether that is this process, so that nothing is sent."""

@@ -18,7 +18,7 @@ _HELD = 16
 
 
 class Place(NamedTuple):
-    """Where in a chain's sequence of minibatches a block of them begins.
+    """The place in a chain's sequence of minibatches at which a block begins.
 
     Attributes:
         chain: Entropy that distinguishes this chain, in this phase of this run, from others.

@@ -31,8 +31,8 @@ from sgmcmc.minibatches.uniform import row_dtype
 
 Arrays = dict[str, np.ndarray]
 Edges = tuple[np.random.Generator, np.random.Generator]
-"""Where the first and the last minibatch of a block come from, where the blocks before and after
-have them too."""
+"""Generators of the first and the last minibatch of a block, if the blocks before and after have
+these minibatches too."""
 
 COLUMN, WEIGHTS, ROWS = "column/", "weights", "rows"
 """Names of a block's arrays."""
@@ -366,6 +366,6 @@ def _can_stay_in_place(data: Data, size: int) -> bool:
 
 
 def has_addresses(data: Data) -> bool:
-    """Return whether every column lies in memory, or as if it did."""
+    """Return whether every column is in memory or mapped."""
     addresses = [getattr(column, "address", None) for column in data.columns.values()]
     return None not in addresses

@@ -65,8 +65,8 @@ class Calibration:
     def plot(self, var_names: Any = None) -> Any:
         """Plot the histogram of ranks of each component, with a 99 % band of uniform ones.
 
-        Ranks in the shape of a ∪ come from posteriors that are too narrow, of a ∩ from ones that
-        are too wide, and slopes from ones that are off to one side.
+        A histogram like ∪ means that posteriors are too narrow, like ∩ too wide, and a slope means
+        that they are shifted.
 
         Args:
             var_names: Names of parameters; ``None`` for all.
@@ -139,7 +139,7 @@ def sbc(
             ``observing``, ``params`` and ``sample``.
         n: Number of datasets; each is a whole run of the sampler.
         draws: Number of posterior draws, evenly spaced over those of all chains, with which a true
-            value is compared; one less than a power of two leaves the most choice of bins.
+            value is compared. One less than a power of two allows the most numbers of bins.
         fit: Function of the model of one dataset and of ``seed`` that returns ``Samples``; ``None``
             uses ``model.sample(**keywords)``.
         seed: Seed of all random numbers, an integer; ``None`` draws one.

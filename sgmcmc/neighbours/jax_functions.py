@@ -135,7 +135,7 @@ class JaxFunction:
         key: Any,
         ends: list[Any],
     ) -> list[tf.Tensor]:
-        """Return the outputs of a function of arrays, with the derivatives that JAX takes."""
+        """Return the outputs of a function of arrays, with derivatives by JAX."""
         key = (*key, _form(tensors))
         if key not in self._traced:
             jaxpr = jax().make_jaxpr(flat)(*_specs(tensors))
@@ -324,7 +324,7 @@ def _used(jaxpr: Any) -> list[Any]:
 
 
 def _length(length: Any, lengths: Mapping[str, Any]) -> Any:
-    """Return a length that JAX knows by a name."""
+    """Return a length that has a name in JAX."""
     try:
         return lengths[str(length)]
     except KeyError:
@@ -357,8 +357,8 @@ def _as_list(found: Any) -> list[Any]:
 def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:
     """Return what JAX itself makes of a primitive: of constants now, or by jax2tf.
 
-    jax2tf hands over a module that is compiled apart, and only what the StableHLO of TensorFlow
-    knows.
+    jax2tf passes on a module that is compiled separately, and only with operations of TensorFlow's
+    StableHLO.
     """
 
     def bound(*inputs: Any) -> Any:

@@ -1,8 +1,8 @@
 """The gathers and scatters of JAX as operations of TensorFlow.
 
-Both speak of *windows*: an index names where a window of an operand starts, along some of its axes.
-An axis of the operand is *whole* if windows are as long as it; else it is *picked* by the indices,
-batched, or a window of its own. Whole axes come last in ``tf.gather_nd``, all others first.
+Both are defined by *windows*: an index is where a window of an operand starts, along some of its
+axes. An axis of the operand is *whole* if windows are as long as it; else it is *picked* by the
+indices, is batched, or has a window. Whole axes come last in ``tf.gather_nd``, all others first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 
 class _Windows(NamedTuple):
-    """Where the windows of a gather or scatter are.
+    """Positions of the windows of a gather or scatter.
 
     Attributes:
         starts: Axes of the operand that the last axis of the indices has the starts of.
@@ -109,7 +109,7 @@ def _on_axis(values: tf.Tensor, axis: int, rank: int) -> tf.Tensor:
 
 
 def _mode(given: Any) -> str:
-    """Return the name of a mode, which JAX knows by a string or an enumeration."""
+    """Return the name of a mode, a string or an enumeration of JAX."""
     name = getattr(given, "name", None) or str(given).rpartition(".")[2]
     return "PROMISE_IN_BOUNDS" if name == "None" else name.upper()
 

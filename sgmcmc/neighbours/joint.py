@@ -30,7 +30,7 @@ def from_joint(
     groups: Mapping[str, Any] | None = None,
     dtype: Any = tf.float32,
 ) -> JointModel:
-    """Return a joint distribution of TensorFlow Probability as a model that can be sampled.
+    """Convert a joint distribution of TensorFlow Probability to a model for the samplers.
 
     The log-likelihood has a term for each row, the sum of log p(y_i | θ) over the variables named
     in ``rows``; the log prior is the log density of everything else. Constrained parameters get the
@@ -40,9 +40,9 @@ def from_joint(
         joint: A ``JointDistributionCoroutineAutoBatched``, ``JointDistributionCoroutine``,
             ``JointDistributionNamed`` or ``JointDistributionSequential`` (or the latter two with
             ``AutoBatched``), whose variables have names; or, with ``data``, a function of the dict
-            of covariates that returns one. A distribution that holds the covariates of all rows
-            itself is evaluated on all rows for each minibatch; a function of them is called with
-            those of the minibatch alone.
+            of covariates that returns one. A distribution that contains the covariates of all rows
+            is evaluated on all rows for each minibatch; a function is called only with the
+            covariates of the minibatch.
         observed: Values of observed variables, by name.
         rows: Names of the observed variables whose first axis counts the rows, which are
             independent of each other given the parameters; ``None`` for all that are observed.
@@ -51,9 +51,9 @@ def from_joint(
         groups: Local variables, whose first axis counts groups of rows, as names by the column of
             ``data`` with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
             :class:`sgmcmc.Groups`: a chain integrates them out, and ``samples.effects("site")``
-            draws them afterward. ``None`` leaves all variables coordinates of the chain. Groups
+            draws them afterward. With ``None`` all variables are coordinates of the chain. Groups
             must be independent and identically distributed given the other parameters, and rows
-            must look theirs up by ``tf.gather(u, data["site"])``.
+            must use ``tf.gather(u, data["site"])``.
         dtype: Dtype of covariates that are floats; integers stay integers.
 
     Returns:
@@ -62,8 +62,8 @@ def from_joint(
 
     Raises:
         ValueError: Rows depend on each other; the prior depends on the rows; a support depends on
-            another parameter; a parameter is discrete; a name is not known; variables of ``groups``
-            are no effects of groups.
+            another parameter; a parameter is discrete; a name is unknown; variables of ``groups``
+            are not group effects.
         TypeError: ``joint`` is not a joint distribution.
 
     Example:

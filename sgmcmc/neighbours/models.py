@@ -1,4 +1,4 @@
-"""What models of other libraries have in common: rows, starting values, a posterior to sample."""
+"""Common parts of models of other libraries: rows, starting values, sampling."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def from_numpyro(
     groups: Mapping[str, Any] | None = None,
     dtype: Any = tf.float32,
 ) -> NumPyroModel:
-    """Return a model of NumPyro as a model that can be sampled.
+    """Convert a model of NumPyro to a model for the samplers.
 
     The log-likelihood has a term for each row, the sum of log p(y_i | θ) over the observed sites
     that grow with the rows; the log prior is the log density of everything else. JAX traces the
@@ -51,8 +51,8 @@ def from_numpyro(
         fixed: Other keyword arguments, which are the same for all rows, such as numbers of groups.
         groups: Local variables, whose first axis counts groups of rows, as names by the column of
             ``data`` with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
-            :class:`sgmcmc.Groups`, and rows must look theirs up by ``u[site]``. ``None`` leaves all
-            variables coordinates of the chain.
+            :class:`sgmcmc.Groups`, and rows must use ``u[site]``. With ``None`` all variables are
+            coordinates of the chain.
         dtype: Dtype of parameters and of data that are floats; integers stay integers.
 
     Returns:
@@ -62,8 +62,8 @@ def from_numpyro(
     Raises:
         ImportError: NumPyro is not installed.
         ValueError: Rows depend on each other; the prior depends on the rows; a parameter is
-            discrete, or has a value for each row; variables of ``groups`` are no effects of groups.
-        TypeError: ``model`` is no function, or ``data`` no dict.
+            discrete, or has a value for each row; variables of ``groups`` are not group effects.
+        TypeError: ``model`` is not a function, or ``data`` is not a dict.
 
     Example:
         >>> import numpyro  # doctest: +SKIP
@@ -269,7 +269,7 @@ class NumPyroModel(TracedModel):
         return float(sum(np.sum(_density(sites[name])) for name in names))
 
     def _some(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Return these rows; where there are fewer, they begin again."""
+        """Return these rows, modulo the number of rows."""
         places = np.asarray(rows) % self.N
         return {name: np.asarray(values)[places] for name, values in self.dataset.items()}
 

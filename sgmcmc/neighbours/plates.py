@@ -154,12 +154,12 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
     rng = np.random.default_rng(0)
     own = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
 
-    def anew(names: Sequence[str]) -> dict[str, tf.Tensor]:
+    def redrawn(names: Sequence[str]) -> dict[str, tf.Tensor]:
         return {n: tf.constant(rng.normal(size=own[n].shape), model.dtype) for n in names}
 
     local = [name for plate in plates for name in plate.names]
     for plate in plates:
-        once, again = ({**own, **anew(plate.names)} for _ in range(2))
+        once, again = ({**own, **redrawn(plate.names)} for _ in range(2))
         try:
             found, other = (
                 model.effects_density(plate, {n: once[n] for n in plate.names}, values)
@@ -179,7 +179,7 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
         if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-5):
             raise ValueError(_no_plate(plate, "the density of other parameters depends on them"))
     some = {name: tf.convert_to_tensor(values[:40]) for name, values in model.dataset.items()}
-    values = {**own, **anew(local)}
+    values = {**own, **redrawn(local)}
     wanted = model.log_lik(values, some)
     rows = dict(values)
     for plate in plates:

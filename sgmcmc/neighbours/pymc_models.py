@@ -23,7 +23,7 @@ def from_pymc(
     groups: Mapping[str, Any] | None = None,
     dtype: Any = tf.float32,
 ) -> PyMCModel:
-    """Return a model of PyMC as a model that can be sampled.
+    """Convert a model of PyMC to a model for the samplers.
 
     The log-likelihood has a term for each row, the sum of log p(y_i | θ) over the observed
     variables named in ``rows``; the log prior is the log density of everything else, potentials
@@ -39,8 +39,8 @@ def from_pymc(
             independent of each other given the parameters; ``None`` for all that are observed.
         groups: Local variables, whose first axis counts groups of rows, as names by the ``pm.Data``
             with the group of each row, counted from 0: ``{"site": ["u"]}``. They become
-            :class:`sgmcmc.Groups`, and rows must look theirs up by ``u[site]``. ``None`` leaves all
-            variables coordinates of the chain.
+            :class:`sgmcmc.Groups`, and rows must use ``u[site]``. With ``None`` all variables are
+            coordinates of the chain.
         dtype: Dtype of parameters and of columns that are floats; integers stay integers.
 
     Returns:
@@ -50,8 +50,8 @@ def from_pymc(
     Raises:
         ImportError: PyMC or JAX is not installed.
         ValueError: Rows depend on each other; the prior depends on the rows; a parameter is
-            discrete, or has a value for each row; variables of ``groups`` are no effects of groups.
-        TypeError: ``model`` is no model of PyMC.
+            discrete, or has a value for each row; variables of ``groups`` are not group effects.
+        TypeError: ``model`` is not a PyMC model.
 
     Example:
         >>> import pymc as pm  # doctest: +SKIP

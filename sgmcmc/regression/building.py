@@ -171,7 +171,9 @@ def groups_of(model: Model) -> list[Groups]:
     """Return the groups of a model, as samplers expect them."""
     normal = model.family.name == "gaussian"
     return [
-        Groups(each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.law, normal=normal)
+        Groups(
+            each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.log_density, normal=normal
+        )
         for each in model.effects
     ]
 
@@ -218,7 +220,7 @@ def posterior(
 
 
 def _dataset(model: Model, frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the dataset of all rows, made in pieces; what is large lies in mapped files."""
+    """Return the dataset of all rows, made in pieces; large columns are in mapped files."""
     spools: dict[str, Spool] = {}
     for rows, made in blocks(model.design, frame):
         for name, values in model.numbers(rows, made).items():

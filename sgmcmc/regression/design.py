@@ -149,7 +149,7 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
         raise ValueError(f"`formula`: {terms!r} cannot be read. {plain}") from error
     if not isinstance(parsed, formulaic.SimpleFormula):
         raise ValueError(
-            f"`formula`: {terms!r} must be terms of one predictor. Effects of groups stand in "
+            f"`formula`: {terms!r} must be terms of one predictor. Write effects of groups in "
             "parentheses, such as (1 | g)."
         )
     constants: Constants = {}

@@ -75,7 +75,7 @@ _OF_R = {
     "Surv": "time | cens(c) on the left side", "te": "bs(x, df=5):bs(z, df=5)",
     "weights": "the argument `weights`",
 }  # fmt: skip
-"""What to write in place of functions of formulas that R has."""
+"""Replacements of functions that R's formulas have."""
 
 _QUOTED = re.compile(r"`([^`]+)`")
 

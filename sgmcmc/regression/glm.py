@@ -28,12 +28,12 @@ def glm(
     missing: str = "raise",
     **keywords: Any,
 ) -> Regression:
-    """Sample the posterior of a regression that a formula describes.
+    """Sample the posterior of a regression given by a formula.
 
     The model is y_i ~ family(g⁻¹(η_i)) with η = Xβ + offset + Σ_g Z_g r_g, link g, fixed terms X
     from the formula, and effects r_g ~ N(0, Σ) of the groups of each bar. Effects of one factor are
     integrated out by quadrature (:class:`sgmcmc.Groups`); those of others are coordinates of the
-    chain. It runs by :func:`sgmcmc.sample`, without constants.
+    chain. :func:`sgmcmc.sample` samples it without constants.
 
     Args:
         formula: Formula, as in R: ``"y ~ x * C(f) + offset(log(t)) + (1 + x | site) + (1 | a/b)"``.
@@ -41,7 +41,7 @@ def glm(
             (c is 1 if the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
             effects independent. A dot is the sum of all columns that the rest does not name.
         data: Frame of pandas or polars, Arrow table or dataset, dict of columns, or path or URL of
-            a Parquet file or folder, of which the columns of the formula are read.
+            a Parquet file or folder. Only columns of the formula are read from a file.
         family: ``"gaussian"``, ``"student"``, ``"bernoulli"``, ``"binomial"``, ``"poisson"``,
             ``"negative_binomial"``, ``"gamma"``, ``"beta"``, ``"exponential"``, ``"weibull"``,
             ``"zero_inflated_poisson"``, ``"ordinal"`` (log odds of y ≤ k are c_k − η, cutpoints

@@ -83,7 +83,7 @@ class Effects:
                 found[i][i] = sds[..., i] * left**0.5
         return found
 
-    def law(self, effects: Tensors, params: Tensors) -> tf.Tensor:
+    def log_density(self, effects: Tensors, params: Tensors) -> tf.Tensor:
         """Return the log density of the effects of each group, in units of ``scale``."""
         sds = params[f"sd_{self.name}"]
         sds *= tf.constant(self.scale, sds.dtype)

@@ -15,7 +15,7 @@ from sgmcmc.regression import contrasts, saved
 from sgmcmc.regression.criticism import held_by_priors, predictive_panel
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.predictions import Predictor
-from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -100,8 +100,24 @@ class Regression:
 
     @property
     def report(self) -> Report | None:
-        """The report on the draws, as of :func:`sgmcmc.sample`."""
-        return self.samples.report
+        """The report on the draws, as of :func:`sgmcmc.sample`, with the formula's terms."""
+        report = self.samples.report
+        return None if report is None else report.renamed(self._labels)
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """The formula's terms by the names of the chain's coordinates."""
+        model, found = self._model, {}
+        if model.terms:
+            several = (len(model.outcomes) - 1,) if model.family.several else ()
+            names = coordinate_names("b", (*several, len(model.terms)))
+            found = dict(zip(names, self._fixed_names, strict=True))
+        for each in model.effects:
+            names = coordinate_names(f"sd_{each.name}", (len(each.terms),))
+            found |= {
+                name: f"sd({each.by}: {term})" for name, term in zip(names, each.terms, strict=True)
+            }
+        return found
 
     @cached_property
     def _draws(self) -> dict[str, np.ndarray]:

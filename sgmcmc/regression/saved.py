@@ -40,7 +40,7 @@ def write(
         model: Model.
         samples: Draws.
         frame: Data.
-        about: Further content of the file, as JSON takes it.
+        about: Further content of the file, of types that JSON has.
         weights: Weight of each row, or ``None``.
 
     Raises:

@@ -84,7 +84,7 @@ def measured_error(
         at_half: The same of chains at half the stepsize.
         factor: Factor that turns the difference of the two into the error.
         tolerance: Largest accepted relative error of an SD.
-        samples_at_half: Samples to hand back.
+        samples_at_half: Samples to return.
     """
     return compared(watched(draws, at_half), watched(at_half), factor, tolerance, samples_at_half)
 
@@ -171,7 +171,7 @@ def _ess(series: np.ndarray) -> float:
 
 
 def _beyond(table: Any, tolerance: float) -> Any:
-    """Return whether the error of each mean and each SD exceeds what is let pass, for certain."""
+    """Return whether the error of each mean and each SD exceeds its limit significantly."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -182,6 +182,11 @@ def _beyond(table: Any, tolerance: float) -> Any:
     )
 
 
+def _named(quantity: str) -> str:
+    """Return the name of a watched quantity for a sentence."""
+    return f"the {quantity}" if " of " in quantity or quantity.startswith("log-") else quantity
+
+
 def _warnings(table: Any, tolerance: float) -> list[str]:
     """Return sentences on the quantities that are off."""
     found = []
@@ -189,12 +194,13 @@ def _warnings(table: Any, tolerance: float) -> list[str]:
     for name, row in table.iterrows():
         if beyond.loc[name, "mean"]:
             found.append(
-                f"The mean of {name} is off by {row.mean_error:+.2f} posterior SDs "
+                f"The posterior mean of {_named(name)} is off by {row.mean_error:+.2f} SDs "
                 f"(± {row.mean_error_se:.2f})."
             )
         if beyond.loc[name, "sd"]:
             found.append(
-                f"The SD of {name} is off by {row.sd_error:+.1%} (± {row.sd_error_se:.1%})."
+                f"The posterior SD of {_named(name)} is off by {row.sd_error:+.1%} "
+                f"(± {row.sd_error_se:.1%})."
             )
     blind = table.index[(table.sd_error_se > 2 * tolerance) | (table.mean_error_se > 0.2)]
     if len(blind):

@@ -288,11 +288,11 @@ class Predictions(Arrays):
             >>> y = np.random.default_rng(1).normal(site / 10, 1.0)
             >>> def log_lik(params, dataset):
             ...     return -0.5 * (dataset["y"] - params["mu"] - params["z"]) ** 2
-            >>> def law(effects, params):
+            >>> def log_density(effects, params):
             ...     return -0.5 * effects["z"] ** 2
             >>> samples = sgmcmc.sample(
             ...     log_lik, {"y": y, "site": site}, {"mu": 0.0}, verbose=False, seed=1,
-            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=law))
+            ...     groups=sgmcmc.Groups("site", effects={"z": 0.0}, log_prior=log_density))
             >>> samples[::100].effects("site", [0, 19])["z"].shape[2:]
             (2,)
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -22,7 +24,7 @@ _SHOWN = (("ESS, bulk", "ESS", np.min, "{:.0f}"), ("R-hat", "R-hat", np.max, "{:
 
 
 class Report(Mapping[str, Any]):
-    """How the constants of a chain were chosen, and how good its draws are.
+    """The choice of the constants of a chain, and the quality of its draws.
 
     A read-only mapping from the names of facts to plain numbers, texts, lists and dicts of these;
     ``print`` shows a page of them.
@@ -63,6 +65,27 @@ class Report(Mapping[str, Any]):
     def warnings(self) -> list[str]:
         """Sentences on reasons not to trust the draws; an empty list is a good sign."""
         return list(self.get("warnings", []))
+
+    def renamed(self, labels: Mapping[str, str]) -> Report:
+        """Return the same report with other names of coordinates.
+
+        Args:
+            labels: New names by the present ones, such as ``{"b[2]": "slope"}``.
+        """
+        if not labels:
+            return self
+        found = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, labels)) + r")(?![\w\[])")
+
+        def changed(value: Any) -> Any:
+            if isinstance(value, str):
+                return found.sub(lambda match: labels[match[0]], value)
+            if isinstance(value, Mapping):
+                return {changed(name): changed(entry) for name, entry in value.items()}
+            return [changed(entry) for entry in value] if isinstance(value, list) else value
+
+        return Report(
+            {name: functools.partial(lambda key: changed(self[key]), name) for name in self}
+        )
 
     @property
     def _head(self) -> str:

@@ -124,7 +124,7 @@ class Samples(Conversions):
 
     @property
     def report(self) -> Report | None:
-        """How the constants were chosen and how good the draws are; made when first asked for.
+        """The choice of the constants and the quality of the draws; made at the first access.
 
         ``None`` if the draws came from a file without a report.
         """

@@ -36,8 +36,8 @@ _NODES = {
 """Nodes in each direction that are tried, by whether they follow and the number of directions."""
 
 _ERROR = 0.02
-"""Error of the log posterior, its SD over the posterior, that nodes are let have. Means are off by
-no more than so many posterior SDs."""
+"""Largest accepted error of the log posterior by quadrature, its SD over the posterior. Means are
+off by at most as many posterior SDs."""
 
 _PLACES = 8
 """Places at which the error is measured."""

@@ -43,7 +43,7 @@ _BLOCK = 2**26
 """Bytes of the numbers that a group's block consumes, and of what it gives, at most."""
 
 _MOST_ROWS = 2**14
-"""Rows of a dataset, all of which every iteration sees, at most."""
+"""Largest number of rows of a dataset of which every iteration uses all."""
 
 
 def group_size(sampler: Sampler, phase: Phase) -> int:

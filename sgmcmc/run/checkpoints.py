@@ -1,4 +1,4 @@
-"""Where the runners of a phase are, written down as they go, and whether a sampler is the same."""
+"""Checkpoints of the runners of a phase, and the comparison of samplers with a stored one."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Ending:
-    """Where the chains of a run in memory ended.
+    """The end of the chains of a run in memory.
 
     Attributes:
         starts: Position of each chain after the phases before it, flat.

@@ -25,7 +25,7 @@ from sgmcmc.run.request import AUTO, Request, prepared
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.laws import LinearLaw, has_thermostat
+from sgmcmc.tuning.laws import LinearRecursion, has_thermostat
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
@@ -146,7 +146,7 @@ class Reading:
 
 
 def read(request: Request) -> Reading:
-    """Check what a user handed over, as far as nothing has been chosen.
+    """Check the user's arguments, as far as nothing has been chosen.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or cannot be chosen; the message names it.
@@ -252,7 +252,7 @@ def _refuse(
             ) from None
     elif "stepsize" in open_arguments(request) and not has_thermostat(dynamics):
         try:
-            LinearLaw(dynamics, 0.1)
+            LinearRecursion(dynamics, 0.1)
         except ValueError as error:
             raise ValueError(
                 f"`dynamics`: {error} Give a `stepsize`, or use 'underdamped'."

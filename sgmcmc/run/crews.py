@@ -1,7 +1,7 @@
 """Crews, which run the chains of a phase: threads of this process, or the workers of an executor.
 
-A worker is handed where a chain is, runs it for about a second, and hands back what the chain has
-kept and where it is then. So the caller shows progress and writes the store, a worker that dies
+A worker gets the state of a chain, runs it for about a second, and returns the draws that the chain
+has kept and its new state. So the caller shows progress and writes the store, a worker that dies
 costs a second, and any worker may run the next stretch.
 """
 
@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chain is, and where it should go.
+    """The present iteration of a chain, and its last one.
 
     Attributes:
         number: Number of the chain.

@@ -42,12 +42,13 @@ FEWEST = 25
 """Draws that a chain has to have kept to be looked at."""
 
 
-def need_draws(wishes: Wishes, thin: int) -> None:
+def need_draws(required: Requirements, thin: int) -> None:
     """Raise an error if a user's length leaves too few draws to judge them."""
-    if wishes.n_iters is not None and wishes.n_iters < FEWEST * thin:
+    if required.n_iters is not None and required.n_iters < FEWEST * thin:
         raise ValueError(
-            f"`thin` is {thin}, so that of `n_iters`={wishes.n_iters} iterations only "
-            f"{wishes.n_iters // thin} are kept: too few to judge the chain, which needs {FEWEST}."
+            f"`thin` is {thin}, so that of `n_iters`={required.n_iters} iterations only "
+            f"{required.n_iters // thin} are kept: too few to judge the chain, which needs "
+            f"{FEWEST}."
         )
 
 
@@ -55,7 +56,7 @@ class Lengths(ABC):
     """Length of a chain, decided during the run.
 
     Args:
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         began: Time at which the clock of ``max_seconds`` was started.
 
     Attributes:
@@ -66,13 +67,13 @@ class Lengths(ABC):
     burn_in: int | None
     cap: int
 
-    def __init__(self, wishes: Wishes, began: float) -> None:
-        self._wishes, self._began = wishes, began
+    def __init__(self, required: Requirements, began: float) -> None:
+        self._required, self._began = required, began
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
-        most = self._wishes.max_seconds
+        most = self._required.max_seconds
         return np.inf if most is None else self._began + most - time.monotonic()
 
     @abstractmethod
@@ -85,8 +86,8 @@ class Lengths(ABC):
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """The user's wishes for the draws.
+class Requirements:
+    """The precision and length that the user requests.
 
     Attributes:
         tolerance: Largest relative error of a posterior SD.
@@ -104,12 +105,12 @@ class Wishes:
     burn_in: int | None
     max_seconds: float | None
 
-    def checked(self) -> Wishes:
+    def checked(self) -> Requirements:
         """Return the same, checked."""
         tolerance = checks.positive_number("tolerance", self.tolerance)
         if tolerance >= 1:
             raise ValueError(f"`tolerance` must be below 1, a relative error; it is {tolerance:g}.")
-        return Wishes(
+        return Requirements(
             tolerance,
             checks.positive_number("ess", self.ess),
             checks.whole_number("n_chains", self.n_chains, 2),
@@ -137,7 +138,7 @@ class UntilEffective(Lengths):
     """Runs until every coordinate has its effective sample size, or time is up.
 
     Args:
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         plan: Plan that was chosen.
         d: Number of coordinates.
         thin: Number of iterations between kept draws.
@@ -151,7 +152,7 @@ class UntilEffective(Lengths):
 
     def __init__(
         self,
-        wishes: Wishes,
+        required: Requirements,
         plan: Timed,
         d: int,
         thin: int,
@@ -159,39 +160,39 @@ class UntilEffective(Lengths):
         trial: int = _TRIAL,
         pace: float | None = None,
     ) -> None:
-        need_draws(wishes, thin)
-        super().__init__(wishes, began)
+        need_draws(required, thin)
+        super().__init__(required, began)
         time_of = plan.autocorrelation
-        self.burn_in = wishes.burn_in
+        self.burn_in = required.burn_in
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        draws = 2.0 * wishes.ess * max(time_of, thin) / wishes.n_chains
+        draws = 2.0 * required.ess * max(time_of, thin) / required.n_chains
         if pace is not None:
-            draws = _MARGIN * wishes.ess * pace
+            draws = _MARGIN * required.ess * pace
         first = int(np.ceil(max(250, FEWEST * thin, draws)))
-        most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * wishes.n_chains)))
-        self.cap = wishes.n_iters or min(most, 200 * first)
+        most = thin * min(_MOST_DRAWS, int(_MOST_BYTES / (4 * d * required.n_chains)))
+        self.cap = required.n_iters or min(most, 200 * first)
         self._trial = max(trial, FEWEST * thin)
-        self.first = min(wishes.n_iters or first, self.cap)
+        self.first = min(required.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
         self._said = False
 
     @property
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
-        return self.diagnostics is not None and self.diagnostics.enough(self._wishes.ess)
+        return self.diagnostics is not None and self.diagnostics.enough(self._required.ess)
 
     def goals(self) -> Iterator[int]:
         """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""
         started = time.monotonic()
-        goal = self.first if self._wishes.max_seconds is None else min(self.first, self._trial)
+        goal = self.first if self._required.max_seconds is None else min(self.first, self._trial)
         while True:
             yield goal
             if self.reached or self.left <= 0 or goal >= self.cap:
                 return
             assert self.diagnostics is not None
-            short = self._wishes.ess / max(1.0, self.diagnostics.smallest)
+            short = self._required.ess / max(1.0, self.diagnostics.smallest)
             self._say((time.monotonic() - started) * (_MARGIN * short - 1.0))
             more = goal * (min(4.0, max(1.3, _MARGIN * short)) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
@@ -199,14 +200,14 @@ class UntilEffective(Lengths):
 
     def _say(self, seconds: float) -> None:
         """Warn, once, that many more seconds are predicted, if the user has set no limit."""
-        if seconds <= _SAID or self._wishes.max_seconds is not None or self._said:
+        if seconds <= _SAID or self._required.max_seconds is not None or self._said:
             return
         self._said = True
         assert self.diagnostics is not None
         warnings.warn(
             f"The chains will take about {seconds / 60:.0f} more minutes: the smallest effective "
             f"sample size is {self.diagnostics.smallest:.0f} ({self.diagnostics.scarcest}) of "
-            f"{self._wishes.ess:g} so far. "
+            f"{self._required.ess:g} so far. "
             "Ctrl-C returns the draws there are; `max_seconds` bounds the time.",
             UserWarning,
             stacklevel=outside(),
@@ -214,7 +215,7 @@ class UntilEffective(Lengths):
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        self.diagnostics = until_enough(samples, self._wishes.ess)
+        self.diagnostics = until_enough(samples, self._required.ess)
 
 
 Result = TypeVar("Result")

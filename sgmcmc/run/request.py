@@ -237,7 +237,7 @@ def _with_groups(request: Request) -> Request:
             "no temperature. Leave it at 1, or make the effects parameters."
         )
     if request.keywords.get("storage") is not None:
-        raise ValueError("`storage` is for models without `groups`, whose data are packed anew.")
+        raise ValueError("`storage` is for models without `groups`, whose data are packed again.")
     keywords = {"jit_compile": False, **request.keywords, "groups": None}
     model = read_groups(
         wanted,

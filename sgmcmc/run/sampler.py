@@ -96,7 +96,7 @@ def make_phases(
     updates: str = JOINT,
     burn_in: int = 0,
 ) -> tuple[Phase, ...]:
-    """Return the phases of a sampler: a search, if the gradient wants one, and the chain.
+    """Return the phases of a sampler: a search, if the gradient needs one, and the chain.
 
     Args:
         method: Name of the sampler next to the progress bar.

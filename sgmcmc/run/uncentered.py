@@ -39,7 +39,7 @@ _FAR = 0.3
 """Distance at which gradients are compared for that, in posterior SDs."""
 
 _NOTHING = 1e-4
-"""What is left of a product, outside of the directions before, that is rounding."""
+"""Size of a product outside of the earlier directions that is due to rounding."""
 
 _LEAST = 1e-3
 """Least information in a direction, relative to what was thought."""

@@ -85,7 +85,7 @@ One iteration draws a new ν ~ N(0, ε), then makes L steps of ν += (ε/2) ĝ(�
 next one. ``integrator="euler"`` uses the published update, ν ← (1 − α) ν + ε ĝ(θ) + √(2αε) ζ; θ ← θ
 + ν, whose stationary variance is wrong by a factor of about L/(L + 1) however small ε is.
 
-``noise_variance`` lessens the injected noise by that of the gradient: in the published update its
+``noise_variance`` reduces the injected noise by that of the gradient: in the published update its
 variance is then 2(α − β̂)ε, β̂ = εV/2.
 """,
     source="Chen, Fox & Guestrin, ICML 2014, eq. 15; Baker, *Large-Scale Bayesian Computation "
@@ -97,7 +97,7 @@ variance is then 2(α − β̂)ε, β̂ = εV/2.
         "integrator": 'Integrator: ``"symmetric"``, or ``"euler"`` for the published update.',
         "noise_variance": """
         Variance V of the gradient estimate in each coordinate, by which the injected noise is
-        lessened: a number, or a dict with one for each parameter; ``"fisher"``, the covariance of
+        reduced: a number, or a dict with one for each parameter; ``"fisher"``, the covariance of
         the rows' gradients, estimated along the chain, or ``"diagonal"``, its diagonal. β̂ = εV/2
         must not exceed ``alpha``.""",
     },

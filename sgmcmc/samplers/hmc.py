@@ -11,7 +11,7 @@ from sgmcmc.dynamics import HMC, MALA, NUTS, Dynamics
 from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.named import Function, with_arguments
 from sgmcmc.samplers.sample import PARTS, with_updates
@@ -242,7 +242,7 @@ def _run(function: str, dynamics: Dynamics, given: Mapping[str, Any]) -> Samples
         seed=given["seed"],
         keywords={**keywords, "preconditioner": given["preconditioner"], "dtype": given["dtype"]},
     )
-    wishes = Wishes(
+    required = Requirements(
         _EXACT, *(given[name] for name in ("ess", "n_chains", "n_iters", "burn_in", "max_seconds"))
     )
-    return with_updates(request, wishes, given["verbose"], run_exactly)
+    return with_updates(request, required, given["verbose"], run_exactly)

@@ -14,7 +14,7 @@ from sgmcmc.run.calls import brief
 from sgmcmc.run.choices import open_arguments
 from sgmcmc.run.driver import run
 from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import AUTO, Request
 from sgmcmc.run.stepwise import StepwiseSampler, set_up
 from sgmcmc.run.updates import begun_at, updatable
@@ -129,9 +129,9 @@ def sample(
     if start is not None:
         request = begun_at(request, start)
     if open_arguments(request) or n_iters is None or burn_in is None:
-        wishes = Wishes(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
+        required = Requirements(tolerance, ess, n_chains, n_iters, burn_in, max_seconds)
         exact = _is_hamiltonian(request.dynamics)
-        return with_updates(request, wishes, verbose, run_exactly if exact else run_automatically)
+        return with_updates(request, required, verbose, run_exactly if exact else run_automatically)
     return run(
         replace(request, keywords={**request.keywords, "burn_in": burn_in}), n_iters, verbose
     )
@@ -185,18 +185,18 @@ def setup(
 
 
 @brief
-def with_updates(request: Request, wishes: Wishes, verbose: bool, run_all: Any) -> Samples:
+def with_updates(request: Request, required: Requirements, verbose: bool, run_all: Any) -> Samples:
     """Return the draws of a request, which can be updated with more rows.
 
     Args:
         request: Request of the user.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         verbose: Whether to show progress.
         run_all: Function of these three that chooses what is open and runs the chains.
     """
 
     def call(request: Request, verbose: bool) -> Samples:
-        return run_all(request, wishes, verbose)
+        return run_all(request, required, verbose)
 
     return updatable(call(request, verbose), request, call)
 

@@ -15,7 +15,7 @@ from sgmcmc.dynamics.subsampled import Subsampled
 from sgmcmc.inputs.options import OF_GEODESICS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.subsampled import run_subsampled
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.samplers.hmc import EXACT_TEXTS, NOT_HERE
 from sgmcmc.samplers.named import with_arguments
@@ -125,14 +125,14 @@ def zigzag(
     dtype: tf.DType = tf.float64,
     **keywords: Any,
 ) -> Samples:
-    """Sample a posterior by the zig-zag process with control variates at the mode: exact.
+    """Sample a posterior exactly, by the zig-zag process with control variates at the mode.
 
     ζ moves along v ∈ {−1, 1}^d, in coordinates whitened at the mode, and v_i changes its sign at
-    the rate Σ_j (−v_i [∂_i log p(x_j|ζ) − ∂_i log p(x_j|0)])⁺ + …, with the same of the prior and
-    of the gradient at the mode. The posterior is the stationary distribution, without any error of
-    stepsize or minibatch. Switches are proposed by ``curvature_bound`` and each proposal looks at a
-    single row, so that the cost of a draw does not grow with N, once the mode is known: it is in
-    proportion to about d². If a rate exceeds its bound, the chain ends with an error that says so.
+    the rate Σ_j (−v_i [∂_i log p(x_j|ζ) − ∂_i log p(x_j|0)])⁺ + …, with corresponding terms for the
+    prior and the gradient at the mode. The posterior is the stationary distribution, without an
+    error from stepsize or minibatch. Switches are proposed by ``curvature_bound``, and each
+    proposal reads a single row. So the cost of a draw, once the mode is known, does not grow with
+    N; it is in proportion to about d². If a rate exceeds its bound, the chain ends with an error.
 
     The mode is found on the whole dataset, and r_j and the gradient there are kept for each row,
     two tables of N × d numbers. Chains start around the mode, over-dispersed, and run until every
@@ -195,11 +195,11 @@ def mhss(
     dtype: tf.DType = tf.float64,
     **keywords: Any,
 ) -> Samples:
-    """Sample a posterior by Metropolis–Hastings with scalable subsampling: exact.
+    """Sample a posterior exactly, by Metropolis–Hastings with scalable subsampling.
 
-    ζ' = ζ + εη, in coordinates whitened at the mode, is accepted by a ratio that control variates
-    at the mode and a Poisson number of rows tell (:class:`sgmcmc.dynamics.MHSS` has the formula).
-    The posterior is the stationary distribution. A move looks at about
+    ζ' = ζ + εη, in coordinates whitened at the mode, is accepted by a ratio that is computed from
+    control variates at the mode and a Poisson number of rows (:class:`sgmcmc.dynamics.MHSS` has the
+    formula). The posterior is the stationary distribution. A move reads about
     (1 + γ) Σ_j ‖r_j‖² ‖ζ' − ζ‖ max(‖ζ‖, ‖ζ'‖) rows, with r_j of ``curvature_bound``: a number that
     does not grow with N.
 
@@ -260,12 +260,12 @@ def _run(function: str, dynamics: Subsampled, given: Mapping[str, Any]) -> Sampl
         keywords={**keywords, "preconditioner": given["preconditioner"], "dtype": given["dtype"]},
     )
     asked = ("ess", "n_chains", "n_iters", "burn_in", "max_seconds")
-    wishes = Wishes(_EXACT, *(given[name] for name in asked))
+    required = Requirements(_EXACT, *(given[name] for name in asked))
 
-    def run(request: Request, wishes: Wishes, verbose: bool) -> Samples:
-        return run_subsampled(request, wishes, given["prior_bound"], verbose)
+    def run(request: Request, required: Requirements, verbose: bool) -> Samples:
+        return run_subsampled(request, required, given["prior_bound"], verbose)
 
-    return with_updates(request, wishes, given["verbose"], run)
+    return with_updates(request, required, given["verbose"], run)
 
 
 _EXACT = 0.05

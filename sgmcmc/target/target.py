@@ -56,7 +56,7 @@ class Target:
     def concatenated(self) -> Target:
         """Return the same target with gradients that are concatenated, not written part by part.
 
-        So ``tf.vectorized_map`` needs them, and who looks at one part alone: XLA leaves the others.
+        ``tf.vectorized_map`` needs that. So does a caller that uses one part: XLA drops the others.
         Short ones are, so that the target stays this one, with what was traced of it.
         """
         if not is_long(self.size, self.dtype):
@@ -82,7 +82,7 @@ class Target:
 
     @property
     def row_terms(self) -> int:
-        """The number of terms of the user's log-likelihood that a row's own is made of."""
+        """The number of terms of the user's log-likelihood in that of a row."""
         return getattr(self.log_lik, "row_terms", 1)
 
     def log_post(self, position: tf.Tensor, minibatch: Minibatch) -> tf.Tensor:
@@ -252,7 +252,7 @@ class Target:
 
 
 class _TracedOnce(Target):
-    """A target whose gradient is traced once for all graphs that take it of such minibatches.
+    """A target whose gradient is traced once for all graphs that compute it from such minibatches.
 
     Graphs call it as a function; XLA puts it in its place. So the same numbers come out as without.
 

@@ -25,7 +25,7 @@ _PAIRS_UP_TO = 256
 _ROUNDING = 1e-9
 
 
-class LinearLaw:
+class LinearRecursion:
     """The stationary distribution of a dynamics in directions of given curvature.
 
     Args:
@@ -292,7 +292,7 @@ def at_rest(dynamics: SGNHT, stepsize: float, curvatures: np.ndarray, noise: np.
     """
 
     def excess(friction: float) -> float:
-        law = LinearLaw(Resting(dynamics, friction), stepsize, curvatures)
+        law = LinearRecursion(Resting(dynamics, friction), stepsize, curvatures)
         return law.mean_square(0, noise) / stepsize - 1.0 if law.stable else np.inf
 
     if excess(_MOST) > 0:

@@ -12,7 +12,7 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.minibatches import Uniform
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.plan import LARGEST, WHOLE_UP_TO
 from sgmcmc.tuning.prediction import largest_good
@@ -221,12 +221,12 @@ def at_stepsize(plan: LocalPlan, stepsize: float) -> LocalPlan:
 
 def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float) -> LocalPlan:
     factor = around.noise_factor(n)
-    law, noise = LinearLaw(dynamics, stepsize), factor * around.noise
-    without = law.variance(0.0)
-    error = np.sqrt(without + (law.variance(1.0) - without) * noise) - 1.0
+    recursion, noise = LinearRecursion(dynamics, stepsize), factor * around.noise
+    without = recursion.variance(0.0)
+    error = np.sqrt(without + (recursion.variance(1.0) - without) * noise) - 1.0
     # A direction of curvature λ is one of curvature 1 in coordinates √λ times as long.
     curvature = max(1.0, around.curvature)
-    stiff = LinearLaw(dynamics, stepsize * curvature)
+    stiff = LinearRecursion(dynamics, stepsize * curvature)
     variance = stiff.variance(factor * around.stiff_noise / curvature)
     return LocalPlan(
         around,
@@ -236,7 +236,7 @@ def _planned(around: Neighbourhood, n: int, dynamics: Dynamics, stepsize: float)
         noise,
         error,
         float(np.sqrt(variance)) - 1.0 if stiff.stable else np.inf,
-        law.autocorrelation_time(0.0),
+        recursion.autocorrelation_time(0.0),
     )
 
 
@@ -244,10 +244,10 @@ def _within(dynamics: Dynamics, noise: float, tolerance: float, most: float) -> 
     """Return the largest ε, up to ``most``, at which an sd is off by at most the tolerance."""
 
     def excess(stepsize: float) -> float:
-        law = LinearLaw(dynamics, stepsize)
-        if not law.stable:
+        recursion = LinearRecursion(dynamics, stepsize)
+        if not recursion.stable:
             return np.inf
-        return float(abs(np.sqrt(law.variance(noise)) - 1)) - tolerance
+        return float(abs(np.sqrt(recursion.variance(noise)) - 1)) - tolerance
 
     return largest_good(excess, _LEAST * most, most)
 

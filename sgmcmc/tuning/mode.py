@@ -42,8 +42,8 @@ _LITTLE = 0.05
 """Gain of the log posterior that is small."""
 
 _PART = 0.02
-"""The same of a part of the rows, for each coordinate and row that one of them stands for: the log
-posterior of all is lower at the part's mode by half of one."""
+"""The same for a sample of the rows, per coordinate and per row of the data that a sampled row
+represents: the log posterior of all rows is lower at the sample's mode by half of one."""
 
 _DIRECTIONS = 3
 """Random directions in which curvature is measured."""
@@ -293,8 +293,9 @@ def _step(objective: Objective, here: _Point) -> _Point | None:
 def _error(objective: Objective, rough: Objective, here: _Point) -> float:
     """Return how far the curvature at a point is from the one used, relative to the latter.
 
-    Products of the Hessian H with a few vectors tell; the error is ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the
-    covariance that is used, in the root mean square over signs z, or infinite.
+    It is estimated from products of the Hessian H with a few vectors. The error is
+    ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the covariance that is used: the root mean square over signs z, or
+    infinite.
     """
     root, d = root_of(here.information.covariance), len(here.u)
     moves = root @ np.random.default_rng(d).choice([-1.0, 1.0], (d, _DIRECTIONS))

@@ -1,4 +1,4 @@
-"""The noise of a gradient estimate where the posterior is, measured."""
+"""Measurement of the noise of a gradient estimate at positions of the posterior."""
 
 from __future__ import annotations
 

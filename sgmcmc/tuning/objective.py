@@ -252,7 +252,7 @@ class Objective:
         return (hessian + hessian.T) / 2
 
     def prior_hessian(self, u: np.ndarray) -> np.ndarray:
-        """Return the Hessian of log-prior and log-Jacobian, (d, d), as derivatives tell it."""
+        """Return the Hessian of log-prior and log-Jacobian, (d, d), by differentiation."""
         (found,) = self._prior("prior hessian", u)
         return (found + found.T) / 2
 

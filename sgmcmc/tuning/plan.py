@@ -56,7 +56,7 @@ LARGEST_WITH_THERMOSTAT = 0.01
 
 _SIZES = (125, 250, 500, 1000, 2000, 4000)
 _SIZES_OF_SEVERAL = (16, 32, 64)
-"""Further sizes where a row is made of several terms."""
+"""Further sizes if a row has several terms."""
 
 _REFERENCE = 500
 """Rows of the minibatches that noise is measured with."""

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
-from sgmcmc.tuning.laws import LinearLaw, at_rest
+from sgmcmc.tuning.laws import LinearRecursion, at_rest
 
 _LEAST_CURVATURE = 1e-12
 """Of a direction, as a part of the largest."""
@@ -77,7 +77,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The posterior's curvature and the gradient's noise, as a chain sees them.
+    """The posterior's curvature and the gradient's noise, in the coordinates of a chain.
 
     Args:
         information: J, the negative Hessian in the chain's coordinates, (d, d).
@@ -166,11 +166,11 @@ class Surroundings:
         noise = self.noise_along_axes
         if isinstance(dynamics, SGNHT):
             dynamics = at_rest(dynamics, epsilon, values, np.diag(noise))
-        law = LinearLaw(dynamics, epsilon, values)
+        recursion = LinearRecursion(dynamics, epsilon, values)
         d = len(self.root)
-        if not law.stable:
+        if not recursion.stable:
             return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
-        covariance, sums = law.covariance(noise, self.epoch)
+        covariance, sums = recursion.covariance(noise, self.epoch)
         return self._prediction(self._shares(), covariance, sums)
 
     def _predict_in_turn(
@@ -178,11 +178,11 @@ class Surroundings:
     ) -> Prediction:
         d = len(self.root)
         need_law_in_turn(dynamics, d)
-        law = LawInTurn(self.information, np.broadcast_to(steps, d), slices)
-        if not law.stable:
+        recursion = RecursionInTurn(self.information, np.broadcast_to(steps, d), slices)
+        if not recursion.stable:
             return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
         rows = self.root if self.root.ndim == 2 else np.diag(self.root)
-        return self._prediction(rows, *law.covariance(self.noise))
+        return self._prediction(rows, *recursion.covariance(self.noise))
 
     def _prediction(
         self, shares: np.ndarray, covariance: np.ndarray, sums: np.ndarray
@@ -276,7 +276,7 @@ def largest_good(excess: Callable[[float], float], low: float, high: float) -> f
     return below
 
 
-class LawInTurn:
+class RecursionInTurn:
     """The distribution of SGLD on a Gaussian posterior if parameters move one after the other.
 
     A pass is an affine map. With H the information, n the noise of the gradient estimate, which

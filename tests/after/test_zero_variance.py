@@ -226,7 +226,7 @@ def test_saved_loaded_and_stored_chains(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_bijectors_give_gradients_in_the_unconstrained_space() -> None:
-    """E θ of a Gamma posterior: the correction keeps the mean and lessens the variance."""
+    """E θ of a Gamma posterior: the correction keeps the mean and reduces the variance."""
     x = np.random.default_rng(1).exponential(0.5, 200)
     bijector = tfp.bijectors.Exp()
     chain = sgmcmc.sgld(

@@ -30,10 +30,10 @@ def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.T
     return -0.5 * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
 
 
-Told = tuple[dict[str, str], dict[str, np.ndarray]]
+ChoiceLog = tuple[dict[str, str], dict[str, np.ndarray]]
 
 
-def run() -> Told:
+def run() -> ChoiceLog:
     """Return the paths that chains took, and their draws."""
     x = np.random.default_rng(1).normal(size=(5000, 20)).astype(np.float32)
     given: dict[str, Any] = {
@@ -51,7 +51,7 @@ def run() -> Told:
 
 
 @pytest.fixture(scope="module")
-def usual() -> Told:
+def usual() -> ChoiceLog:
     """Return the paths and the draws without any switch."""
     with pytest.MonkeyPatch.context() as patch:
         for name in PATHS:
@@ -61,7 +61,7 @@ def usual() -> Told:
 
 @pytest.mark.parametrize("name", PATHS)
 def test_a_switch_changes_the_path_and_no_bit(
-    name: str, usual: Told, monkeypatch: pytest.MonkeyPatch
+    name: str, usual: ChoiceLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Minibatches are heavy enough for native code, and chains as many as make them stay put."""
     for other in PATHS:
@@ -75,7 +75,7 @@ def test_a_switch_changes_the_path_and_no_bit(
         np.testing.assert_array_equal(draws[chains], array)
 
 
-def test_the_settings_tell_what_is_so(usual: Told) -> None:
+def test_the_settings_tell_what_is_so(usual: ChoiceLog) -> None:
     expected = {
         "graph calls": "direct" if compiler.calls_directly() else "public",
         "native code": "on" if native.available() else "off",

@@ -127,7 +127,7 @@ def _decay(block: Block) -> Any:
     return np.exp(-np.asarray(block.tuning.get("alpha", block.tuning.get("friction"))))
 
 
-class LawInTurn:
+class RecursionInTurn:
     """The exact stationary moments of a chain in turn, by enumeration of all its minibatches.
 
     The state is z = (1, θ, ν) before a minibatch is drawn. For each minibatch the rest of the

@@ -1,4 +1,4 @@
-"""SGHMC whose injected noise is lessened by that of the gradient: β̂ of the thesis' 4.3.2."""
+"""SGHMC whose injected noise is reduced by that of the gradient: β̂ of the thesis' 4.3.2."""
 
 from __future__ import annotations
 

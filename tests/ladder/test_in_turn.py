@@ -36,7 +36,7 @@ from tests.ladder import (
     logistic,
     regression,
 )
-from tests.ladder.in_turn import Block, LawInTurn, Walker, chain
+from tests.ladder.in_turn import Block, RecursionInTurn, Walker, chain
 
 ROWS, SMALL, SEED = 12, 4, 5
 NAMES = {case.name.removesuffix("-in-turn"): case for case in IN_TURN}
@@ -141,7 +141,7 @@ def test_the_stationary_law(case: Case, replace: bool) -> None:
     """Of (θ, ĝ), with stepsizes and noise that change it by tens of per cent."""
     problem, n = problem_of(case), 3
     stepsize = stepsizes(problem, 0.4 / np.linalg.eigvalsh(problem.precision)[-1])
-    law = LawInTurn(problem, case, n, blocks_of(case, problem, stepsize), replace)
+    law = RecursionInTurn(problem, case, n, blocks_of(case, problem, stepsize), replace)
     mean, covariance = law.moments()
     assert np.abs(covariance[:3, :3] / problem.covariance - 1).max() > 0.1
     samples = NAMES[case.name].run(
@@ -155,7 +155,7 @@ def test_the_stationary_law(case: Case, replace: bool) -> None:
 def test_joint_updates_are_told_from_it() -> None:
     case, problem, n = BY_NAME["sgld"], regression(3, 8), 3
     stepsize = stepsizes(problem, 2.0 / np.linalg.eigvalsh(problem.precision)[-1])
-    law = LawInTurn(problem, case, n, blocks_of(case, problem, stepsize))
+    law = RecursionInTurn(problem, case, n, blocks_of(case, problem, stepsize))
     samples = case.run(
         problem, stepsize, n, n_chains=40, burn_in=400, n_iters=5000, store_gradients=True
     )
@@ -169,7 +169,7 @@ def test_the_splitting_without_refreshment_has_the_posteriors_covariance() -> No
     case, problem = BY_NAME["underdamped"], gaussian(3, 8)
     for share in (0.1, 1.0, 2.0):
         stepsize = stepsizes(problem, share / np.linalg.eigvalsh(problem.precision)[-1])
-        law = LawInTurn(problem, case, 8, blocks_of(case, problem, stepsize))
+        law = RecursionInTurn(problem, case, 8, blocks_of(case, problem, stepsize))
         mean, covariance = law.moments()
         np.testing.assert_allclose(covariance[:3, :3], problem.covariance, rtol=1e-9)
         np.testing.assert_allclose(mean[:3], problem.mean, rtol=1e-9)

@@ -12,7 +12,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc.dynamics import SGHMC, SGLD, Underdamped
 from sgmcmc.minibatches.reshuffled import Place, Reshuffled
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearRecursion
 
 KINDS = [
     Reshuffled(), Reshuffled(symmetric=True), Reshuffled(block=4), Reshuffled(4, symmetric=True),
@@ -135,7 +135,7 @@ def test_the_moments_over_an_epoch_are_as_published(
     dynamics: Any, R: int, epsilon: float, independent: float, reshuffled: float
 ) -> None:
     """Errors of SDs in per cent, of a whitened normal with V = R, to the digits that are known."""
-    law, noise = LinearLaw(dynamics, epsilon), np.full((1, 1), float(R))
+    law, noise = LinearRecursion(dynamics, epsilon), np.full((1, 1), float(R))
     found = 100 * (np.sqrt([law.covariance(noise, epoch)[0][0, 0] for epoch in (None, R)]) - 1)
     digits = [len(str(value).partition(".")[2]) for value in (independent, reshuffled)]
     assert round(found[0], digits[0]) == independent
@@ -145,7 +145,7 @@ def test_the_moments_over_an_epoch_are_as_published(
 def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     """Against the recursion itself, minibatch by minibatch, in two directions."""
     R, V, curvatures = 6, np.array([[3.0, 1.2], [1.2, 2.0]]), np.array([1.0, 0.4])
-    law = LinearLaw(Underdamped(0.7), 0.02, curvatures)
+    law = LinearRecursion(Underdamped(0.7), 0.02, curvatures)
     A = np.zeros((2 * len(law._A[0]), 2 * len(law._A[0])))
     size = len(law._A[0])
     K, Q = np.zeros((2 * size, 2)), np.zeros_like(A)
@@ -189,7 +189,7 @@ def test_chains_have_the_moments_over_an_epoch(dynamics: Any, stepsize: float) -
         n_chains=chains, n_iters=iterations, burn_in=400, dtype=tf.float64, verbose=False, seed=2,
     )["theta"]  # fmt: skip
     noise = N * (N - n) / n * x.var(ddof=1)
-    law = LinearLaw(dynamics, stepsize, np.array([float(N)]))
+    law = LinearRecursion(dynamics, stepsize, np.array([float(N)]))
     exact = law.covariance(np.full((1, 1), noise), N / n)[0][0, 0]
     independent = law.variance(noise)
     each = ((found - x.mean()) ** 2).mean(1)

@@ -29,6 +29,12 @@ def fit() -> sgmcmc.Regression:
     return sgmcmc.glm("y ~ x + C(f)", FRAME, **QUIET)
 
 
+def test_report_names_terms(fit: sgmcmc.Regression) -> None:
+    assert fit.report is not None and fit.samples.report is not None
+    assert "b[" in str(fit.samples.report)
+    assert "b[" not in str(fit.report)
+
+
 def test_gaussian_against_least_squares(fit: sgmcmc.Regression) -> None:
     table = fit.summary()
     beta, rest, *_ = np.linalg.lstsq(DESIGN, FRAME["y"], rcond=None)
@@ -326,7 +332,7 @@ def test_the_left_side_and_offsets() -> None:
         (("y | trials(8) ~ x", FRAME), "is for family 'binomial' only"),
         (("y ~ x", FRAME.assign(y=1), "binomial"), "'binomial' needs the number of trials"),
         (("y ~ ", FRAME), "'~' and terms"),
-        (("y ~ x + 1 | f", FRAME), "stand in parentheses"),
+        (("y ~ x + 1 | f", FRAME), "of groups in parentheses"),
     ],
 )
 def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> None:

@@ -133,3 +133,16 @@ def test_constant_entries_do_not_hinder() -> None:
 def test_a_range_is_as_short_as_it_can_be(values: list[float], shown: str) -> None:
     lines = str(Report({"Draws": {"R-hat": values}, "warnings": []})).splitlines()
     assert [line.split("R-hat")[1].strip() for line in lines if "R-hat" in line] == [shown]
+
+
+def test_coordinates_by_other_names() -> None:
+    facts = {
+        "method": "hmc",
+        "Draws": {"farthest from 1": "b[1], 0.9", "sd_b[1]": [1.0, 2.0]},
+        "later": lambda: {"R-hat": "b[10]"},
+        "warnings": ["The SD of b[1] is large; b[10] is not."],
+    }
+    report = Report(facts).renamed({"b[1]": "x", "b[10]": "x:z"})
+    assert report["Draws"] == {"farthest from 1": "x, 0.9", "sd_b[1]": [1.0, 2.0]}
+    assert report["later"] == {"R-hat": "x:z"}
+    assert report.warnings == ["The SD of x is large; x:z is not."]

@@ -1,4 +1,4 @@
-"""Iterations on minibatches that are handed over, against the update equations."""
+"""Iterations on minibatches that the user passes, against the update equations."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from sgmcmc.dynamics import SGHMC, SGLD, SGNHT, Dynamics, Underdamped
 from sgmcmc.target.geometry import Space
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.prediction import Surroundings, largest_stepsize
 
 EXACT = 1e-9
@@ -23,7 +23,7 @@ def whitened(noise: float) -> Surroundings:
 @pytest.mark.parametrize("epsilon", [0.01, 0.25, 1.0, 3.0])
 def test_variance_of_sgld(epsilon: float, noise: float) -> None:
     """θ' = (1 − ε/2) θ + (ε/2) u + √ε η with u ~ N(0, V): v = (ε + ε²V/4) / (1 − (1 − ε/2)²)."""
-    law = LinearLaw(SGLD(), epsilon)
+    law = LinearRecursion(SGLD(), epsilon)
     decay = 1 - epsilon / 2
     expected = 1 / (1 - epsilon / 4) + epsilon**2 / 4 * noise / (1 - decay**2)
     assert law.variance(noise) == pytest.approx(expected, rel=EXACT)
@@ -32,7 +32,7 @@ def test_variance_of_sgld(epsilon: float, noise: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.25, 1.0])
 def test_autocorrelation_time_of_sgld(epsilon: float) -> None:
     """Autocorrelations aᵏ with a = 1 − ε/2 sum up to (1 + a)/(1 − a), whatever the noise."""
-    law, decay = LinearLaw(SGLD(), epsilon), 1 - epsilon / 2
+    law, decay = LinearRecursion(SGLD(), epsilon), 1 - epsilon / 2
     for noise in NOISES:
         expected = (1 + decay) / (1 - decay)
         assert law.autocorrelation_time(noise) == pytest.approx(expected, rel=EXACT)
@@ -40,7 +40,7 @@ def test_autocorrelation_time_of_sgld(epsilon: float) -> None:
 
 def test_an_autocorrelation_time_is_at_least_one() -> None:
     """Beyond ε = 2 draws of SGLD alternate; no more is made of them than of independent ones."""
-    assert LinearLaw(SGLD(), 3.0).autocorrelation_time(0.0) == 1.0
+    assert LinearRecursion(SGLD(), 3.0).autocorrelation_time(0.0) == 1.0
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -48,7 +48,7 @@ def test_an_autocorrelation_time_is_at_least_one() -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.25, 1.0])
 def test_variance_of_underdamped(epsilon: float, friction: float, noise: float) -> None:
     """Exact without noise; noise of variance V adds (εV/4) coth(α/2)/(1 − ε/4)."""
-    law = LinearLaw(Underdamped(friction), epsilon)
+    law = LinearRecursion(Underdamped(friction), epsilon)
     excess = epsilon * noise / 4 / np.tanh(friction / 2) / (1 - epsilon / 4)
     assert law.variance(noise) == pytest.approx(1 + excess, rel=EXACT)
 
@@ -97,7 +97,7 @@ def test_sghmc_against_its_transcription(
     while np.abs(power).max() > 1e-14:
         sums += power @ covariance
         power = A @ power
-    law = LinearLaw(SGHMC(alpha, L, integrator), epsilon)
+    law = LinearRecursion(SGHMC(alpha, L, integrator), epsilon)
     assert law.stable
     assert law.variance(noise) == pytest.approx(covariance[0, 0], rel=EXACT)
     time = max(1.0, 2 * sums[0, 0] / covariance[0, 0] - 1)
@@ -106,21 +106,21 @@ def test_sghmc_against_its_transcription(
 
 @pytest.mark.parametrize("dynamics", [SGLD(), Underdamped(0.5)], ids=["sgld", "underdamped"])
 def test_stable_up_to_four(dynamics: Dynamics) -> None:
-    assert LinearLaw(dynamics, 3.99).stable
-    assert not LinearLaw(dynamics, 4.01).stable
+    assert LinearRecursion(dynamics, 3.99).stable
+    assert not LinearRecursion(dynamics, 4.01).stable
 
 
 def test_fresh_momenta_and_friction_keep_sghmc_longer() -> None:
     """As the radius of the transcription's matrix tells."""
     for epsilon in (3.0, 4.1, 5.5):
         radius = np.abs(np.linalg.eigvals(_sghmc(0.3, 3, "symmetric", epsilon)[0])).max()
-        assert LinearLaw(SGHMC(0.3, 3), epsilon).stable == (radius < 1)
+        assert LinearRecursion(SGHMC(0.3, 3), epsilon).stable == (radius < 1)
     assert radius > 1
 
 
 def test_a_thermostat_is_refused() -> None:
     with pytest.raises(ValueError, match="SGNHT does not move linearly"):
-        LinearLaw(SGNHT().bind(Space({"theta": ()})), 0.1)
+        LinearRecursion(SGNHT().bind(Space({"theta": ()})), 0.1)
 
 
 @pytest.mark.parametrize("noise", [0.3, 7.0])
@@ -138,7 +138,7 @@ def test_largest_stepsize_of_underdamped(tolerance: float, noise: float) -> None
 @pytest.mark.parametrize("noise", NOISES)
 def test_largest_stepsize_hits_the_tolerance(dynamics: Dynamics, noise: float) -> None:
     found = largest_stepsize(dynamics, whitened(noise), 0.05)
-    error = np.sqrt(LinearLaw(dynamics, found).variance(noise)) - 1
+    error = np.sqrt(LinearRecursion(dynamics, found).variance(noise)) - 1
     if found < 1.0:
         assert error == pytest.approx(0.05, rel=1e-6)
     else:

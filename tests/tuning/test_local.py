@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 from sgmcmc.dynamics import SGLD, Underdamped
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.ascent import Ascent, AscentState
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (
     Neighbourhood,
     Probe,
@@ -137,7 +137,7 @@ class TestChoice:
         for tolerance in (0.1, 0.01):
             plan = choose_locally(around, dynamics, tolerance)  # type: ignore[arg-type]
             assert np.abs(plan.error).max() <= tolerance * 1.0001
-            law = LinearLaw(plan.dynamics, plan.stepsize)
+            law = LinearRecursion(plan.dynamics, plan.stepsize)
             exact = np.sqrt(law.variance(plan.noise[-1])) - 1
             assert plan.error[-1] == pytest.approx(exact)
 

@@ -28,7 +28,7 @@ ABOUT = "about.json"
 CHAIN = "chain"
 """Kind of the checkpoints of the draws."""
 REDUCTION = "reduction/"
-"""How the names begin under which a checkpoint holds results of reductions."""
+"""Prefix of the names of results of reductions in a checkpoint."""
 CHECKSUM = "checksum/"
 """The same of the checksums of the rows that count, by record."""
 
@@ -151,7 +151,7 @@ def write_about(path: Path, about: Mapping[str, Any], records: Mapping[str, Reco
 
 
 def unsigned(about: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said of a store without its checksum, which is looked at, as are its files.
+    """Return the description of a store without its checksum, after a check of this and the files.
 
     A store of an earlier version has none.
 

@@ -92,7 +92,7 @@ class Store:
 
     @property
     def n_iters(self) -> int | None:
-        """How many iterations after burn-in there is room for, if there is a chain."""
+        """Number of iterations after burn-in for which there is room, if there is a chain."""
         return None if self.about is None else self.about["fingerprint"]["n_iters"]
 
     def prepare(
@@ -246,7 +246,7 @@ def _states(path: Path, arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.n
 
 
 def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what is said of a store and its arrays, mapped."""
+    """Return the description of a store and its arrays, mapped."""
     while True:
         about = _read_about(path)
         if about is None:
@@ -260,7 +260,7 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _read_about(path: Path) -> dict[str, Any] | None:
-    """Return what is said of a store, or ``None`` if there is none yet."""
+    """Return the description of a store, or ``None`` if there is none yet."""
     if not path.exists():
         return None
     if not path.is_dir():

@@ -11,12 +11,12 @@ from sgmcmc.dynamics import NUTS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
     MOVES,
-    Foretold,
+    Cost,
     run_exact,
     seconds_of_gradient,
 )
 from sgmcmc.run.choices import all_parts_open
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import WIDE, of_rising
 from sgmcmc.run.request import Request
@@ -36,14 +36,14 @@ _SURELY, _PERHAPS = 10**6, 2 * 10**7
 beyond which it takes too long to be worth timing."""
 
 
-def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bool:
+def may_be_exact(request: Request, plan: Plan, data: Data, required: Requirements) -> bool:
     """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
 
     Args:
         request: Request of the user.
         plan: Plan that was chosen.
         data: Dataset.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
     """
     if not all_parts_open(request):
         return False
@@ -54,15 +54,15 @@ def may_be_exact(request: Request, plan: Plan, data: Data, wishes: Wishes) -> bo
     if numbers > _PERHAPS:
         return False
     seconds = seconds_of_gradient(target, data, plan.mode.position)
-    moves = wishes.n_chains * (MOVES + 2.0 * wishes.ess)
-    return Foretold(seconds, moves * _GRADIENTS, wishes).affordable
+    moves = required.n_chains * (MOVES + 2.0 * required.ess)
+    return Cost(seconds, moves * _GRADIENTS, required).affordable
 
 
 class UntilFar(UntilEffective):
     """Runs until coordinates have their effective sample size, or are found far from normal.
 
     Args:
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         plan: Plan that was chosen.
         target: Target, without a preconditioner.
         thin: Number of iterations between kept draws.
@@ -80,7 +80,7 @@ class UntilFar(UntilEffective):
 
     def __init__(
         self,
-        wishes: Wishes,
+        required: Requirements,
         plan: Plan,
         target: Target,
         thin: int,
@@ -88,9 +88,9 @@ class UntilFar(UntilEffective):
         may_stop: bool,
         pace: float | None = None,
     ) -> None:
-        super().__init__(wishes, plan, target.size, thin, began, pace=pace)
+        super().__init__(required, plan, target.size, thin, began, pace=pace)
         self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
-        if may_stop and wishes.n_iters is None:
+        if may_stop and required.n_iters is None:
             self.cap = min(self.cap, _PATIENCE * self.first)
         self.spread = np.eye(target.size)
         self.variances: np.ndarray = np.ones(target.size)
@@ -121,7 +121,9 @@ class UntilFar(UntilEffective):
                 f"eigenvalues of the draws' covariance range from {self.variances[0]:.2g} to "
                 f"{self.variances[-1]:.2g}"
             )
-        elif not self.reached and self._wishes.n_iters is None and draws >= self.cap // self._thin:
+        elif (
+            not self.reached and self._required.n_iters is None and draws >= self.cap // self._thin
+        ):
             self.against = (
                 f"after {draws} draws of each chain the smallest effective sample size was "
                 f"{self.diagnostics.smallest:.0f}, far from what a normal posterior would give"
@@ -136,8 +138,8 @@ def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
 
 
 def run_by_nuts(
-    request: Request, plan: Plan, wishes: Wishes, verbose: bool, began: float, reason: str
+    request: Request, plan: Plan, required: Requirements, verbose: bool, began: float, reason: str
 ) -> Samples:
     """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay."""
     doubts = of_rising(plan.surveyed)
-    return run_exact(request, NUTS(), wishes, verbose, began, reason, doubts)
+    return run_exact(request, NUTS(), required, verbose, began, reason, doubts)

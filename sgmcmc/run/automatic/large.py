@@ -19,7 +19,7 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
-    Foretold,
+    Cost,
     run_exact,
     seconds_of_gradient,
 )
@@ -27,12 +27,12 @@ from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
 from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import Wishes, need_draws, with_smaller_steps
+from sgmcmc.run.lengths import Requirements, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.laws import LinearLaw
+from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (
     LocalPlan,
     Neighbourhood,
@@ -59,7 +59,7 @@ _CHANGED = 2.0
 
 
 def run_large(
-    request: Request, dynamics: Dynamics, wishes: Wishes, verbose: bool, began: float
+    request: Request, dynamics: Dynamics, required: Requirements, verbose: bool, began: float
 ) -> Samples:
     """Choose constants from measurements around the chains' starts, run them, and report.
 
@@ -70,7 +70,7 @@ def run_large(
     Args:
         request: Request, read.
         dynamics: Dynamics, bound.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         verbose: Whether to show progress.
         began: Time at which the clock of ``max_seconds`` was started.
 
@@ -81,26 +81,26 @@ def run_large(
     target, data, starts, seed = model.target, model.data, model.starts, model.seed
     thin = model.options.thin
     _need_linear(dynamics)
-    need_draws(wishes, thin)
-    foretold = None
-    if all_parts_open(request) and wishes.n_iters is None and wishes.burn_in is None:
+    need_draws(required, thin)
+    cost = None
+    if all_parts_open(request) and required.n_iters is None and required.burn_in is None:
         seconds = seconds_of_gradient(target, data, starts[0])
-        foretold = Foretold.of(seconds, target.size, wishes)
-        if foretold.affordable:
-            foretold.say(request.function)
-            return _by_hmc(request, foretold, wishes, verbose, began)
+        cost = Cost.of(seconds, target.size, required)
+        if cost.affordable:
+            cost.warn(request.function)
+            return _by_hmc(request, cost, required, verbose, began)
     clock = Clock(began)
     first = request.tuned(dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
-    positions = spread_out(target.space, starts, wishes.n_chains, around, seed)
+    positions = spread_out(target.space, starts, required.n_chains, around, seed)
     clock.done("scales, curvature and noise")
     positions = ascend(first, positions, around, verbose)
     clock.done("ascent")
-    plan, positions = _settled(first, positions, dynamics, wishes, verbose, clock)
+    plan, positions = _settled(first, positions, dynamics, required, verbose, clock)
     rows = RowsWatched(target, data, seed)
-    measures, mine = wishes.n_iters is None, wishes
-    if measures and wishes.max_seconds is not None:
-        mine = replace(wishes, max_seconds=_FIRST * wishes.max_seconds)
+    measures, mine = required.n_iters is None, required
+    if measures and required.max_seconds is not None:
+        mine = replace(required, max_seconds=_FIRST * required.max_seconds)
 
     def chains(factor: float) -> _Ran:
         lowered = _lowered(plan, factor)
@@ -112,12 +112,12 @@ def run_large(
     clock.done("chains")
     error = None
     if measures:
-        ran, error = _measured(request, ran, rows, wishes, verbose, began)
+        ran, error = _measured(request, ran, rows, required, verbose, began)
         clock.done("measured error")
-    ends = _ends(ran.samples, target, wishes.n_chains)
+    ends = _ends(ran.samples, target, required.n_chains)
     after = _look(target, data, ends, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    return ran.samples.with_report(_report(ran, wishes, after, thin, error, foretold, clock))
+    return ran.samples.with_report(_report(ran, required, after, thin, error, cost, clock))
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:
@@ -134,19 +134,24 @@ class _Ran:
 
 
 def _by_hmc(
-    request: Request, foretold: Foretold, wishes: Wishes, verbose: bool, began: float
+    request: Request, cost: Cost, required: Requirements, verbose: bool, began: float
 ) -> Samples:
     """Return draws by HMC on the whole dataset."""
     reason = (
-        f"a gradient over all rows takes {foretold.gradient:.2g} s, and the prediction was "
-        f"{foretold.seconds:.0f} s"
+        f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
+        f"{cost.seconds:.0f} s"
     )
     dynamics = HMC(length=math.pi / 2)
-    return run_exact(request, dynamics, wishes, verbose, began, reason, [], foretold)
+    return run_exact(request, dynamics, required, verbose, began, reason, [], cost)
 
 
 def _measured(
-    request: Request, ran: _Ran, rows: RowsWatched, wishes: Wishes, verbose: bool, began: float
+    request: Request,
+    ran: _Ran,
+    rows: RowsWatched,
+    required: Requirements,
+    verbose: bool,
+    began: float,
 ) -> tuple[_Ran, MeasuredError]:
     """Return the chains whose error is within the tolerance, or the last, with that error.
 
@@ -156,19 +161,19 @@ def _measured(
     """
     target, thin = request.read.target, request.read.options.thin
     first, factor = time.monotonic() - began, error_factor(ran.plan.dynamics)
-    until = began + (_MOST_TIME * first if wishes.max_seconds is None else wishes.max_seconds)
+    until = began + (_MOST_TIME * first if required.max_seconds is None else required.max_seconds)
     for number in range(_HALVINGS):
         plan = at_stepsize(ran.plan, ran.plan.stepsize / 2)
-        lengths = Watched(wishes, plan, target, rows.again(), thin, began)
-        positions = _ends(ran.samples, target, wishes.n_chains)
+        lengths = Watched(required, plan, target, rows.again(), thin, began)
+        positions = _ends(ran.samples, target, required.n_chains)
         seed = request.read.seed + 1 + number
         asked = planned(request, plan, positions).tuned(thin=lengths.thin, seed=seed)
         half = _Ran(plan, lengths, run_lengths(asked, lengths, verbose))
         one, other = ran.lengths.series, half.lengths.series
-        error = compared(one, other, factor, wishes.tolerance, half.samples)
+        error = compared(one, other, factor, required.tolerance, half.samples)
         if not error.certain:
             return ran, error
-        left = compared(one, other, factor - 1.0, wishes.tolerance, half.samples)
+        left = compared(one, other, factor - 1.0, required.tolerance, half.samples)
         ran = half
         if not left.certain or time.monotonic() > until:
             return ran, left
@@ -182,7 +187,7 @@ def _ends(samples: Samples, target: Target, n_chains: int) -> list[np.ndarray]:
 def _need_linear(dynamics: Dynamics) -> None:
     """Raise an error if the chain has no closed form."""
     try:
-        LinearLaw(dynamics, 0.1)
+        LinearRecursion(dynamics, 0.1)
     except ValueError as error:
         raise ValueError(
             f"`dynamics`: {error} Beyond {DENSE_UP_TO} coordinates use 'underdamped', 'sgld' or "
@@ -194,23 +199,23 @@ def _settled(
     request: Request,
     positions: list[np.ndarray],
     dynamics: Dynamics,
-    wishes: Wishes,
+    required: Requirements,
     verbose: bool,
     clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
     """Return the plan after a warm-up, and where that has led."""
     target, data, seed = request.read.target, request.read.data, request.read.seed
     around = _look(target, data, positions, seed, verbose)
-    plan = choose_locally(around, dynamics, wishes.tolerance)
+    plan = choose_locally(around, dynamics, required.tolerance)
     clock.done("scales, curvature and noise")
-    length, _ = lengths_of(wishes, plan, target.space.user_layout.size, 1)
+    length, _ = lengths_of(required, plan, target.space.user_layout.size, 1)
     positions = with_smaller_steps(
         lambda factor: warm_up(request, _lowered(plan, factor), positions, max(1, length), verbose)
     )
     clock.done("warm-up")
     around = _look(target, data, positions, seed + 1, verbose)
     clock.done("scales, curvature and noise")
-    return choose_locally(around, dynamics, wishes.tolerance), positions
+    return choose_locally(around, dynamics, required.tolerance), positions
 
 
 def _look(
@@ -236,11 +241,11 @@ def _unconstrained(samples: Samples, target: Target, chain: int) -> np.ndarray:
 
 def _report(
     ran: _Ran,
-    wishes: Wishes,
+    required: Requirements,
     after: Neighbourhood,
     thin: int,
     error: MeasuredError | None,
-    foretold: Foretold | None,
+    cost: Cost | None,
     clock: Clock,
 ) -> Report:
     """Return the report."""
@@ -250,9 +255,9 @@ def _report(
     if lengths.thin > thin:
         kept += " (at most 2000 draws, 512 MB)"
     sections: Sections = {}
-    if foretold is not None:
+    if cost is not None:
         sections["Method"] = {
-            "exact (HMC), predicted seconds": foretold.seconds,
+            "exact (HMC), predicted seconds": cost.seconds,
             "reason for stochastic gradients": "exact moves would need more time than there is",
         }
     sections |= {
@@ -283,7 +288,7 @@ def _report(
         "Watched": watched_facts(lengths.diagnostics),
         **_of_error(error),
     }
-    warnings = _warnings(plan, lengths, wishes, after, error)
+    warnings = _warnings(plan, lengths, required, after, error)
     return make_report(origin_of(samples).sampler, samples, None, sections, warnings, clock)
 
 
@@ -308,16 +313,16 @@ def _of_error(error: MeasuredError | None) -> dict[str, Any]:
 def _warnings(
     plan: LocalPlan,
     lengths: Watched,
-    wishes: Wishes,
+    required: Requirements,
     after: Neighbourhood,
     error: MeasuredError | None,
 ) -> list[str]:
     """Return warnings about the draws."""
     found = []
-    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * wishes.tolerance:
+    if not max(plan.stiff_error, plan.error.max()) <= 1.001 * required.tolerance:
         found.append(
             f"Gradient noise makes SDs too large: by {plan.stiff_error:.1%} in the direction of "
-            f"the largest curvature (a local bound); the tolerance is {wishes.tolerance:.1%}. "
+            f"the largest curvature (a local bound); the tolerance is {required.tolerance:.1%}. "
             "Larger minibatches have less noise."
         )
     if after.curvature > _CHANGED * plan.around.curvature:
@@ -328,10 +333,10 @@ def _warnings(
         )
     found += [] if error is None else error.warnings
     ess = {name: each.smallest for name, each in lengths.diagnostics.items()}
-    few = sorted((name for name in ess if ess[name] < wishes.ess), key=ess.__getitem__)
+    few = sorted((name for name in ess if ess[name] < required.ess), key=ess.__getitem__)
     if few:
         named = ", ".join(f"{ess[name]:.0f} for {name}" for name in _told(few, lengths))
-        found.append(f"Effective sample sizes are below {wishes.ess:g}: {named}{_others(few)}.")
+        found.append(f"Effective sample sizes are below {required.ess:g}: {named}{_others(few)}.")
     rhat = {name: max(each.rhat) for name, each in lengths.diagnostics.items()}
     apart = sorted((name for name in rhat if rhat[name] > RHAT), key=rhat.__getitem__, reverse=True)
     if apart:

@@ -19,7 +19,7 @@ from sgmcmc.inputs.options import without
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
 from sgmcmc.run.exact import run_exactly
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
@@ -98,40 +98,40 @@ def _gradient(posterior: WholePosterior, point: tf.Tensor) -> Any:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Cost:
     """Predicted cost of exact sampling.
 
     Args:
         gradient: Seconds of a gradient over all rows.
         gradients: Gradients of all chains.
-        wishes: Requested precision and length.
+        required: Requested precision and length.
     """
 
     gradient: float
     gradients: float
-    wishes: Wishes
+    required: Requirements
 
     @classmethod
-    def of(cls, gradient: float, d: int, wishes: Wishes) -> Foretold:
-        """Return what HMC costs in d coordinates that are near N(0, I)."""
+    def of(cls, gradient: float, d: int, required: Requirements) -> Cost:
+        """Return the cost of HMC in d coordinates that are near N(0, I)."""
         steps = math.ceil(_STEPS * d**0.25)
-        moves = _WARM_UP + max(_FIRST, 2.0 * wishes.ess / wishes.n_chains)
-        return cls(gradient, wishes.n_chains * (_COLD + moves * steps), wishes)
+        moves = _WARM_UP + max(_FIRST, 2.0 * required.ess / required.n_chains)
+        return cls(gradient, required.n_chains * (_COLD + moves * steps), required)
 
     @property
     def seconds(self) -> float:
         """Seconds, with chains side by side."""
-        return self.gradient * self.gradients / min(self.wishes.n_chains, available_cores())
+        return self.gradient * self.gradients / min(self.required.n_chains, available_cores())
 
     @property
     def affordable(self) -> bool:
-        """Whether that is within the user's time, or some minutes."""
-        most = self.wishes.max_seconds
+        """Whether that is within the user's time limit, or a few minutes."""
+        most = self.required.max_seconds
         return self.seconds <= (_AFFORDABLE if most is None else _OF_THE_TIME * most)
 
-    def say(self, function: str) -> None:
+    def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
-        if self.wishes.max_seconds is None and self.seconds > _SAID:
+        if self.required.max_seconds is None and self.seconds > _SAID:
             warnings.warn(
                 f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
                 f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "
@@ -141,20 +141,20 @@ class Foretold:
             )
 
 
-def may_begin_anew(wishes: Wishes, left: float) -> bool:
+def may_start_again(required: Requirements, left: float) -> bool:
     """Return whether enough of the user's time is left."""
-    return wishes.max_seconds is None or left >= _LEFT * wishes.max_seconds
+    return required.max_seconds is None or left >= _LEFT * required.max_seconds
 
 
 def run_exact(
     request: Request,
     dynamics: Dynamics,
-    wishes: Wishes,
+    required: Requirements,
     verbose: bool,
     began: float,
     reason: str,
     doubts: list[str],
-    foretold: Foretold | None = None,
+    cost: Cost | None = None,
     mode: Mode | None = None,
 ) -> Samples:
     """Return draws by HMC or NUTS on the whole dataset, with their report.
@@ -162,12 +162,12 @@ def run_exact(
     Args:
         request: What the user asks for; what is chosen was left open.
         dynamics: HMC or NUTS.
-        wishes: Requested precision and length.
+        required: Requested precision and length.
         verbose: Whether to show progress.
         began: When the clock of ``max_seconds`` was started.
         reason: Why, for the report.
-        doubts: What else the report is to warn of.
-        foretold: Seconds, which bound the run if the user does not.
+        doubts: Further warnings of the report.
+        cost: Predicted cost, which bounds the run if the user sets no limit.
         mode: Mode, if it is known.
     """
     options = without(request.read.options, _OF_OTHERS)
@@ -184,9 +184,9 @@ def run_exact(
         keywords={k: v for k, v in request.keywords.items() if k not in _OF_OTHERS},
     )
     before = time.monotonic() - began
-    if wishes.max_seconds is not None:
-        left = wishes.max_seconds - before
-        wishes = replace(wishes, max_seconds=max(left, _LEFT * wishes.max_seconds))
-    elif foretold is not None:
-        wishes = replace(wishes, max_seconds=max(_SAID, _OVERRUN * foretold.seconds))
-    return run_exactly(exact, wishes, verbose, reason, doubts, {_BEFORE: before})
+    if required.max_seconds is not None:
+        left = required.max_seconds - before
+        required = replace(required, max_seconds=max(left, _LEFT * required.max_seconds))
+    elif cost is not None:
+        required = replace(required, max_seconds=max(_SAID, _OVERRUN * cost.seconds))
+    return run_exactly(exact, required, verbose, reason, doubts, {_BEFORE: before})

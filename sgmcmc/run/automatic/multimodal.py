@@ -14,7 +14,7 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.choices import Chosen, center_is_open
 from sgmcmc.run.driver import run_lengths
-from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
+from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, of_rising
@@ -51,12 +51,12 @@ class UntilEffectiveInEach(UntilEffective):
     @property
     def wanted(self) -> float:
         """Requested effective sample size of each mode."""
-        return self._wishes.ess / self._count
+        return self._required.ess / self._count
 
     @property
     def reached(self) -> bool:
         """Whether the draws of each mode, or of all together, have the requested ESS."""
-        if self.together is not None and self.together.enough(self._wishes.ess):
+        if self.together is not None and self.together.enough(self._required.ess):
             return True
         found = self.diagnostics
         if found is None or found.smallest < self.wanted:
@@ -74,7 +74,7 @@ class UntilEffectiveInEach(UntilEffective):
 
 
 def run_in_modes(
-    chosen: Chosen, surveyed: Survey, wishes: Wishes, thin: int, verbose: bool, began: float
+    chosen: Chosen, surveyed: Survey, required: Requirements, thin: int, verbose: bool, began: float
 ) -> Samples:
     """Run chains in every mode, and report which are where.
 
@@ -84,19 +84,19 @@ def run_in_modes(
     Args:
         chosen: Request with the constants chosen at the heaviest mode.
         surveyed: Modes that were found.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         thin: Number of iterations between kept draws.
         verbose: Whether to show progress.
         began: Time at which the clock of ``max_seconds`` was started.
     """
-    numbers = _modes_of_chains(surveyed, wishes.n_chains)
+    numbers = _modes_of_chains(surveyed, required.n_chains)
     plan = _pooled(chosen, surveyed)
 
     def chains(factor: float) -> tuple[Plan, UntilEffectiveInEach, Samples]:
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
         asked = _asked(chosen, lowered, surveyed, numbers)
         d = chosen.target.size
-        lengths = UntilEffectiveInEach(numbers, wishes, lowered, d, thin, began)
+        lengths = UntilEffectiveInEach(numbers, required, lowered, d, thin, began)
         return lowered, lengths, run_lengths(asked, lengths, verbose)
 
     may_lower = plan.given.stepsize is None

@@ -19,8 +19,8 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
 from sgmcmc.run.automatic.methods import (
-    Foretold,
-    may_begin_anew,
+    Cost,
+    may_start_again,
     run_exact,
     seconds_of_gradient,
 )
@@ -29,7 +29,7 @@ from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, all_parts_open, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.lengths import UntilEffective, Wishes, with_smaller_steps
+from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
@@ -51,17 +51,17 @@ _SLOWEST = 1e5
 
 @brief
 @on_machines
-def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Samples:
+def run_automatically(request: Request, required: Requirements, verbose: bool) -> Samples:
     """Choose what the request leaves open, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user; "auto" for open constants.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         verbose: Whether to show progress.
     """
     began = time.monotonic()
-    verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    request = replace(request, keywords={**request.keywords, "n_chains": wishes.n_chains})
+    verbose, required = checks.flag("verbose", verbose), required.checked()
+    request = replace(request, keywords={**request.keywords, "n_chains": required.n_chains})
     reading = read(request)
     request, model = reading.request, reading.request.read
     options, d, thin = model.options, model.target.size, model.options.thin
@@ -70,7 +70,7 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
             "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
     if d > MANY and options.store is None and all_parts_open(request):
-        found = run_with_effects(request, wishes, verbose, began)
+        found = run_with_effects(request, required, verbose, began)
         if found is not None:
             return found
     if d > DENSE_UP_TO:
@@ -80,39 +80,39 @@ def run_automatically(request: Request, wishes: Wishes, verbose: bool) -> Sample
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
                 "every constant given; `settings` of a call without a store have what was chosen."
             )
-        return run_large(request, reading.dynamics, wishes, verbose, began)
+        return run_large(request, reading.dynamics, required, verbose, began)
     if options.store is not None:
-        return _run_on_disk(reading, wishes, verbose)
-    chosen = choose(reading, wishes.tolerance, verbose)
+        return _run_on_disk(reading, required, verbose)
+    chosen = choose(reading, required.tolerance, verbose)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
-        return run_in_modes(chosen, chosen.plan.surveyed, wishes, thin, verbose, began)
-    return _run_around_mode(request, chosen, wishes, verbose, began)
+        return run_in_modes(chosen, chosen.plan.surveyed, required, thin, verbose, began)
+    return _run_around_mode(request, chosen, required, verbose, began)
 
 
 def _run_around_mode(
-    request: Request, chosen: Chosen, wishes: Wishes, verbose: bool, began: float
+    request: Request, chosen: Chosen, required: Requirements, verbose: bool, began: float
 ) -> Samples:
     """Return draws of a posterior with one mode, from chains that start again if necessary.
 
     Those of little data, far from normal, go on by NUTS.
     """
     plan, apart = chosen.plan, _SPREAD
-    exact = may_be_exact(request, plan, chosen.data, wishes)
+    exact = may_be_exact(request, plan, chosen.data, required)
     if exact and not plan.mode.converged:
-        return run_by_nuts(request, plan, wishes, verbose, began, "no mode was found")
+        return run_by_nuts(request, plan, required, verbose, began, "no mode was found")
     if exact and _hmc_is_quicker(plan, chosen.target):
-        return _by_hmc(request, chosen, wishes, verbose, began)
+        return _by_hmc(request, chosen, required, verbose, began)
     for rounds in range(_ROUNDS):
         try:
             plan, apart, lengths, samples = _around(
-                chosen, plan, wishes, apart, exact, verbose, began
+                chosen, plan, required, apart, exact, verbose, began
             )
         except DivergenceError:
             if exact:
-                return run_by_nuts(request, plan, wishes, verbose, began, "other chains diverged")
+                return run_by_nuts(request, plan, required, verbose, began, "other chains diverged")
             raise
-        if exact and lengths.against and may_begin_anew(wishes, lengths.left):
-            return run_by_nuts(request, plan, wishes, verbose, began, lengths.against)
+        if exact and lengths.against and may_start_again(required, lengths.left):
+            return run_by_nuts(request, plan, required, verbose, began, lengths.against)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
         if lengths.reached or lengths.normal or last or not _may_rewhiten(request):
             break
@@ -122,16 +122,16 @@ def _run_around_mode(
             break
         plan = other
     sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
-    report = report_on(samples, plan, lengths, wishes, lengths.variances, sampler, clock)
+    report = report_on(samples, plan, lengths, required, lengths.variances, sampler, clock)
     return samples.with_report(report)
 
 
 def _hmc_is_quicker(plan: Plan, target: Target) -> bool:
     """Return whether HMC needs fewer seconds than the plan, and gives a smaller error.
 
-    So it is with groups that are integrated out, if each gradient is over all of them: a gradient
-    takes long, and a draw of HMC needs two to six of them, not twenty. Counts alone say so, and no
-    clock, so that the same seed gives the same draws on every machine.
+    This happens for groups that are integrated out, if each gradient is over all of them. Gradients
+    are slow then, and a draw of HMC needs two to six of them, not twenty. The decision depends on
+    counts alone, not on a clock, so that the same seed gives the same draws on every machine.
 
     Args:
         plan: Plan that was chosen.
@@ -142,7 +142,7 @@ def _hmc_is_quicker(plan: Plan, target: Target) -> bool:
 
 
 def run_with_effects(
-    request: Request, wishes: Wishes, verbose: bool, began: float
+    request: Request, required: Requirements, verbose: bool, began: float
 ) -> Samples | None:
     """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
 
@@ -157,36 +157,38 @@ def run_with_effects(
         return None
     target = found.read.target
     seconds = seconds_of_gradient(target, found.read.data, found.around.whitening.origin)
-    foretold = Foretold.of(seconds, target.size, wishes)
-    if not foretold.affordable:
+    cost = Cost.of(seconds, target.size, required)
+    if not cost.affordable:
         return None
-    foretold.say(request.function)
+    cost.warn(request.function)
     reason = "coordinates are effects of groups, whitened by what the data say of each"
-    return run_exact(found, HMC(), wishes, verbose, began, reason, [], foretold)
+    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
 
 
 def _by_hmc(
-    request: Request, chosen: Chosen, wishes: Wishes, verbose: bool, began: float
+    request: Request, chosen: Chosen, required: Requirements, verbose: bool, began: float
 ) -> Samples:
     """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning."""
     plan = chosen.plan
     reason = "effects of groups are integrated out, and it needs the fewest gradients"
     doubts = of_rising(plan.surveyed)
     samples = run_exact(
-        chosen.request, HMC(), wishes, verbose, began, reason, doubts, mode=plan.mode
+        chosen.request, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
     )
     assert samples.report is not None
     against = samples.report.warnings[len(doubts) :]
-    left = np.inf if wishes.max_seconds is None else began + wishes.max_seconds - time.monotonic()
-    if not against or not may_begin_anew(wishes, left):
+    left = (
+        np.inf if required.max_seconds is None else began + required.max_seconds - time.monotonic()
+    )
+    if not against or not may_start_again(required, left):
         return samples
-    return run_by_nuts(request, plan, wishes, verbose, began, f"of HMC: {against[0]}")
+    return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}")
 
 
 def _around(
     chosen: Chosen,
     plan: Plan,
-    wishes: Wishes,
+    required: Requirements,
     apart: float,
     exact: bool,
     verbose: bool,
@@ -200,41 +202,43 @@ def _around(
 
     def attempt(factor: float) -> tuple[Plan, float, UntilFar, Samples]:
         lowered = plan if factor == 1 else replace(plan, stepsize=factor * plan.stepsize)
-        asked = chosen.completed(lowered, _starts(chosen, plan, wishes, factor * apart))
+        asked = chosen.completed(lowered, _starts(chosen, plan, required, factor * apart))
         thin = chosen.request.read.options.thin
         near = chosen.request.near
         pace = None if near is None else near.pace
-        lengths = UntilFar(wishes, lowered, chosen.target, thin, began, exact, pace)
+        lengths = UntilFar(required, lowered, chosen.target, thin, began, exact, pace)
         return lowered, factor * apart, lengths, run_lengths(asked, lengths, verbose)
 
     return with_smaller_steps(attempt, 1 if exact or plan.given.stepsize is not None else _ROUNDS)
 
 
-def _run_on_disk(reading: Reading, wishes: Wishes, verbose: bool) -> Samples:
+def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Samples:
     """Return draws that are written to disk, by constants that are chosen once and kept there."""
-    if wishes.n_iters is None:
+    if required.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
-    read_length(wishes.n_iters, reading.request.read.options.thin)
+    read_length(required.n_iters, reading.request.read.options.thin)
 
     def tune(request: Request) -> Request:
-        chosen = choose(reading, wishes.tolerance, verbose)
+        chosen = choose(reading, required.tolerance, verbose)
         plan, target = chosen.plan, chosen.target
-        if not plan.mode.converged and may_be_exact(request, plan, chosen.data, wishes):
+        if not plan.mode.converged and may_be_exact(request, plan, chosen.data, required):
             raise ValueError(
                 "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
                 "Use sgmcmc.nuts(..., store=...)."
             )
         if plan.surveyed is not None and plan.surveyed.several:
-            plan, asked = in_modes(chosen, plan.surveyed, wishes.n_chains)
+            plan, asked = in_modes(chosen, plan.surveyed, required.n_chains)
         else:
-            asked = chosen.completed(plan, _starts(chosen, plan, wishes, _SPREAD))
-        lengths = UntilEffective(wishes, plan, target.size, reading.request.read.options.thin, 0.0)
+            asked = chosen.completed(plan, _starts(chosen, plan, required, _SPREAD))
+        lengths = UntilEffective(
+            required, plan, target.size, reading.request.read.options.thin, 0.0
+        )
         return asked.tuned(burn_in=lengths.burn_in)
 
     request = chosen_once(reading.request, tune)
-    if wishes.burn_in is not None:
-        request = request.tuned(burn_in=wishes.burn_in)
-    return run_tuned(request, wishes.n_iters, verbose)
+    if required.burn_in is not None:
+        request = request.tuned(burn_in=required.burn_in)
+    return run_tuned(request, required.n_iters, verbose)
 
 
 def _need_all_open(request: Request, d: int) -> None:
@@ -256,12 +260,12 @@ def _may_rewhiten(request: Request) -> bool:
     return "preconditioner" in is_open and dense and "stepsize" in is_open
 
 
-def _starts(chosen: Chosen, plan: Plan, wishes: Wishes, apart: float) -> list[Any]:
+def _starts(chosen: Chosen, plan: Plan, required: Requirements, apart: float) -> list[Any]:
     """Return over-dispersed starts around the mode."""
     target = chosen.target
     rng = np.random.default_rng([chosen.seed, 1])
     values, vectors = plan.around.axes
-    moves = rng.standard_normal((wishes.n_chains, target.size)) / np.sqrt(values) @ vectors.T
+    moves = rng.standard_normal((required.n_chains, target.size)) / np.sqrt(values) @ vectors.T
     whitening = plan.whitening
     moves = moves @ whitening.root.T if whitening.dense else moves * whitening.root
     middle = plan.mode.position

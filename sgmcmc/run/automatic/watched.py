@@ -16,7 +16,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.lengths import FEWEST, Lengths, Wishes
+from sgmcmc.run.lengths import FEWEST, Lengths, Requirements
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
@@ -111,7 +111,7 @@ class Watched(Lengths):
     """Runs until predictions and every watched quantity have their effective sample size.
 
     Args:
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         plan: Plan that was chosen.
         target: Log posterior, without a preconditioner.
         rows: Rows whose log-likelihood is watched.
@@ -127,17 +127,17 @@ class Watched(Lengths):
 
     def __init__(
         self,
-        wishes: Wishes,
+        required: Requirements,
         plan: LocalPlan,
         target: Target,
         rows: RowsWatched,
         thin: int,
         began: float,
     ) -> None:
-        super().__init__(wishes, began)
+        super().__init__(required, began)
         d = target.space.user_layout.size
-        self.burn_in, self.cap = lengths_of(wishes, plan, d, thin)
-        a_draw = wishes.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
+        self.burn_in, self.cap = lengths_of(required, plan, d, thin)
+        a_draw = required.n_chains * d * np.dtype(target.dtype.as_numpy_dtype).itemsize
         most = max(1, min(_MOST_DRAWS, _MOST_BYTES // a_draw))
         self.thin = max(thin, -(-self.cap // most))
         self.rows = rows
@@ -153,7 +153,7 @@ class Watched(Lengths):
     def reached(self) -> bool:
         """Whether the requested effective sample size is reached."""
         return bool(self.diagnostics) and all(
-            found.enough(self._wishes.ess) for found in self.diagnostics.values()
+            found.enough(self._required.ess) for found in self.diagnostics.values()
         )
 
     def goals(self) -> Iterator[int]:
@@ -179,11 +179,11 @@ class Watched(Lengths):
         self.diagnostics = {name: diagnose({name: a}) for name, a in self.series.items()}
 
 
-def lengths_of(wishes: Wishes, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
+def lengths_of(required: Requirements, plan: LocalPlan, d: int, thin: int) -> tuple[int, int]:
     """Return the burn-in and the largest number of iterations after it."""
     length = int(np.clip(_WORK / (plan.minibatch_size * d), _SHORTEST, _LONGEST))
-    cap = wishes.n_iters or max(length, FEWEST * thin)
-    burn_in = wishes.burn_in
+    cap = required.n_iters or max(length, FEWEST * thin)
+    burn_in = required.burn_in
     if burn_in is None:
         burn_in = max(_LEAST_BURN_IN, min(length, cap) // _BURN_IN)
     return burn_in, cap

@@ -23,11 +23,11 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LAST, SHORT, WINDOWS, WarmedUp, WarmUp, first_stepsize
-from sgmcmc.run.exact.reporting import Told, report_on_moves
+from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.request import Around, Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
@@ -79,7 +79,7 @@ def _whole(request: Request) -> Request:
 @on_machines
 def run_exactly(
     request: Request,
-    wishes: Wishes,
+    required: Requirements,
     verbose: Any,
     reason: str = "",
     doubts: Sequence[str] = (),
@@ -90,57 +90,57 @@ def run_exactly(
     Args:
         request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
             "auto" for each open constant, and the whole dataset for its gradient.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         verbose: Whether to show progress.
         reason: Reason for the dynamics, if the user did not choose them.
         doubts: Further warnings for the report.
         earlier: Seconds of the call before this one, by what was done.
     """
-    told = Told(Clock(earlier=earlier), reason=reason, warnings=list(doubts))
-    verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
+    log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(doubts))
+    verbose, required = checks.flag("verbose", verbose), required.checked()
     request = _whole(request)
-    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    keywords = {**request.keywords, "n_chains": required.n_chains}
     request = read(replace(request, keywords=keywords))
     options, d = request.read.options, request.read.target.size
-    _need_fixed_length(options, wishes)
+    _need_fixed_length(options, required)
     request = replace(request, dynamics=_dynamics(request))
     open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
-    burn_in = wishes.burn_in
+    burn_in = required.burn_in
     if burn_in is None:
         burn_in = _BURN_IN if open_ else _COLD_BURN_IN
-    wishes = replace(wishes, burn_in=burn_in)
+    required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
-        return _tuned(request, wishes, told, verbose)
+        return _tuned(request, required, log, verbose)
 
     if options.store is None:
         request = tune(request) if open_ else request
-        trial = _fitting(wishes, told)
-        lengths = UntilEffective(wishes, _Quick(), d, options.thin, told.clock.began, trial)
-        return _reported(run_lengths(request, lengths, verbose), wishes, told)
+        trial = _fitting(required, log)
+        lengths = UntilEffective(required, _Quick(), d, options.thin, log.clock.began, trial)
+        return _reported(run_lengths(request, lengths, verbose), required, log)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)
-    return _reported(run_tuned(request, wishes.n_iters, verbose), wishes, told)
+    return _reported(run_tuned(request, required.n_iters, verbose), required, log)
 
 
-def _need_fixed_length(options: Options, wishes: Wishes) -> None:
+def _need_fixed_length(options: Options, required: Requirements) -> None:
     """Raise an error if the length should be decided on the way, but cannot be."""
-    if options.store is not None and wishes.n_iters is None:
+    if options.store is not None and required.n_iters is None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:
         raise ValueError(
             "`store_params`: all parameters are kept, for the draws are judged by looking at them."
         )
-    if wishes.n_iters is not None:
-        read_length(wishes.n_iters, options.thin)
+    if required.n_iters is not None:
+        read_length(required.n_iters, options.thin)
 
 
-def _fitting(wishes: Wishes, told: Told) -> int:
+def _fitting(required: Requirements, log: ChoiceLog) -> int:
     """Return how many iterations half the time that is left is enough for, by the warm-up's."""
-    if wishes.max_seconds is None or told.warmed_up is None:
+    if required.max_seconds is None or log.warmed_up is None:
         return _TRIAL
-    left = told.clock.began + wishes.max_seconds - time.monotonic()
-    each = told.warmed_up.seconds / max(1, told.warmed_up.iterations)
+    left = log.clock.began + required.max_seconds - time.monotonic()
+    each = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
     return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
 
 
@@ -160,13 +160,13 @@ def _dynamics(request: Request) -> Hamiltonian:
     return dynamics
 
 
-def _reported(samples: Samples, wishes: Wishes, told: Told) -> Samples:
+def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Samples:
     """Return the draws with their report."""
-    told.clock.done("chain")
-    return samples.with_report(report_on_moves(samples, told, wishes.ess))
+    log.clock.done("chain")
+    return samples.with_report(report_on_moves(samples, log, required.ess))
 
 
-def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Request:
+def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bool) -> Request:
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
     has_effects = request.groups is not None and request.groups.coordinates
@@ -175,33 +175,33 @@ def _tuned(request: Request, wishes: Wishes, told: Told, verbose: bool) -> Reque
             request = uncentered(request, request.read.seed)
             progress.advance(1)
     if request.around is not None:
-        return _with_effects(request, request.around, wishes, told, verbose)
+        return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
     if _coordinates_are_open(preconditioner):
         start = find_start(
-            model, preconditioner, wishes.n_chains, verbose, request.known, request.mode
+            model, preconditioner, required.n_chains, verbose, request.known, request.mode
         )
-        told.mode = start.mode
-        told.warnings += start.warnings
-        told.clock.done("mode and information")
+        log.mode = start.mode
+        log.warnings += start.warnings
+        log.clock.done("mode and information")
     large = start.metric != "none" and model.target.size > DENSE_UP_TO
     curved = large and preconditioner != "diagonal"
     if curved:
-        found = _with_curvature(request, start, wishes, told, verbose)
+        found = _with_curvature(request, start, required, log, verbose)
     else:
-        found = _warmed_up(request, start, wishes, told, verbose)
+        found = _warmed_up(request, start, required, log, verbose)
     if found.lost and start.mode is not None:
         # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
-        start, told.mode = start_at_params(model, preconditioner), None
-        told.warnings += start.warnings
-        found = _warmed_up(request, start, wishes, told, verbose)
-    return _with_warm_up(request, found, told)
+        start, log.mode = start_at_params(model, preconditioner), None
+        log.warnings += start.warnings
+        found = _warmed_up(request, start, required, log, verbose)
+    return _with_warm_up(request, found, log)
 
 
-def _with_warm_up(request: Request, found: WarmedUp, told: Told) -> Request:
+def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
     """Return the request with what a warm-up found."""
-    told.warmed_up = found
-    told.clock.done("warm-up")
+    log.warmed_up = found
+    log.clock.done("warm-up")
     dynamics = request.dynamics
     if hasattr(dynamics, "frequency"):
         dynamics = replace(dynamics, frequency=found.frequency)
@@ -210,58 +210,58 @@ def _with_warm_up(request: Request, found: WarmedUp, told: Told) -> Request:
         dynamics=dynamics,
         stepsize=request.stepsize if found.stepsize is None else found.stepsize,
         preconditioner=found.preconditioner or "none",
-        mode=told.mode,
+        mode=log.mode,
     )
 
 
 def _with_effects(
-    request: Request, around: Around, wishes: Wishes, told: Told, verbose: bool
+    request: Request, around: Around, required: Requirements, log: ChoiceLog, verbose: bool
 ) -> Request:
     """Return the request with everything given, of a posterior of very many effects of groups."""
     target, seed = request.read.target, request.read.seed
-    told.clock.done("mode and information")
+    log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])
-    moves = around.whitening.times(rng.standard_normal((wishes.n_chains, target.size)))
+    moves = around.whitening.times(rng.standard_normal((required.n_chains, target.size)))
     places = around.whitening.origin + moves
     params = [target.space.params(place, target.dtype) for place in places]
     start = Start(around.whitening, params, None, "diagonal", scaled=around.others)
-    return _with_warm_up(request, _warmed_up(request, start, wishes, told, verbose), told)
+    return _with_warm_up(request, _warmed_up(request, start, required, log, verbose), log)
 
 
 def _with_curvature(
-    request: Request, start: Start, wishes: Wishes, told: Told, verbose: bool
+    request: Request, start: Start, required: Requirements, log: ChoiceLog, verbose: bool
 ) -> WarmedUp:
     """Return the result of a warm-up whose coordinates come from the curvature where chains are.
 
     Before coordinates are known, trajectories of a given length would have very many steps.
     """
-    left = math.inf if wishes.max_seconds is None else wishes.max_seconds
+    left = math.inf if required.max_seconds is None else required.max_seconds
     with Progress("curvature", 1, verbose) as progress:
-        shape = told.shape = Shape(request.read, left)
-        starts = shape.climbed(wishes.n_chains)
+        shape = log.shape = Shape(request.read, left)
+        starts = shape.climbed(required.n_chains)
         progress.advance(1)
-    told.clock.done("curvature")
+    log.clock.done("curvature")
     if starts is not None:
         start = Start(shape.whitening, starts, None, "none")
-        found = _warmed_up(request, start, wishes, told, verbose, SHORT)
+        found = _warmed_up(request, start, required, log, verbose, SHORT)
         rounds: list[tuple[int, ...]] = [LAST]
     else:
         short = replace(request, dynamics=HMC(_STEPS))
         start = replace(start, preconditioner=shape.held(start.preconditioner), metric="none")
-        found = _warmed_up(short, start, wishes, told, verbose, SHORT)
+        found = _warmed_up(short, start, required, log, verbose, SHORT)
         rounds = [SHORT, LAST] if shape.whitens else [SHORT, SHORT, LAST]
     more = _MORE if shape.whitens else 0
     while rounds:
         windows = rounds.pop(0)
-        told.clock.done("warm-up")
+        log.clock.done("warm-up")
         with Progress("curvature", 1, verbose) as progress:
-            preconditioner = shape.at(found, told.clock.began + left - time.monotonic())
+            preconditioner = shape.at(found, log.clock.began + left - time.monotonic())
             progress.advance(1)
-        told.clock.done("curvature")
+        log.clock.done("curvature")
         scaled = shape.scaled
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, found.positions, None, metric, scaled=scaled)
-        found = _warmed_up(request, start, wishes, told, verbose, windows, found)
+        found = _warmed_up(request, start, required, log, verbose, windows, found)
         if more and not found.settled:
             more -= 1
             rounds.insert(0, windows)
@@ -271,8 +271,8 @@ def _with_curvature(
 def _warmed_up(
     request: Request,
     start: Start,
-    wishes: Wishes,
-    told: Told,
+    required: Requirements,
+    log: ChoiceLog,
     verbose: bool,
     windows: Sequence[int] = WINDOWS,
     before: WarmedUp | None = None,
@@ -289,9 +289,9 @@ def _warmed_up(
     trial = replace(
         trial, model=replace(trial.read, options=without(trial.read.options, _OF_THE_CHAIN))
     )
-    left = math.inf if wishes.max_seconds is None else _IN_WARM_UP * wishes.max_seconds
+    left = math.inf if required.max_seconds is None else _IN_WARM_UP * required.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
-    deadline = told.clock.began + left
+    deadline = log.clock.began + left
     warm_up = WarmUp(make_sampler(trial), wanted, deadline, windows, start.scaled)
     found = warm_up.run(verbose)
     if before is None:

@@ -30,7 +30,7 @@ _OFTEN_CUT = 0.01
 
 
 @dataclass
-class Told:
+class ChoiceLog:
     """Log of how the constants were chosen.
 
     Attributes:
@@ -50,34 +50,34 @@ class Told:
     warnings: list[str] = field(default_factory=list)
 
 
-def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
+def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     """Return the report on draws.
 
     Args:
         samples: Draws.
-        told: Log of how the constants were chosen.
+        log: Log of how the constants were chosen.
         ess: Requested effective sample size.
     """
     settings, diagnostics, origin = samples.settings, diagnose(samples), origin_of(samples)
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
-    warnings = [*told.warnings, *_about_moves(facts, rates, divergences)]
+    warnings = [*log.warnings, *_about_moves(facts, rates, divergences)]
     warnings += _about_rounding(samples, origin.sampler.target.space)
     warnings += diagnostics.warnings(ess)
     found: Sections = {}
-    if told.reason:
-        found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": told.reason}
-    if told.mode is not None:
-        found["Mode"] = mode_facts(told.mode)
-    if told.warmed_up is not None:
+    if log.reason:
+        found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": log.reason}
+    if log.mode is not None:
+        found["Mode"] = mode_facts(log.mode)
+    if log.warmed_up is not None:
         found["Warm-up"] = {
-            "iterations": told.warmed_up.iterations,
-            "metric updates": told.warmed_up.changed,
-            "full gradients, all chains": told.warmed_up.gradients,
+            "iterations": log.warmed_up.iterations,
+            "metric updates": log.warmed_up.changed,
+            "full gradients, all chains": log.warmed_up.gradients,
         }
-    if told.shape is not None:
-        found["Warm-up"] |= told.shape.facts()
+    if log.shape is not None:
+        found["Warm-up"] |= log.shape.facts()
     found["Chain"] = {
         "observations (full gradient)": settings["N"],
         "stepsize": settings["stepsize"],
@@ -93,9 +93,9 @@ def report_on_moves(samples: Samples, told: Told, ess: float) -> Report:
         found["Watched"] = watched_facts(
             {name: diagnose({name: series}) for name, series in watched(samples).items()}
         )
-    if told.reason and told.mode is not None:
-        found |= robust_section(origin.sampler, told.mode)
-    return make_report(origin.sampler, samples, diagnostics, found, warnings, told.clock)
+    if log.reason and log.mode is not None:
+        found |= robust_section(origin.sampler, log.mode)
+    return make_report(origin.sampler, samples, diagnostics, found, warnings, log.clock)
 
 
 def _about_moves(

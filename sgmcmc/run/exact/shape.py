@@ -224,7 +224,7 @@ class Shape:
 
     @property
     def scaled(self) -> np.ndarray | None:
-        """Places of coordinates whose scale draws tell better than the curvature."""
+        """Places of coordinates whose scale is estimated better by draws than by the curvature."""
         return None if self.structure is None else self.structure.few
 
     @property
@@ -323,9 +323,8 @@ def _lanczos(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Return Ritz values and vectors of a symmetric matrix, their residuals, and a usual value.
 
-    All vectors are kept orthogonal. The usual value is the median of the spectrum as the first
-    direction, a random one, sees it: each Ritz value weighs as the square of its vector's part in
-    that direction.
+    All vectors are kept orthogonal. The usual value is the median of the Ritz values, each weighted
+    by the square of its vector's component in the first direction, which is random.
     """
     steps = min(_STEPS, d)
     basis = np.zeros((steps, d))

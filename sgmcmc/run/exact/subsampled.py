@@ -24,7 +24,7 @@ from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, mode_facts
 from sgmcmc.run.request import Model, Request, is_open
@@ -39,20 +39,22 @@ _MOST_NUMBERS = 2**28
 
 @brief
 @on_machines
-def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: Any) -> Samples:
+def run_subsampled(
+    request: Request, required: Requirements, prior_bound: Any, verbose: Any
+) -> Samples:
     """Find the center and the bounds, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user, with :class:`Subsampled` dynamics and a stepsize in units of
             posterior SDs, or ``None``.
-        wishes: User's wishes for the draws.
+        required: Requested precision and length of the draws.
         prior_bound: Diagonal bound on the second derivatives of the log prior, by parameter;
             ``None`` for those at the mode, which are right for normal priors.
         verbose: Whether to show progress.
     """
     clock = Clock()
-    verbose, wishes = checks.flag("verbose", verbose), wishes.checked()
-    keywords = {**request.keywords, "n_chains": wishes.n_chains}
+    verbose, required = checks.flag("verbose", verbose), required.checked()
+    keywords = {**request.keywords, "n_chains": required.n_chains}
     request = read(replace(request, keywords=keywords))
     model = request.read
     _need_plain(model, request.dynamics)
@@ -61,7 +63,7 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
         request = replace(request, stepsize=stepsize)
     wanted = request.keywords.get("preconditioner")
     start = find_start(
-        model, None if is_open(wanted) else wanted, wishes.n_chains, verbose, request.known
+        model, None if is_open(wanted) else wanted, required.n_chains, verbose, request.known
     )
     if start.mode is None or start.preconditioner is None:
         raise ValueError(
@@ -73,7 +75,7 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
     bounds = _bounds(model, request.dynamics, start.mode, preconditioner, prior_bound)
     clock.done("bounds of all rows")
     lengths = UntilEffective(
-        wishes, _Guess(slowness), model.target.size, model.options.thin, clock.began
+        required, _Guess(slowness), model.target.size, model.options.thin, clock.began
     )
 
     def tune(request: Request) -> Request:
@@ -85,12 +87,12 @@ def run_subsampled(request: Request, wishes: Wishes, prior_bound: Any, verbose: 
     if model.options.store is None:
         samples = run_lengths(replace(tune(request), dynamics=dynamics), lengths, verbose)
     else:
-        if wishes.n_iters is None:
+        if required.n_iters is None:
             raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
         request = replace(chosen_once(request, tune), dynamics=dynamics)
-        samples = run_tuned(request, wishes.n_iters, verbose)
+        samples = run_tuned(request, required.n_iters, verbose)
     clock.done("chain")
-    return samples.with_report(_report(samples, clock, start.mode, wishes.ess))
+    return samples.with_report(_report(samples, clock, start.mode, required.ess))
 
 
 class _Guess:

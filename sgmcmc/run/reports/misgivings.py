@@ -62,7 +62,7 @@ def misgivings(
     if len(effective) != len(gap):
         effective = np.full(len(gap), diagnostics.smallest)
     noise = 3.0 / np.sqrt(np.maximum(2.0, effective))
-    if is_foretold(sampler):
+    if noise_is_predictable(sampler):
         otherwise = _OTHERWISE
     else:
         otherwise, noise = 1.0 + tolerance, noise / np.sqrt(2.0)
@@ -84,7 +84,7 @@ def misgivings(
     return found
 
 
-def is_foretold(sampler: Sampler) -> bool:
+def noise_is_predictable(sampler: Sampler) -> bool:
     """Return whether the noise that is measured at single positions is that along the chain.
 
     It is not for estimators with a memory, whose table or center follows the chain, or whose errors

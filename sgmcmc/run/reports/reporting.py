@@ -15,7 +15,7 @@ from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.lengths import UntilEffective, Wishes
+from sgmcmc.run.lengths import Requirements, UntilEffective
 from sgmcmc.run.reports.judging import Judgement, cannot_judge, final_stepsize, judge
 from sgmcmc.run.reports.misgivings import is_right, misgivings, of_draws, of_rounding
 from sgmcmc.run.reports.robust import robust_section
@@ -107,7 +107,7 @@ def report_on(
     samples: Samples,
     plan: Plan,
     lengths: UntilEffective,
-    wishes: Wishes,
+    required: Requirements,
     spread: np.ndarray,
     sampler: Sampler,
     clock: Clock,
@@ -118,12 +118,12 @@ def report_on(
     if not diagnostics.complete:
         diagnostics = diagnose(samples)
     clock.done("chains")
-    judgement = judge(sampler, samples, wishes.tolerance, plan.mode, plan.meter)
+    judgement = judge(sampler, samples, required.tolerance, plan.mode, plan.meter)
     warnings = _of_mode(plan.mode) if plan.given.stepsize is None else []
     warnings += of_rising(plan.surveyed)
-    warnings += misgivings(judgement, sampler, diagnostics, wishes.tolerance)
+    warnings += misgivings(judgement, sampler, diagnostics, required.tolerance)
     warnings += of_rounding(samples, plan.mode)
-    warnings += diagnostics.warnings(wishes.ess)
+    warnings += diagnostics.warnings(required.ess)
     if spread[-1] > WIDE or spread[0] < 1 / WIDE:
         warnings.append(
             "The posterior is far from normal: in whitened coordinates, the eigenvalues of the "
@@ -248,7 +248,7 @@ def mode_facts(mode: Mode) -> dict[str, Any]:
         "remaining Newton step, posterior SDs": mode.distance,
         "passes over the data": mode.evaluations,
         "condition number of observed information": mode.information.condition,
-        **({"information of some rows, relative error": mode.error} if mode.error else {}),
+        **({"information from a sample, relative error": mode.error} if mode.error else {}),
     }
 
 

@@ -66,7 +66,7 @@ def _facts(sampler: Sampler, mode: Mode) -> dict[str, Any]:
     return {
         "robust SD over SD of the model": ratio.tolist(),
         "farthest from 1": f"{names[far]}, {ratio[far]:.3g}",
-        "observations looked at": data.size if rows is None else len(rows),
+        "observations used": data.size if rows is None else len(rows),
     }
 
 

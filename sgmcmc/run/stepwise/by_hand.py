@@ -1,4 +1,4 @@
-"""Iterations on minibatches that the user hands over, as TensorFlow 1's feeds did.
+"""Iterations on minibatches that the user passes, as TensorFlow 1's feeds did.
 
 They continue the chain as :func:`sgmcmc_step` does, except for where the data come from: the
 gradient is estimated from the same minibatch at the beginning and after each move. They are
@@ -122,7 +122,7 @@ def _iterated(
 
 
 class _Given(NamedTuple):
-    """A stream of one minibatch, which a user has handed over."""
+    """A stream of one minibatch, which the user passes."""
 
     only: Minibatch
 

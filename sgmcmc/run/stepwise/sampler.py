@@ -185,7 +185,7 @@ class Session:
 
     Attributes:
         iteration: Number of iterations run so far.
-        by_hand: Number of iterations on minibatches that were handed over, counted apart.
+        by_hand: Number of iterations on minibatches that the user passed, counted separately.
         graphs: Graphs of such iterations.
 
     Example:

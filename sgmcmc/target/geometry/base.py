@@ -102,7 +102,7 @@ class Geometry:
         return gradient
 
     def limit(self, point: tf.Tensor) -> tf.Tensor:
-        """Return the second point at which a geometry with ``takes_limit`` wants the gradient."""
+        """Return the second point at which a geometry with ``takes_limit`` needs the gradient."""
         return point
 
     def slope_with_limit(

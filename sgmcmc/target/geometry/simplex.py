@@ -29,7 +29,7 @@ class OnSimplex(Geometry):
 
     In other words the prior of θ is Gamma(alpha, 1), each component by itself. The slope that
     dynamics are handed is the expected counts ĉ = (N/n) ω ∂log_lik/∂ω, which hold more than the
-    gradient with respect to u: the gradient, â − ωΣâ with â = alpha + ĉ, does not tell their sum.
+    gradient with respect to u: the gradient, â − ωΣâ with â = alpha + ĉ, does not give their sum.
 
     Args:
         alpha: Concentrations, of the parameter's shape.

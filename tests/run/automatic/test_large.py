@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.run.automatic import large, methods, watched
-from sgmcmc.run.lengths import Wishes
+from sgmcmc.run.lengths import Requirements
 from tests.tuning.models import Array, Tensors
 
 GROUPS, ROWS = 2500, 10_000
@@ -69,15 +69,15 @@ def test_moments_of_an_exact_posterior() -> None:
 
 def test_the_predicted_seconds_of_exact_moves() -> None:
     """Gradients of all moves of all chains, and what is affordable of that."""
-    wishes = Wishes(0.05, 400, 4, None, None, None)
-    found = methods.Foretold.of(1e-3, 10_000, wishes)
+    required = Requirements(0.05, 400, 4, None, None, None)
+    found = methods.Cost.of(1e-3, 10_000, required)
     assert found.gradients == 4 * (600 + (200 + 250) * 9)  # 0.9 · 10 steps
     assert found.affordable and found.seconds <= 1e-3 * found.gradients
-    assert not methods.Foretold.of(1.0, 10_000, wishes).affordable
-    hurried = Wishes(0.05, 400, 4, None, None, 1.0)
-    assert not methods.Foretold.of(1e-3, 10_000, hurried).affordable
+    assert not methods.Cost.of(1.0, 10_000, required).affordable
+    hurried = Requirements(0.05, 400, 4, None, None, 1.0)
+    assert not methods.Cost.of(1e-3, 10_000, hurried).affordable
     with pytest.warns(UserWarning, match="minutes.*`max_seconds`"):
-        methods.Foretold.of(0.1, 10_000, wishes).say("sample")
+        methods.Cost.of(0.1, 10_000, required).warn("sample")
 
 
 @pytest.mark.slow

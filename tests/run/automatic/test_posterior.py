@@ -1,4 +1,4 @@
-"""Posteriors without tuning constants: exact answers, wishes, what is said and what is refused."""
+"""Posteriors without tuning constants: exact answers, requirements, messages."""
 
 from __future__ import annotations
 
