@@ -7,8 +7,7 @@
 # mode. It keeps the measured noise of the gradients until the table has doubled, and reuses
 # compiled graphs. The result is not an approximation: the chains use all rows.
 #
-# Run it with `python vignettes/growing_table.py`, which takes about four minutes for 100 batches.
-# The tests run `--short`.
+# Run it with `python vignettes/growing_table.py`: 100 batches. The tests run `--short`.
 
 # %%
 from __future__ import annotations
@@ -120,10 +119,10 @@ def follow(count: int, size: int, compared: Sequence[int]) -> list[Day]:
 # ## What comes out
 #
 # The intervals shrink as one over the square root of the rows, around the values that made the
-# data. Means and SDs differ from those of a call with all rows by the Monte Carlo error of two
-# times 400 or more effective draws: 0.1 posterior SDs and some percent. An update costs less than a
-# call as long as the model has been seen before, and hardly depends on the size of the table: what
-# remains is the chain, whose length depends on the effective sample size alone, and a few passes.
+# data. Means and SDs should differ from those of a call with all rows by the Monte Carlo error of
+# two times 400 or more effective draws: 0.1 posterior SDs and some percent. What an update costs is
+# the chain, whose length depends on the effective sample size alone, and a few passes over the
+# table; a call also looks for the mode from afar, for other modes, and measures the noise.
 
 
 # %%
