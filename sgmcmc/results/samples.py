@@ -251,8 +251,8 @@ class Samples(Conversions):
             ...     log_lik, {"x": x}, {"theta": 3.0}, 5e-4, minibatch_size=50, n_chains=4,
             ...     n_iters=5000, seed=1, verbose=False)
             >>> found = chain.check(verbose=False)
-            >>> found.warnings[0][:27]  # the noise of 50 rows makes it twice as wide
-            'The SD of theta is off by +'
+            >>> found.warnings[0][:37]  # the noise of 50 rows makes it twice as wide
+            'The posterior SD of theta is off by +'
 
         Source:
             SGLD's bias is O(ε): Teh, Thiery & Vollmer, Journal of Machine Learning Research 17,
