@@ -5,7 +5,6 @@ vectors. :func:`sgmcmc.sggmc` and :func:`sgmcmc.gsgnht` move such a parameter al
 """
 
 from sgmcmc.manifolds.base import Manifold
-from sgmcmc.manifolds.sphere import Simplex, Sphere
-from sgmcmc.manifolds.stiefel import Stiefel
+from sgmcmc.manifolds.stiefel import Simplex, Sphere, Stiefel
 
 __all__ = ["Manifold", "Simplex", "Sphere", "Stiefel"]

@@ -9,7 +9,6 @@ in place, or on the device.
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.minibatches.base import Minibatches, RowDraws
 from sgmcmc.minibatches.reshuffled import Reshuffled
-from sgmcmc.minibatches.uniform import Uniform
-from sgmcmc.minibatches.weighted import Weighted
+from sgmcmc.minibatches.uniform import Uniform, Weighted
 
 __all__ = ["Minibatch", "Minibatches", "Reshuffled", "RowDraws", "Uniform", "Weighted"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.regression import contrasts, saved
+from sgmcmc.regression import predictions, saved
 from sgmcmc.regression.criticism import held_by_priors, predictive_panel
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.predictions import Predictor
@@ -340,7 +340,7 @@ class Regression:
             The rows, with columns ``estimate``, ``error``, ``lower`` and ``upper``; a row for each
             level if responses are levels.
         """
-        return contrasts.predictions(self._predictor, data, by, prob)
+        return predictions.predictions(self._predictor, data, by, prob)
 
     def comparisons(
         self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
@@ -356,7 +356,7 @@ class Regression:
             prob: Probability of the central interval.
             by: Column, or list of columns, for whose values differences are averaged.
         """
-        return contrasts.comparisons(self._predictor, variables, data, by, prob)
+        return predictions.comparisons(self._predictor, variables, data, by, prob)
 
     def slopes(
         self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
@@ -369,7 +369,7 @@ class Regression:
             prob: Probability of the central interval.
             by: Column, or list of columns, for whose values slopes are averaged.
         """
-        return contrasts.slopes(self._predictor, variables, data, by, prob)
+        return predictions.slopes(self._predictor, variables, data, by, prob)
 
     def plot(self, prob: float = 0.95, kind: str = "estimates") -> Any:
         """Return Matplotlib axes.
@@ -398,7 +398,7 @@ class Regression:
         return axes
 
     def _predictive_check(self) -> Any:
-        frame, levels = contrasts.some_rows(self._predictor, None), self._model.outcomes
+        frame, levels = predictions.some_rows(self._predictor, None), self._model.outcomes
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:
