@@ -98,3 +98,53 @@ def test_two_hundred_calls(method: str, stepsizes: str, function: str) -> None:
     first, later = map(float, done.stdout.split())
     print(f"{method}, {function}: {first:.1f} MB, {later:.1f} MB")
     assert first < FIRST and later < LATER
+
+
+NEW_GRAPHS = """
+import ctypes, gc, resource
+import numpy as np
+import sgmcmc
+import tensorflow as tf
+from sgmcmc.graphs import tracing
+from sgmcmc.inputs import dry_run
+tracing._MOST = dry_run._MOST = 6  # caches that are full after a few calls
+tracing._MODELS = 1
+x = np.random.default_rng(1).normal(size=(200, 2))
+def call(factor):
+    def log_lik(params, dataset):
+        return -factor * tf.reduce_sum((dataset["x"] - params["theta"]) ** 2)
+    sgmcmc.sgldcv(log_lik, {{"x": x}}, {{"theta": np.zeros(2)}}, 1e-3, 1e-3, n_iters_opt=20,
+                  minibatch_size=10, n_iters=20, verbose=False, seed=1, jit_compile={xla})
+def state():
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(open("/proc/self/statm").read().split()[1])
+    graphs = sum(type(thing).__name__ == "FuncGraph" for thing in gc.get_objects())
+    return graphs, pages * resource.getpagesize() / 2**20
+found = []
+for first, last in ((0, 10), (10, 25)):
+    for number in range(first, last):
+        call(0.5 + number / 100)
+    found.append(state())
+print(found[1][0] - found[0][0], (found[1][1] - found[0][1]) / 15)
+"""
+A_CALL = {False: 1.5, True: 9.0}
+"""Megabytes that a call of another model may add. XLA keeps the code of both of its programs as
+long as the process lives, and TensorFlow has no way to have it forget them."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="by malloc_trim and statm")
+@pytest.mark.parametrize("xla", [False, True])
+def test_calls_of_models_that_differ(xla: bool) -> None:
+    """No graph is kept beyond those of the last calls, and of memory only what XLA keeps."""
+    done = subprocess.run(
+        [sys.executable, "-c", NEW_GRAPHS.format(xla=xla)],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    graphs, added = done.stdout.split()
+    print(f"XLA {xla}: {graphs} graphs, {float(added):.2f} MB a call")
+    assert int(graphs) == 0 and float(added) < A_CALL[xla]
