@@ -38,7 +38,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
         {**FIXED, "n_iters": 100, "dynamics": "sgld", "gradient": "minibatch", "stepsize": 1e-3},
     ),
     "no constants": (sgmcmc.sample, (), {}),
-    "exact": (sgmcmc.hmc, (), FEW),
+    "exact": (sgmcmc.hmc, (), {**FEW, "n_chains": 2}),
     "step by step": (sgmcmc.sgld_setup, (1e-3,), {"minibatch_size": 10}),
     "step by step, any parts": (sgmcmc.setup, (), {"minibatch_size": 10}),
 }
