@@ -12,8 +12,8 @@ IN_SHORT = {"demo": 'main(["--simulate"])'}
 SHORT = 'main(["--short"])'
 NOTE = """
 :::{{note}}
-What stands below the last cell was printed by the short form, which the site runs as it is built.
-`python vignettes/{name}.py` runs all of it.
+The output below the last cell is that of the short form, which is run when the site is built.
+`python vignettes/{name}.py` runs the whole vignette.
 :::
 """
 SHOW = """from pathlib import Path
@@ -26,6 +26,11 @@ def notebook(script: Path) -> nbformat.NotebookNode:
     """Return a script as a notebook that runs its short form and shows the figures it wrote."""
     book = jupytext.read(script, fmt="py:percent")
     title, *rest = book.cells
+    if not title.source.startswith("# ") or any("title" in cell.metadata for cell in book.cells):
+        raise ValueError(
+            f"{script.name}: headings should be on the line after `# %% [markdown]`; "
+            "text on the same line is not shown"
+        )
     head, _, text = title.source.partition("\n")
     title.source = f"{head}\n{NOTE.format(name=script.stem)}\n{text}"
     last = rest[-1]

@@ -149,7 +149,7 @@ def _worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
 def arviz() -> ModuleType:
     """Return ArviZ."""
     with warnings.catch_warnings():
-        # ArviZ announces its next major version once a day, wherever it is imported.
+        # ArviZ warns about its next major version on import, once a day.
         warnings.simplefilter("ignore")
         import arviz
     return arviz

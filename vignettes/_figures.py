@@ -58,5 +58,5 @@ def look(sampler: str) -> dict[str, Any]:
 
 
 def figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches, whose parts do not overlap."""
+    """Return an empty figure of a size in inches, whose parts do not overlap."""
     return Figure(figsize=(width, height), layout="constrained")

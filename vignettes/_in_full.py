@@ -1,4 +1,4 @@
-"""Run all vignettes in full, one after another, and say what each took.
+"""Run all vignettes in full, one after another, and report the resources that each used.
 
 `make vignettes` calls it. What a vignette prints goes to `NAME.txt` next to its figures.
 """
@@ -44,7 +44,7 @@ def main() -> None:
     names = [script.stem for script in sorted(VIGNETTES.glob("[a-z]*.py"))]
     parser = argparse.ArgumentParser(description="Run vignettes in full.")
     parser.add_argument("names", nargs="*", default=names, metavar="NAME", help="all by default")
-    parser.add_argument("--output", type=Path, default=Path(), help="folder for all that they make")
+    parser.add_argument("--output", type=Path, default=Path(), help="folder for all output")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
 

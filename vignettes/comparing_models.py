@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Choosing among models by leave-one-out cross-validation
 #
-# The data are like the loans of the tutorial, but with a risk that is not linear in age: the young
-# and the old fail more often. Three logistic regressions, one without age, one linear in age and
-# one with its square, are compared by their predictions for a loan that was left out. No model is
-# fitted N times: the draws give the log-likelihood of every row, and from that ArviZ's
-# Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry, Statistics and Computing 27, 2017)
-# estimates the prediction of the posterior without that row.
+# The data are like the loans of the tutorial, but with a risk that is not linear in age: those of
+# young and of old borrowers fail more often. Three logistic regressions, one without age, one
+# linear in age and one with its square, are compared by their predictions for a loan that was left
+# out. No model is fitted N times: the draws give the log-likelihood of every row, and from that
+# ArviZ's Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry, Statistics and Computing 27,
+# 2017) estimates the prediction of the posterior without that row.
 #
 # Run it with `python vignettes/comparing_models.py`, which takes a minute or two. The tests run
 # `--short`, on fewer loans.
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-# ArviZ announces its next major version once a day, wherever it is imported.
+# ArviZ warns about its next major version on import, once a day.
 warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
 
 import arviz as az
@@ -65,13 +65,13 @@ def log_prior(params):  # beta ~ N(0, 10²)
 # `to_arviz(log_likelihood=True)` adds the terms of the log-likelihood. ArviZ holds all of them in
 # memory, so with many rows they are computed at some of the draws, evenly spaced. `az.compare`
 # gives the expected log predictive density of each model (`elpd`), the effective number of its
-# parameters (`p`), by how much it is worse than the best (`diff`), and the standard error of that
+# parameters (`p`), its difference from the best (`diff`), and the standard error of that difference
 # (`dse`).
 
 
 # %%
 def draw(terms: int, dataset: dict[str, Any]) -> sgmcmc.Samples:
-    """Return the draws of the model with the first so many columns."""
+    """Return the draws of the model with the first ``terms`` columns."""
     data = {**dataset, "X": dataset["X"][:, :terms]}
     return sgmcmc.sample(log_lik, data, {"beta": np.zeros(terms)}, log_prior, seed=1, verbose=False)
 
@@ -79,7 +79,7 @@ def draw(terms: int, dataset: dict[str, Any]) -> sgmcmc.Samples:
 def compare(chains: dict[str, sgmcmc.Samples]) -> pd.DataFrame:
     """Return the table of ArviZ."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the terms are taken at some of the draws
+        warnings.simplefilter("ignore")  # the terms are computed at some of the draws
         data = {name: chain.to_arviz(log_likelihood=True) for name, chain in chains.items()}
     return az.compare(data)
 
@@ -94,8 +94,9 @@ def format_table(table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-# %% [markdown] A difference of many standard errors is decisive. If it is less than two, the data
-# do not distinguish the models; then use the simpler one, or average.
+# %% [markdown]
+# A difference of many standard errors is decisive. If it is less than two, the data do not
+# distinguish the models; then use the simpler one, or average over them.
 #
 # The plot shows why: the linear model cannot fit the curve. Its interval is narrow nevertheless,
 # because a posterior does not account for models that were not tried.

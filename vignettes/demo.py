@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# ArviZ announces its next major version once a day, wherever it is imported.
+# ArviZ warns about its next major version on import, once a day.
 warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
 
 import arviz as az
@@ -114,9 +114,9 @@ def load(force_simulated: bool = False) -> Data:
         try:
             return Data(sgmcmc.get_dataset("covertype"), COVERTYPE_NAMES)
         except OSError as error:
-            print(f"Simulated data: covertype is neither here nor can it be downloaded ({error}).")
+            print(f"Simulated data: covertype is not here and cannot be downloaded ({error}).")
     else:
-        print("Simulated data, as asked for.")
+        print("Simulated data, as requested.")
     return simulate()[0]
 
 
@@ -144,7 +144,7 @@ def sample(train: dict[str, Any], ess: float = 400, verbose: bool = True) -> sgm
 def table(samples: sgmcmc.Samples, names: Sequence[str]) -> Any:
     """Return a row for the bias and for each coefficient."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the report has said it
+        warnings.simplefilter("ignore")  # the report has this warning
         found = sgmcmc.summary(samples)[["mean", "sd", "ess_bulk", "ess_tail", "r_hat"]]
     found.index = ["bias", *names]
     return found
@@ -159,11 +159,12 @@ def table(samples: sgmcmc.Samples, names: Sequence[str]) -> Any:
 
 # %%
 def log_loss(samples: sgmcmc.Samples, test: dict[str, Any]) -> float:
-    """Return the log loss of the posterior predictive on rows that were held out."""
+    """Return the log loss of the posterior predictive on held-out rows."""
     return float(-np.log(samples.predict(lambda p, d: tf.exp(log_lik(p, d)), test)).mean())
 
 
-# %% [markdown] ## The plot
+# %% [markdown]
+# ## The plot
 #
 # Traces and densities of the bias and four of the coefficients, a color for each chain. If the
 # chains have mixed, the colors overlap.
@@ -187,13 +188,14 @@ def plot(samples: sgmcmc.Samples, names: Sequence[str], shown: Sequence[int]) ->
     return figure
 
 
-# %% [markdown] ## Everything together
+# %% [markdown]
+# ## Everything together
 
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Logistic regression without tuning constants.")
-    parser.add_argument("--ess", type=float, default=400, help="effective sample size to reach")
+    parser.add_argument("--ess", type=float, default=400, help="target effective sample size")
     parser.add_argument("--simulate", action="store_true", help="simulated data, no download")
     parser.add_argument("--output", default="demo.png", help="where the plot goes")
     options = parser.parse_args(arguments)
@@ -201,12 +203,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     data = load(options.simulate)
     train, test = data.split(N_TEST, seed=1)
-    print(f"{len(train['y'])} rows to learn from, {len(test['y'])} held out.")
+    print(f"{len(train['y'])} training rows, {len(test['y'])} held out.")
 
     samples = sample(train, options.ess)
     print(f"\n{table(samples, data.names).round(3).to_string()}\n")
     print(samples.report)
-    print(f"\nLog loss on the rows held out: {log_loss(samples, test):.4f}")
+    print(f"\nLog loss on the held-out rows: {log_loss(samples, test):.4f}")
 
     plot(samples, data.names, [0, 1, 5, 10]).savefig(options.output, dpi=120)
     print(f"Traces and densities: {options.output}")

@@ -1,18 +1,20 @@
-# %% [markdown] A mixture with an unknown number of components
+# %% [markdown]
+# # A mixture with an unknown number of components
 #
 # This is the second experiment on the simplex of Baker, *Large-Scale Bayesian Computation Using
-# Stochastic Gradient MCMC* (Lancaster 2018), section 5.5.2, figure 5.5.1b: the areas of a web site
-# that 32 711 users visited (UCI's anonymous Microsoft web data, 294 areas, three visits for a user
-# on average), as a Dirichlet-process mixture of categoricals. A user belongs to a component, a
-# component has a probability for each area, and the components' weights are broken off a stick: w_j
-# = v_j Π_{l<j} (1 − v_l), v_j ~ Beta(1, α). The slice sampler needs finitely many of them at a
-# time; `dp_mixture` has it, and draws α too.
+# Stochastic Gradient MCMC* (Lancaster 2018), section 5.5.2, figure 5.5.1b. The data are the areas
+# of a web site that 32 711 users visited (UCI's anonymous Microsoft web data, 294 areas, three
+# visits for a user on average). The model is a Dirichlet-process mixture of categorical
+# distributions. A user belongs to a component, a component has a probability for each area, and the
+# weights of the components are given by stick breaking: w_j = v_j Π_{l<j} (1 − v_l), v_j ~ Beta(1,
+# α). The slice sampler in `dp_mixture` needs only finitely many components at a time. It draws α
+# too.
 #
-# The comparison is how well held-out users are predicted: the mean over users of log p(visits),
-# where p is the mean over all draws so far. The stepsize of SGRLD is the best of four with one seed
-# on one half of the 5000 users of the test file; the scores are those of the other half. Full Gibbs
-# sampling needs no additional code: SCIR on all users with a large stepsize and a fresh scale draws
-# sticks and components from their conditional distributions.
+# The samplers are compared by their predictions for held-out users. The score is the mean over
+# users of log p(visits), where p is the mean over all draws so far. The stepsize of SGRLD is the
+# best of four with one seed on one half of the 5000 users of the test file; the scores are those of
+# the other half. Full Gibbs sampling needs no additional code: SCIR on all users with a large
+# stepsize and a fresh scale draws sticks and components from their conditional distributions.
 #
 # Run it with `python vignettes/dirichlet_process.py`. `--tune` tries the stepsizes first. The tests
 # run `--short`, on simulated users.
@@ -36,14 +38,16 @@ from matplotlib.figure import Figure
 import sgmcmc
 from sgmcmc.models import dp_mixture
 
-# %% [markdown] ## The drift of a stick
+# %% [markdown]
+# ## The drift of a stick
 #
 # A stick (v, 1 − v) is a point of the simplex with two components, and moves like any other.
 # SGRLD's drift of component k is alpha_k + ĉ_k − θ_k − ω_k Σĉ: v Σĉ is subtracted from the first
 # component, and (1 − v) Σĉ from the second. The published code treats both coordinates alike. If
 # that means that v Σĉ is subtracted from both, the stick has another equilibrium: with many counts,
 # M, of which a fraction p belongs to v, the drifts M (p − v) and M (1 − p − v) keep θ_1 : θ_2 = v :
-# 1 − v only if (p − v)(1 − v) = (1 − p − v) v, that is 2v² − 2v + p = 0: at 0.184 for p = 0.3.
+# 1 − v only if (p − v)(1 − v) = (1 − p − v) v, that is if 2v² − 2v + p = 0. For p = 0.3 this is v =
+# 0.184.
 
 
 # %%
@@ -57,7 +61,7 @@ class LopsidedSGRLD(sgmcmc.dynamics.SGRLD):
         points = simplices.part.split(tf.exp(simplices.log_points(u)))
         excess = {name: tf.zeros_like(value) for name, value in points.items()}
         v = points["sticks"][..., :1]
-        excess["sticks"] = points["sticks"] - v  # what it ought to take, less what it takes
+        excess["sticks"] = points["sticks"] - v  # the right subtraction minus this one
         flat = tf.concat([tf.reshape(value, [-1]) for value in excess.values()], 0)
         return right + flat * simplices.totals(counts)
 
@@ -67,7 +71,7 @@ def dynamics(
 ) -> sgmcmc.dynamics.Dynamics:
     """Return the dynamics; θ of SGRLD starts at its stationary scale, Σθ = Σalpha.
 
-    That fixes where it starts, in all chains alike. A fresh scale is for SCIR on all data.
+    So the chains of SGRLD have the same start. A fresh scale is for SCIR on all data.
     """
     if method == "scir":
         return sgmcmc.dynamics.SCIR(alpha, fresh_scale=fresh_scale)
@@ -177,7 +181,7 @@ class Result:
 
 
 def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: int = 30) -> Result:
-    """Run a chain for each seed, which keeps the log predictive along its way."""
+    """Run a chain for each seed, and keep the log predictive density along it."""
     model = dp_mixture(train, run.base, max_components=128)
 
     def occupied(params: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -218,18 +222,19 @@ def sample(run: Run, train: np.ndarray, unseen: np.ndarray, seeds: int, draws: i
 
 
 def tune(grid: Sequence[Run], users: Users) -> None:
-    """Print what each stepsize comes to on the users for tuning, with two seeds."""
+    """Print the score of each stepsize on the users for tuning, with two seeds."""
     print("sampler  stepsize  log predictive")
     for run in grid:
         score = sample(run, users.train, users.tuning, seeds=2).log_predictive[:, -1].mean()
         print(f"{run.label:9}{run.components:8g}{score:16.3f}", flush=True)
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
-# After 600 iterations, mean over five seeds: −11.559 by SCIR, −11.582 by SGRLD with a = 0.5,
-# −11.591 by SGRLD at its published settings, which has 39 components; the others have 21 to 24, and
-# −11.530 after 60 sweeps of Gibbs sampling.
+# After 600 iterations the mean over five seeds is −11.559 for SCIR, −11.582 for SGRLD with a = 0.5,
+# and −11.591 for SGRLD at its published settings. After 60 sweeps of Gibbs sampling it is −11.530.
+# SGRLD at its published settings has 39 components; the others have 21 to 24.
 
 
 # %%

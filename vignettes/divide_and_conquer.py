@@ -161,7 +161,7 @@ def divergence(truth: np.ndarray, draws: np.ndarray, k: int = 10) -> float:
 
 
 def flat(samples: Mapping[str, np.ndarray], most: int) -> np.ndarray:
-    """At most so many draws of all chains, evenly spaced, a row for each."""
+    """At most ``most`` draws of all chains, evenly spaced, a row for each."""
     parts = [np.asarray(a, float) for a in samples.values()]
     rows = parts[0].shape[0] * parts[0].shape[1]
     joined = np.concatenate([part.reshape(rows, -1) for part in parts], 1)

@@ -36,10 +36,10 @@ from _figures import figure, look
 # %% [markdown]
 # ## A rate
 #
-# 1000 counts y_i ~ Poisson(λ), minibatches of 50. The posterior of λ is Gamma(a, b), with a and b
-# of the prior plus the sum and the number of the counts. By Corollary 5.4.2 of Baker's thesis
-# (*Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018) the variance
-# of the chain is
+# The data are 1000 counts y_i ~ Poisson(λ), in minibatches of 50. The posterior of λ is Gamma(a,
+# b), with a and b of the prior plus the sum and the number of the counts. By Corollary 5.4.2 of
+# Baker's thesis (*Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018)
+# the variance of the chain is
 #
 # > Var λ = (a + tanh(h/2) Var ĉ) / b².
 #
@@ -135,8 +135,8 @@ class Network:
     """A simulated network.
 
     Attributes:
-        weights: of the nodes.
-        edges: the two ends of each edge, (M, 2).
+        weights: Weights of the nodes.
+        edges: The two ends of each edge, (M, 2).
     """
 
     weights: np.ndarray
@@ -162,9 +162,9 @@ class Network:
 
 
 def simulate(nodes: int) -> Network:
-    """Return a network of so many nodes, most of which have few edges or none."""
+    """Return a network in which most nodes have few edges or none."""
     rng = np.random.default_rng(1)
-    alpha = ALPHA * nodes / 200  # as many atoms in proportion
+    alpha = ALPHA * nodes / 200  # the number of atoms in proportion
     tilt = (nodes * SIGMA / alpha) ** (1 / SIGMA)
     v = rng.uniform(TAU**SIGMA, (TAU + tilt) ** SIGMA, nodes)
     weights = rng.gamma(1 - SIGMA, size=nodes) / v ** (1 / SIGMA)
@@ -192,7 +192,7 @@ class Found:
 
 
 def summary(run: Callable[[], Any]) -> Found:
-    """Run chains, and return what they say of log w."""
+    """Run chains, and return means and SDs of log w."""
     started = time.perf_counter()
     draws = np.log(run()["w"].astype(float))
     seconds = time.perf_counter() - started
@@ -303,15 +303,16 @@ def format_network(found: Mapping[str, Found | None], network: Network) -> str:
     return "\n".join(lines)
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # The variance of the rate agrees with its formula at every stepsize: at h = 0.1 it is twice the
 # posterior's, and with SVRG it is the posterior's at any h.
 #
 # On the network SCIR with SVRG agrees with NUTS to 0.02 SD in all means of log w, with ratios of
-# the SDs of 1.00, at h = 0.1 and at 0.5. Without control variates nodes with few edges are 12 % too
-# wide at h = 0.02, and more than half at 0.1. SGLD needs very different stepsizes for the nodes
-# without edges and for those with hundreds. The table is in `docs/simplex.md`.
+# the SDs of 1.00, at h = 0.1 and at 0.5. Without control variates the SDs of nodes with few edges
+# are 12 % too large at h = 0.02, and more than 50 % at 0.1. SGLD needs very different stepsizes for
+# the nodes without edges and for those with hundreds. The table is in `docs/simplex.md`.
 
 
 # %%
@@ -347,7 +348,7 @@ def plot(
     ends = [reference.sd.min(), reference.sd.max()]
     right.plot(ends, ends, color="black", linewidth=1)
     right.set(
-        xscale="log", yscale="log", xlabel="posterior sd of log w, NUTS", ylabel="sd of log w"
+        xscale="log", yscale="log", xlabel="posterior SD of log w, NUTS", ylabel="SD of log w"
     )
     right.set_title(f"{len(network.weights)} nodes, {len(network.edges)} edges")
     right.legend()
@@ -367,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(format_variances(of_rate, length.stepsizes))
     network = simulate(length.nodes)
     print(f"\nNetwork of {length.nodes} nodes and {len(network.edges)} edges: error of the mean of")
-    print("log w in posterior sds (root mean square), and ratio of the sds (median)\n")
+    print("log w in posterior SDs (root mean square), and ratio of the SDs (median)\n")
     found = compare(network, length)
     print(format_network(found, network))
     plot(of_rate, found, network, length).savefig(options.output, dpi=120)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# ArviZ announces its next major version once a day, wherever it is imported.
+# ArviZ warns about its next major version on import, once a day.
 warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
 
 import arviz as az
@@ -70,8 +70,8 @@ def simulate(size: int = N, seed: int = 2) -> dict[str, np.ndarray]:
 # %% [markdown]
 # ## The reference
 #
-# TensorFlow Probability's No-U-Turn sampler on all the data, with its stepsize adapted during
-# warm-up, four chains. Only the two functions of the model are shared with `sgmcmc`.
+# The reference is TensorFlow Probability's No-U-Turn sampler on all the data: four chains, whose
+# stepsize is adapted during warm-up. Only the two functions of the model are shared with `sgmcmc`.
 
 
 # %%
@@ -115,8 +115,8 @@ def nuts(dataset: Mapping[str, np.ndarray], draws: int, warm_up: int) -> np.ndar
 #
 # Then stepsizes chosen for this posterior. The curvature of the log posterior along m is N/2 = 500
 # in the coordinates (θ₁, θ₂), so SGLD contracts by 1 − 500 ε/2 per iteration in that direction: it
-# is stable only if ε < 0.008, and accurate only if ε is far below. The thermostats get a larger
-# `a`, for the reason below the table.
+# is stable only if ε < 0.008, and accurate only if ε is far below that. The thermostats get a
+# larger `a`, for the reason below the table.
 
 
 # %%
@@ -175,7 +175,7 @@ def sample(run: Run, dataset: Mapping[str, np.ndarray], shorter: int = 1) -> np.
             burn_in=run.burn_in // shorter,
             seed=2,
             verbose=False,
-            jit_compile=None if shorter == 1 else False,  # compiling a short chain does not pay
+            jit_compile=None if shorter == 1 else False,  # too short to compile
             **of_cv,
             **run.tuning,
         )
@@ -267,26 +267,29 @@ def format_ratios(results: Mapping[str, np.ndarray | str], reference: np.ndarray
     return "\n".join(lines)
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # At the published stepsizes one chain diverges and the others are far from the posterior, though
 # each looks plausible by itself.
 #
 # - `sgldcv` at 1e-2 is beyond its limit of stability, 8e-3. The R package moved θ₁ and θ₂ one after
-#   the other; each has half the curvature, and such a chain stays finite. - `sgld` and `sghmc` have
-#   about sixteen times the posterior variance along m. For `sgld` that agrees with theory: with
-#   gradient noise of variance (N²/n)(1 − n/N) = 9000 along θ₁ + θ₂ and ε = 5e-3 the stationary
-#   variance is 17.7 times that of the posterior if the components overlap completely. The noise
-#   depends on the stepsize, not on the sampler: at 5e-5 the excess is about 5 %. - `sgnht` is
-#   narrow along δ and wide along m, `sgnhtcv` narrow along m. One thermostat serves both
-#   coordinates of θ₁, so it keeps the *mean* of their kinetic energies right. Without control
-#   variates the minibatch noise is nearly all along m, with them nearly all along δ; the noisy
-#   direction is then too hot and the other too cold. The remedy is an `a` that is large against ε/2
-#   times the noise variance. But that reduces the variance by a factor of about 1 − a/2 (see
+#   the other; each has half the curvature, so its chain stays finite.
+# - `sgld` and `sghmc` have about sixteen times the posterior variance along m. For `sgld` that
+#   agrees with theory: with gradient noise of variance (N²/n)(1 − n/N) = 9000 along θ₁ + θ₂ and
+#   ε = 5e-3 the stationary variance is 17.7 times that of the posterior if the components overlap
+#   completely. The noise depends on the stepsize, not on the sampler: at 5e-5 the excess is about
+#   5 %.
+# - `sgnht` is narrow along δ and wide along m, `sgnhtcv` narrow along m. One thermostat serves both
+#   coordinates of θ₁, so only the *mean* of their kinetic energies is right. The minibatch noise is
+#   nearly all along m without control variates, and nearly all along δ with them; the noisy
+#   direction is then too hot and the other too cold. The remedy is an `a` that is much larger than
+#   ε/2 times the noise variance. But that reduces the variance by a factor of about 1 − a/2 (see
 #   docs/named-samplers.md), so `a` stays near 0.1 and the stepsize becomes small. For `sgnhtcv` at
 #   1e-3 noise is not the only error: with the whole dataset at every step the ratio along m is
-#   still 0.57. - At the chosen stepsizes nothing diverges, and all six agree with NUTS to within 15
-#   % in every second moment, Monte Carlo error included.
+#   still 0.57.
+# - At the chosen stepsizes nothing diverges, and all six agree with NUTS to within 15 % in every
+#   second moment, Monte Carlo error included.
 #
 # ## The plot
 #
@@ -334,7 +337,8 @@ def _levels(density: np.ndarray) -> list[float]:
     return [float(ordered[np.searchsorted(mass, share)]) for share in (0.95, 0.8, 0.5)]
 
 
-# %% [markdown] ## Everything together
+# %% [markdown]
+# ## Everything together
 
 
 # %%

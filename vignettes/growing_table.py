@@ -91,7 +91,7 @@ def moments(samples: sgmcmc.Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def follow(count: int, size: int, compared: Sequence[int]) -> list[Day]:
-    """Return what is known after each day."""
+    """Return the results after each day."""
     start, days = {"beta": np.zeros(len(TRUTH))}, []
     seen: list[dict[str, np.ndarray]] = []
     samples = None
@@ -116,13 +116,14 @@ def follow(count: int, size: int, compared: Sequence[int]) -> list[Day]:
 
 
 # %% [markdown]
-# ## What comes out
+# ## Results
 #
-# The intervals shrink as one over the square root of the rows, around the values that made the
-# data. Means and SDs should differ from those of a call with all rows by the Monte Carlo error of
-# two times 400 or more effective draws: 0.1 posterior SDs and some percent. What an update costs is
-# the chain, whose length depends on the effective sample size alone, and a few passes over the
-# table; a call also looks for the mode from afar, for other modes, and measures the noise.
+# The intervals shrink as one over the square root of the rows, around the true values. Means and
+# SDs should differ from those of a call with all rows by the Monte Carlo error of two runs with 400
+# or more effective draws each: 0.1 posterior SDs and some percent. The cost of an update is that of
+# the chain, whose length depends only on the effective sample size, and of a few passes over the
+# table. A call of `sample` also searches for the mode from a distant start, searches for other
+# modes, and measures the noise.
 
 
 # %%

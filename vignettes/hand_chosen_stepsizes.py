@@ -6,7 +6,7 @@
 # stepsizes of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster
 # 2018 (sections 4.5.1 and 4.6.2), and compares them with draws of `sgmcmc.sample`, which chooses by
 # the error of the SDs. The log losses hardly differ, but the SDs of the coefficients are wrong by
-# factors. Each chain's own report says so, without any reference.
+# large factors. The report of each chain says so, without a reference.
 #
 # Run it with `python vignettes/hand_chosen_stepsizes.py`, which takes a few minutes. The tests run
 # `--short`, on a few thousand simulated rows.
@@ -87,7 +87,7 @@ def follow(run: Run, train: Dataset, n_iters: int) -> sgmcmc.Samples:
 
 # %%
 def sds(samples: sgmcmc.Samples) -> np.ndarray:
-    """Return the sd of each coefficient, over all draws."""
+    """Return the SD of each coefficient, over all draws."""
     beta = np.asarray(samples["beta"], np.float64)
     return beta.reshape(-1, beta.shape[-1]).std(axis=0)
 
@@ -126,7 +126,7 @@ def format_table(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray, te
 
 
 def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
-    """Ratios of sds, coefficients sorted by the first chain's."""
+    """Ratios of SDs, with coefficients sorted by that of the first chain."""
     picture = figure(8, 4)
     panel = picture.subplots()
     order = np.argsort(sds(next(iter(chains.values()))) / reference)
@@ -137,7 +137,7 @@ def plot(chains: Mapping[str, sgmcmc.Samples], reference: np.ndarray) -> Figure:
         panel.plot(ratio, marker, markersize=4, color=color, label=label, **filled)
     panel.axhline(1.0, color="black", linewidth=0.8)
     panel.set(
-        xlabel="coefficient, in order of the first", ylabel="sd over that of the reference",
+        xlabel="coefficient, in order of the first", ylabel="SD over that of the reference",
         yscale="log",
     )  # fmt: skip
     panel.legend()
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chains["sample, no constants"] = best
     print("\n" + format_table(chains, sds(best), test))
     plot({run.label: chains[run.label] for run in runs}, sds(best)).savefig(options.output)
-    print(f"\nSds of the coefficients: {options.output}")
+    print(f"\nSDs of the coefficients: {options.output}")
 
 
 if __name__ == "__main__":

@@ -40,10 +40,10 @@ BINS = 15
 # %% [markdown]
 # ## The network
 #
-# Two convolutions that halve the image each, and a layer of ten logits: 7 984 weights, on pixels in
-# a row of 784, as `get_dataset` gives them. Batch normalization and dropout are left out, because
-# the likelihood of an image must not depend on other images or on random numbers; `keras_model`
-# refuses them.
+# The network has two convolutions, each of which halves the image, and a layer of ten logits: 7 984
+# weights. An image is a row of 784 pixels, as `get_dataset` returns it. Batch normalization and
+# dropout are left out, because the likelihood of an image must not depend on other images or on
+# random numbers; `keras_model` refuses them.
 
 
 # %%
@@ -96,7 +96,7 @@ def simulate(n_train: int, n_test: int) -> tuple[Dataset, Dataset]:
 
 
 def turned(dataset: Dataset, degrees: float = 40.0) -> Dataset:
-    """Return the same images, turned."""
+    """Return the same images, rotated."""
     images = dataset["X"].reshape(-1, SIDE, SIDE)
     images = ndimage.rotate(images, degrees, axes=(1, 2), reshape=False, order=1)
     return {"X": images.reshape(-1, SIDE * SIDE), "y": dataset["y"]}
@@ -110,7 +110,7 @@ def turned(dataset: Dataset, degrees: float = 40.0) -> Dataset:
 
 # %%
 def fit(train: Dataset, members: int, epochs: int) -> list[Any]:
-    """Return networks fitted from random starts of their own."""
+    """Return networks, each fitted from its own random start."""
     networks = []
     for seed in range(members):
         network = make_network(seed)
@@ -127,7 +127,7 @@ def fit(train: Dataset, members: int, epochs: int) -> list[Any]:
 # adds. Weights have the prior N(0, 0.3²).
 #
 # The stepsize ε of SGHMC is a learning rate for the *sum* of the losses, so 0.001 for the mean loss
-# is ε = 0.001/N. An iteration draws a momentum, and takes `L` gradients. With so few images in a
+# is ε = 0.001/N. An iteration draws a momentum, and computes `L` gradients. With so few images in a
 # minibatch, its noise inflates the variance in the directions that the data determine best, and no
 # chain leaves the neighborhood of its start. So these draws serve to average predictions, which are
 # judged on test images, and not for inference on single weights.
@@ -184,7 +184,7 @@ def of_network(network: Any, images: np.ndarray) -> np.ndarray:
 # %%
 @dataclass(frozen=True)
 class Reliability:
-    """The probability of the likeliest digit in bins of it, and how often it is right."""
+    """The probability of the most probable digit, in bins, and how often that digit is right."""
 
     claimed: np.ndarray
     right: np.ndarray
@@ -197,7 +197,7 @@ class Reliability:
 
 
 def reliability(predicted: np.ndarray, y: np.ndarray) -> Reliability:
-    """Return what was claimed and what was right in bins that are as wide as each other."""
+    """Return predicted probabilities and frequencies of the right digit, in bins of equal width."""
     claimed, right = predicted.max(1), predicted.argmax(1) == y.argmax(1)
     place = np.minimum((BINS * claimed).astype(int), BINS - 1)
     filled = np.unique(place)
@@ -228,7 +228,8 @@ class Settings:
 
 SHORT = Settings(members=2, epochs=2, n_iters=10, steps=2, draws=5, minibatch_size=32)
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # Scores of a single network, and of one chain, are means over four.
 #
@@ -239,7 +240,7 @@ SHORT = Settings(members=2, epochs=2, n_iters=10, steps=2, draws=5, minibatch_si
 # | one chain | 98.39 % | 0.0507 | 0.0034 |
 # | posterior | 98.73 % | 0.0422 | 0.0081 |
 #
-# | turned by 40° | accuracy | log loss | calibration error |
+# | rotated by 40° | accuracy | log loss | calibration error |
 # | --- | --- | --- | --- |
 # | single | 59.14 % | 1.8712 | 0.2346 |
 # | ensemble | 62.01 % | 1.4056 | 0.1347 |
@@ -277,7 +278,7 @@ def format_table(found: dict[str, np.ndarray]) -> str:
 
 
 def plot(panels: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> Figure:
-    """Reliability diagrams, a panel for each test set: on the diagonal claims are true.
+    """Reliability diagrams, a panel for each test set; a calibrated network is on the diagonal.
 
     Bins with less than a five-hundredth of the images are left out.
     """
@@ -312,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"Fitting: {fitted - began:.0f} s; sampling: {time.perf_counter() - fitted:.0f} s.")
 
     panels = {}
-    for title, dataset in {"test images": test, "turned by 40°": turned(test)}.items():
+    for title, dataset in {"test images": test, "rotated by 40°": turned(test)}.items():
         predictions, found = compare(networks, model, samples, dataset)
         panels[title] = predictions, dataset["y"]
         print(f"\n{title}\n{format_table(found)}")

@@ -136,7 +136,7 @@ def follow(
             thin=EVERY,
             test_functions={"log_loss": log_loss},
             store_params=False,
-            jit_compile=None if n_iters > 1000 else False,  # compiling a short chain does not pay
+            jit_compile=None if n_iters > 1000 else False,  # too short to compile
             **of_cv,
         )
     except sgmcmc.DivergenceError as error:
@@ -153,7 +153,8 @@ def follow(
     return Path(iterations, losses, samples.mode, at_mode, diverged)
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # Mean and standard deviation of the log loss over the second half of each chain, and the log loss
 # at the point that the control variates are centered at. The standard deviation is over the draws
@@ -189,7 +190,7 @@ def plot(paths: Mapping[str, Path]) -> Figure:
         chosen = {label: p for label, p in paths.items() if ("cv " in label) == with_cv}
         late = {k: p.log_loss[len(p.log_loss) // 4 :] for k, p in chosen.items() if not p.diverged}
         low = min(map(np.min, late.values()), default=0.5)
-        # The frame is that of the typical chain; one that is far above it is named, not shown.
+        # The axes fit the typical chain. A chain far above them is named, not drawn.
         high = low + 4 * (np.median([*map(np.max, late.values()), low + 0.01]) - low)
         seen: dict[str, str] = {}
         for label, path in chosen.items():
@@ -226,7 +227,8 @@ def largest_curvature(train: Dataset, mode: Mapping[str, np.ndarray]) -> float:
     return float(np.linalg.eigvalsh((X * (p * (1 - p))[:, np.newaxis]).T @ X)[-1])
 
 
-# %% [markdown] ## Everything together
+# %% [markdown]
+# ## Everything together
 
 
 # %%
@@ -240,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = simulate(4000)[0] if options.short else load(options.simulate)
     train, test = data.split(1000 if options.short else N_TEST, seed=1)
     n_iters, n_iters_opt = (400, 500) if options.short else (20_000, 10_000)
-    print(f"{len(train['y'])} rows to learn from, {len(test['y'])} held out.")
+    print(f"{len(train['y'])} training rows, {len(test['y'])} held out.")
     paths = {run.label: follow(run, train, test, n_iters, n_iters_opt) for run in RUNS}
     print(f"\nLog loss over the last {n_iters // 2} of {n_iters} iterations\n")
     print(format_table(paths))

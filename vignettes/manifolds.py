@@ -55,7 +55,7 @@ VARIANCE, ROWS = 1000.0, 10_000
 
 
 def noise() -> np.ndarray:
-    """Return linear terms that a minibatch of one makes noise of exactly this variance."""
+    """Return linear terms, which are noise of exactly this variance in a minibatch of one row."""
     z = np.random.default_rng(1).normal(size=(ROWS, 2))
     z -= z.mean(0)
     z = np.linalg.solve(np.linalg.cholesky(np.cov(z.T, ddof=0)), z.T).T
@@ -63,14 +63,14 @@ def noise() -> np.ndarray:
 
 
 def circle(params: Any, dataset: Any) -> Any:
-    """Return −U(v), a part of it for each row, and the row's linear term."""
+    """Return a term for each row: its share of −U(v), and its linear term."""
     heights = 5.0 * tf.linalg.matvec(tf.constant(MODES, tf.float32), params["v"])
     toy = tf.reduce_logsumexp(heights + tf.math.log(tf.constant(HEIGHTS, tf.float32)))
     return toy / ROWS + tf.linalg.matvec(dataset["z"], params["v"])
 
 
 def true_circle(angles: np.ndarray) -> np.ndarray:
-    """Return the density of the angle, on an even grid round the circle."""
+    """Return the density of the angle, on an even grid around the circle."""
     density = np.exp(5 * unit(angles) @ MODES.T) @ HEIGHTS
     return density / (density.mean() * 2 * np.pi)
 
@@ -105,8 +105,8 @@ CIRCLES = {
 # ## Figure 4: two directions of a mixture
 #
 # x_i ~ vMF(v₁, κ)/2 + vMF(μ, κ)/2 with μ = (v₁ + v₂)/‖v₁ + v₂‖, priors vMF(e₁, κ) on v₁ and v₂, and
-# κ = 20. The 100 observations are drawn at v₁ = −π/24, v₂ = π/8 (the paper's values are partly lost
-# in print). v₁ and μ may be exchanged, so that the posterior has a second mode near v₁ = π/24, v₂ =
+# κ = 20. The 100 observations are drawn at v₁ = −π/24, v₂ = π/8 (the paper's values are partly
+# illegible). v₁ and μ may be exchanged, so the posterior has a second mode near v₁ = π/24, v₂ =
 # −π/8. Minibatches have 10 rows, and SGGMC estimates the variance of its gradients from the
 # empirical Fisher information.
 
@@ -172,12 +172,13 @@ MIXTURES = {
     "gSGNHT": ("gsgnht", {"a": 0.05}),
 }
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
-# The distance in the table is the largest between the distribution functions of draws and truth,
-# that of Kolmogorov and Smirnov; of 10 000 independent draws it would be about 0.01. Both samplers
-# explore both modes in both experiments, in the right proportions. Without the correction the
-# variance of SGGMC is too large, so that its density is too flat.
+# The table has the Kolmogorov–Smirnov distance, which is the largest difference between the
+# distribution functions of the draws and of the truth. For 10 000 independent draws it would be
+# about 0.01. Both samplers explore both modes in both experiments, in the right proportions.
+# Without the correction the variance of SGGMC is too large, so that its density is too flat.
 
 
 # %%

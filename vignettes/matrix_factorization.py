@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Ratings of films as products of factors
 #
-# Bayesian probabilistic matrix factorization on MovieLens ml-100k: the experiment of section 3.5.2
-# of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*, Lancaster 2018. The
-# rating of film j by user i is N(c + U_i·V_j + a_i + b_j, 1/3), with 20 factors of each: 55 125
-# numbers for the 80 000 ratings of the split u1, which holds out 20 000 others.
+# This is the experiment of section 3.5.2 of Baker, *Large-Scale Bayesian Computation Using
+# Stochastic Gradient MCMC*, Lancaster 2018: Bayesian probabilistic matrix factorization on
+# MovieLens ml-100k. The rating of film j by user i is N(c + U_i·V_j + a_i + b_j, 1/3), with 20
+# factors of each. That is 55 125 parameters for the 80 000 ratings of the split u1, which holds out
+# 20 000 others.
 #
 # The vignette shows three things: the log predictive density of the held-out ratings along chains
 # of SGLD, SGLD with control variates and SAGA, with 100, 500 and all 943 users (figure 3.5.3
@@ -86,8 +87,8 @@ def simulate(n_users: int = 40, n_items: int = 30, size: int = 1200) -> Task:
 #
 # Parameters of such different sizes cannot share a stepsize. As published, that of each parameter
 # is h divided by the root mean square of its gradients so far (`gradient_scaled(h, until=None)`),
-# with the h of table A.3.3. For SGLD-CV that h is 5000 times smaller than for SGLD. So there is a
-# second run of it with the h of SGLD.
+# with the h of table A.3.3. For SGLD-CV that h is 5000 times smaller than for SGLD. So SGLD-CV has
+# a second run, with the h of SGLD.
 #
 # Factors that are zero have no gradient, so chains start at small ones.
 
@@ -183,7 +184,7 @@ def sample(task: Task, run: Run, length: Length, seeds: int) -> dict[str, np.nda
 #
 # Given everything else, bias and factors of a user are normal, those of all users are independent,
 # and the precisions are gamma. So each can be drawn in turn over all ratings (Salakhutdinov & Mnih,
-# ICML 2008, whose priors have more parameters than these).
+# ICML 2008; their priors have more parameters).
 
 
 # %%
@@ -191,8 +192,8 @@ class Gibbs:
     """Gibbs sampling of a matrix factorization.
 
     Args:
-        model: the model, with its ratings.
-        seed: of the draws and the start.
+        model: The model, with its ratings.
+        seed: Seed of the draws and the start.
     """
 
     def __init__(self, model: MatrixFactorization, seed: int) -> None:
@@ -267,9 +268,9 @@ def gibbs(task: Task, sweeps: int, seed: int) -> dict[str, np.ndarray]:
 #
 # The log predictive density of one rating depends on 42 numbers: factors and bias of its user and
 # of its film. The gradients at these have mean zero under the posterior, so they are control
-# variates for it, and 42 coefficients can be fitted for each rating, unlike 55 125. They are fitted
-# on every other tenth of the chain and correct the rest, and vice versa; then the corrected values
-# are averaged over the ratings.
+# variates for it, and 42 coefficients can be fitted for each rating; 55 125 could not be. They are
+# fitted on every other tenth of the chain and correct the rest, and vice versa; then the corrected
+# values are averaged over the ratings.
 
 
 # %%
@@ -298,9 +299,9 @@ def corrected(chain: sgmcmc.Samples, task: Task, ratings: int) -> dict[str, np.n
     """Return the log predictive density at each draw, ``"before"`` and ``"after"`` the correction.
 
     Args:
-        chain: draws and gradients.
-        task: the model, and the held-out ratings.
-        ratings: how many of them to take, at random.
+        chain: Draws and gradients.
+        task: The model, and the held-out ratings.
+        ratings: Number of held-out ratings to use, chosen at random.
     """
     rng, tau = np.random.default_rng(1), task.model.precision
     chosen = rng.permutation(len(task.test))[:ratings]
@@ -333,7 +334,7 @@ def corrected(chain: sgmcmc.Samples, task: Task, ratings: int) -> dict[str, np.n
 
 
 def _ratio(pair: dict[str, np.ndarray], parts: int | None) -> float:
-    """Return how many times the variance falls, of draws or of the means of parts of the chain."""
+    """Return the ratio of variances, before and after, of draws or of means of parts of chains."""
     before, after = (
         values if parts is None else np.array([p.mean() for p in np.array_split(values, parts)])
         for values in (pair["before"], pair["after"])
@@ -341,7 +342,8 @@ def _ratio(pair: dict[str, np.ndarray], parts: int | None) -> float:
     return float(before.var() / after.var())
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 
 
 # %%
@@ -379,7 +381,7 @@ def format_table(of_runs: dict[str, dict[str, np.ndarray]]) -> str:
 
 
 def _own(found: dict[str, np.ndarray], precision: float = 3.0) -> np.ndarray:
-    """Return the sd of the mean of each rating, without the rating's own noise."""
+    """Return the SD of the mean of each rating, without the noise of the rating."""
     return np.sqrt(np.maximum(found["sd"] ** 2 - 1 / precision, 1e-12))
 
 
@@ -422,7 +424,7 @@ def plot_zero_variance(found: dict[str, list[tuple[np.ndarray, np.ndarray]]]) ->
 
 # %%
 def kept(folder: str | None, key: str, make: Callable[[], dict[str, np.ndarray]]) -> dict:
-    """Return what is in the folder under a key, or make it and put it there."""
+    """Return the result that the folder has under a key, or compute it and save it there."""
     if folder is None:
         return make()
     path = Path(folder) / (hashlib.sha256(key.encode()).hexdigest()[:16] + ".npz")
@@ -492,7 +494,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found[run.label].append((pair["before"], pair["after"]))
             ratios = [_ratio(pair, parts) for parts in (None, 10)]
             print(
-                f"{run.label}, seed {seed}: the variance of draws falls {ratios[0]:.2f} times, "
+                f"{run.label}, seed {seed}: the variance of draws decreases {ratios[0]:.2f} times, "
                 f"that of the means of tenths {ratios[1]:.2f} times; mean "
                 f"{pair['before'].mean():.4f} before, {pair['after'].mean():.4f} after",
                 flush=True,

@@ -58,7 +58,7 @@ def of_customers(effects, params):
 
 
 def simulate(groups: int) -> dict[str, np.ndarray]:
-    """Return the rows of so many customers."""
+    """Return the rows of the customers."""
     rng = np.random.default_rng(groups)
     sizes = np.minimum(1 + rng.negative_binomial(1, 0.2, groups), 50)
     customer = np.repeat(np.arange(groups), sizes)
@@ -98,10 +98,10 @@ class Customers(NamedTuple):
     """Posteriors of some customers: entries for each.
 
     Attributes:
-        size: number of rows.
-        alone: estimate of the intercept by the customer's own rows, which may be minus infinity.
-        mean: posterior mean of the intercept.
-        sd: posterior standard deviation of the intercept.
+        size: Number of rows.
+        alone: Estimate of the intercept by the customer's own rows, which may be minus infinity.
+        mean: Posterior mean of the intercept.
+        sd: Posterior standard deviation of the intercept.
     """
 
     size: np.ndarray
@@ -111,7 +111,7 @@ class Customers(NamedTuple):
 
 
 def customers(samples: sgmcmc.Samples, dataset: dict[str, np.ndarray], count: int) -> Customers:
-    """Return the posteriors of so many customers."""
+    """Return the posteriors of some customers."""
     sizes = np.bincount(dataset["customer"])
     chosen = np.random.default_rng(1).choice(len(sizes), min(count, len(sizes)), replace=False)
     chosen.sort()
@@ -142,7 +142,7 @@ class Run(NamedTuple):
 
 
 def run(groups: int, count: int) -> Run:
-    """Sample the posterior of so many customers."""
+    """Sample the posterior with the given number of customers."""
     dataset = simulate(groups)
     began = time.perf_counter()
     samples = fit(dataset)

@@ -1,11 +1,12 @@
-# %% [markdown] A neural network on MNIST, without storing draws
+# %% [markdown]
+# # A neural network on MNIST, without storing draws
 #
 # This is the third example of the R package's paper (Baker, *Large-Scale Bayesian Computation Using
-# Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.3): a network of 784, 100 and 10 units on
-# the handwritten digits, softmax after softmax, with normal priors on weights `A`, `B` and offsets
-# `a`, `b` whose four precisions have Gamma(1, 1) priors. A draw has 79 514 numbers, and 10 000
-# draws would need 3 GB. They are not needed: the results are the log loss on the test set along the
-# chain and the posterior mean of the predicted probabilities.
+# Stochastic Gradient MCMC*, Lancaster 2018, section 4.6.3): a network of 784, 100 and 10 units for
+# handwritten digits, with a softmax after each layer. Weights `A`, `B` and offsets `a`, `b` have
+# normal priors, whose four precisions have Gamma(1, 1) priors. A draw has 79 514 numbers, and 10
+# 000 draws would need 3 GB. They are not needed: the results are the log loss on the test set along
+# the chain and the posterior mean of the predicted probabilities.
 #
 # So the chain stores no draws (`store_params=False`). A *test function* is evaluated inside the
 # compiled chain at every hundredth iteration, and a *reduction* folds the predicted probabilities
@@ -163,7 +164,7 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
             reductions={
                 "probabilities": sgmcmc.running_mean(lambda params: tf.exp(log_probs(params, X)))
             },
-            jit_compile=None if n_iters > 1000 else False,  # compiling a short chain does not pay
+            jit_compile=None if n_iters > 1000 else False,  # too short to compile
             **arguments,
         )
     except sgmcmc.DivergenceError as error:
@@ -191,10 +192,10 @@ def sample(run: Run, train: Dataset, test: Dataset, n_iters: int, every: int) ->
 # run from there. About every eighth iteration is kept, as many as fit in half a gigabyte, and the
 # predictions are averaged over these draws of all chains.
 #
-# The report warns. After a few thousand iterations the chains still differ in single weights and in
-# their fit, and minibatch noise inflates the variance in the stiffest directions. But averaged over
-# four chains the predictions have a log loss of 0.17 on the test set, 5 % of errors, and an
-# expected calibration error of 0.02: as good as the published chains, without tuning.
+# The report has warnings: after a few thousand iterations the chains still differ in single weights
+# and in their fit, and minibatch noise inflates the variance in the stiffest directions. But
+# averaged over four chains the predictions have a log loss of 0.17 on the test set, 5 % of errors,
+# and an expected calibration error of 0.02: as good as the published chains, without tuning.
 
 
 # %%
@@ -213,8 +214,8 @@ def predicted(samples: sgmcmc.Samples, test: Dataset, every: int = 4) -> np.ndar
 def scores(probabilities: np.ndarray, test: Dataset, bins: int = 15) -> tuple[float, float, float]:
     """Return log loss, error rate and expected calibration error.
 
-    The last is the mean gap between the probability of the likeliest digit and how often it is the
-    right one, over bins of that probability.
+    The last is the mean difference between the probability of the most probable digit and the
+    frequency with which it is right, over bins of that probability.
     """
     log_loss = -np.log((probabilities * test["y"]).sum(axis=1)).mean()
     right = probabilities.argmax(axis=1) == test["y"].argmax(axis=1)
@@ -242,7 +243,8 @@ def without_constants(train: Dataset, test: Dataset) -> None:
     )
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # The table has, for each sampler, the log loss of the last draw, the log loss of the posterior
 # predictive (the mean of the predicted probabilities over the chain) and its error rate.

@@ -38,7 +38,7 @@ import sgmcmc
 # θ' = θ + (ε/2) ĝ(θ) + √ε (η_k + η_{k+1}) / 2,   η_k ~ N(0, I).
 #
 # With exact gradients the variance of a Gaussian is then right for every stable stepsize, whereas
-# that of SGLD is too large by a term of order ε. But θ alone is no longer a Markov chain: the state
+# that of SGLD is too large by a term of order ε. But θ alone is then not a Markov chain: the state
 # must include the last noise.
 #
 # Dynamics are a class with two methods. `init` makes the state at the start of a chain, and `step`
@@ -113,7 +113,7 @@ class AveragedCenter(sgmcmc.gradients.Gradient):
     """A control variate that is centered at the average of the positions visited so far.
 
     Args:
-        every: iterations from one move of the center to the next.
+        every: Iterations from one move of the center to the next.
     """
 
     every: int
@@ -135,7 +135,7 @@ class AveragedCenter(sgmcmc.gradients.Gradient):
         return self.every
 
     def refresh(self, whole, state, position, visit):
-        """Average over this position and the ``visit`` before it, of which one is the start."""
+        """Move the center to the average of the start, earlier visits and this position."""
         old = state.position.numpy()
         center = (old + (position - old) / (visit + 1)).astype(old.dtype)
         full_gradient = whole.gradient(center, visit)
@@ -185,7 +185,7 @@ def preconditioner(dataset: dict[str, np.ndarray]) -> dict[str, Any]:
 
 # %%
 def run(dataset: dict[str, np.ndarray], n_iters: int, **given: Any) -> sgmcmc.Samples:
-    """Run four chains; whatever is given takes the place of what stands here."""
+    """Run four chains; keyword arguments replace those given here."""
     arguments: dict[str, Any] = {
         "dynamics": LeimkuhlerMatthews(),
         "gradient": AveragedCenter(every=200),
@@ -210,7 +210,7 @@ def with_store(dataset: dict[str, np.ndarray], n_iters: int) -> sgmcmc.Samples:
         again = run(dataset, n_iters, store=store)
         same = all(np.array_equal(first[name], again[name]) for name in first)
         print(f"The store gives the same draws again: {same}.")
-        again.save(Path(folder) / "chain.npz")  # a store is read as needed; this is all of it
+        again.save(Path(folder) / "chain.npz")  # a store is read as needed; this reads all of it
         return sgmcmc.Samples.load(Path(folder) / "chain.npz")
 
 
@@ -223,7 +223,7 @@ def with_store(dataset: dict[str, np.ndarray], n_iters: int) -> sgmcmc.Samples:
 
 # %%
 def step_by_step(dataset: dict[str, np.ndarray], n_steps: int) -> dict[str, np.ndarray]:
-    """Return where the four chains are after so many iterations."""
+    """Return the positions of the four chains after ``n_iters`` iterations."""
     sampler = sgmcmc.setup(
         log_lik,
         dataset,
@@ -259,11 +259,10 @@ def columns(samples: sgmcmc.Samples) -> np.ndarray:
 
 
 def compare(own: sgmcmc.Samples, reference: sgmcmc.Samples) -> float:
-    """Print a table; return how far the means differ at most, in standard deviations."""
+    """Print a table; return the largest difference of the means, in standard deviations."""
     mean, sd = columns(reference).mean(0), columns(reference).std(0)
     own_mean, own_sd = columns(own).mean(0), columns(own).std(0)
-    # Each step has a new minibatch: in coefficients fitted to means of batches of draws that noise
-    # averages out.
+    # Each step has a new minibatch, whose noise averages out in means of batches of draws.
     corrected = sgmcmc.zero_variance(own, batches=20, keep_draws=False)
     zero = np.concatenate([np.ravel(corrected.mean[name]) for name in ("bias", "beta")])
     print("         SGLD mean    own mean   zero variance   SGLD sd    own sd")
@@ -275,7 +274,7 @@ def compare(own: sgmcmc.Samples, reference: sgmcmc.Samples) -> float:
 
 # %%
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Dynamics and gradient estimator of one's own.")
+    parser = argparse.ArgumentParser(description="Your own dynamics and gradient estimator.")
     parser.add_argument("--short", action="store_true", help="short chains")
     options = parser.parse_args(arguments)
     dataset, n_iters = simulate(), 4000 if options.short else 40_000

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Parameterizations of the simplex
 #
-# Patterson & Teh (NeurIPS 2013, section 3 and figure 1) came to SGRLD by comparing ways to let a
-# point of the simplex move freely. Their example has ten categories with the counts 90, 5, 5 and
-# seven zeros, and a Dirichlet prior of concentration 0.1. Three stable ways remain:
+# Patterson & Teh (NeurIPS 2013, section 3 and figure 1) found SGRLD by a comparison of
+# unconstrained parameterizations of the simplex. Their example has ten categories with the counts
+# 90, 5, 5 and seven zeros, and a Dirichlet prior of concentration 0.1. Three of the
+# parameterizations are stable:
 #
 # | | what moves | update before acceptance |
 # | --- | --- | --- |
@@ -14,10 +15,10 @@
 # with a the concentration plus the counts and N = 100. In their experiment each move was accepted
 # or rejected by a Metropolis–Hastings step, which is not available with stochastic gradients. So
 # this vignette shows two things against the stepsize: the effective sample size with such a step,
-# as in their figure, and the error of the distribution without it, from `sgrld` and its option
-# `parameterization`, with the whole dataset at each step, so that the stepsize is the only cause.
-# The lower panels have draws of a category that was counted five times, at the stepsize of 0.1, as
-# in theirs.
+# as in their figure, and the error of the distribution without it. The second is from `sgrld` and
+# its option `parameterization`, with the whole dataset at each step, so that only the stepsize
+# causes the error. As in their figure, the lower panels have draws of the probability of a category
+# with a count of five, at stepsize 0.1.
 #
 # Run it with `python vignettes/parameterizations.py`, which takes a few minutes. The tests run
 # `--short`.
@@ -49,7 +50,7 @@ NAMES = {
     "expanded_natural": "expanded natural",
 }
 SHOWN = 0.1
-"""The stepsize of which draws are shown."""
+"""The stepsize whose draws are shown."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,9 @@ SHORT = Length(100, 60, 2, 2, (1e-3, 0.1))
 # %% [markdown]
 # ## With acceptance
 #
-# All stepsizes and chains run in parallel. A state is u = log θ; the density of the expanded-mean
-# chain is that of θ, and its proposal, being reflected at zero, has a density of two terms.
+# All stepsizes and chains run in parallel. A state is u = log θ. The density of the expanded-mean
+# chain is that of θ; its proposal is reflected at zero, so the density of the proposal has two
+# terms.
 
 
 # %%
@@ -83,7 +85,7 @@ def log_density(name: str, u: np.ndarray) -> np.ndarray:
 
 
 def drift(name: str, u: np.ndarray) -> np.ndarray:
-    """Return what a move takes ε/2 of."""
+    """Return the drift, which a move multiplies by ε/2."""
     omega = special.softmax(u, axis=-1)
     if name == "reduced_natural":
         return A - omega * A.sum()
@@ -91,7 +93,7 @@ def drift(name: str, u: np.ndarray) -> np.ndarray:
 
 
 def propose(name: str, u: np.ndarray, epsilon: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Return where a move would lead."""
+    """Return the proposal of a move."""
     if name == "expanded_mean":
         theta = np.exp(u)
         moved = theta + epsilon / 2 * drift(name, u) + np.sqrt(epsilon * theta) * noise
@@ -120,8 +122,8 @@ class Accepted:
     """Results of the chains with acceptance.
 
     Attributes:
-        omega: draws, (stepsizes, chains, kept, 10).
-        rate: of acceptance, (stepsizes,).
+        omega: Draws, (stepsizes, chains, kept, 10).
+        rate: Acceptance rates, (stepsizes,).
     """
 
     omega: np.ndarray
@@ -138,7 +140,7 @@ def run(name: str, length: Length, seed: int = 1) -> Accepted:
     log_p, accepted = log_density(name, u), np.zeros(shape[:2])
     omega = np.empty((length.kept, *shape))
     iterations = length.dropped + length.kept * length.thin
-    # A proposal that overflows is one that is not accepted.
+    # A proposal that overflows is rejected.
     with np.errstate(all="ignore"):
         for i in range(1, iterations + 1):
             to = propose(name, u, epsilon, rng.standard_normal(shape))
@@ -170,8 +172,8 @@ def sizes(omega: np.ndarray) -> np.ndarray:
 # %% [markdown]
 # ## Without acceptance
 #
-# `sgrld` with all of the data. The score is that of `simplex.py`: the mean Kolmogorov–Smirnov
-# distance after a Rosenblatt transform, which is near 0.03 for 1000 exact draws.
+# `sgrld` is run with the whole dataset. The score is that of `simplex.py`: the mean
+# Kolmogorov–Smirnov distance after a Rosenblatt transform, which is near 0.03 for 1000 exact draws.
 
 
 # %%
@@ -225,7 +227,7 @@ def plot(
     draws: Mapping[str, Mapping[str, np.ndarray]],
     length: Length,
 ) -> Figure:
-    """Above effective sample size and score against the stepsize, below draws at `SHOWN`."""
+    """Effective sample size and score against the stepsize, and below them draws at `SHOWN`."""
     picture = figure(11, 9)
     rows = [["ess", "off"], *([f"with {name}", f"without {name}"] for name in NAMES)]
     panels = picture.subplot_mosaic(rows, height_ratios=[3.6, 1, 1, 1])
@@ -251,15 +253,17 @@ def plot(
     return picture
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
-# The natural parameterizations are as published: their effective sample size peaks at stepsizes of
-# 0.1 to 0.3, below half of the draws. The expanded mean, published as the best of the three, is the
-# best only without acceptance. With it nine moves in ten are rejected even at a stepsize of 1e-5: a
-# component close to zero is always proposed to jump to the scale of the stepsize, and the reverse
-# move is next to impossible. Without acceptance the chain mixes well, but has another distribution,
-# which stays away from zero: its distance from the posterior is 0.4 to 0.5 if the chain is fast,
-# and that of the natural parameterizations is 0.1 and below at a stepsize of 0.1.
+# The natural parameterizations agree with the published figure: their effective sample size peaks
+# at stepsizes of 0.1 to 0.3, below half of the draws. The expanded mean, published as the best of
+# the three, is the best only without acceptance. With acceptance nine moves in ten are rejected
+# even at a stepsize of 1e-5: a component close to zero is always proposed to jump to the scale of
+# the stepsize, and the reverse move is next to impossible. Without acceptance the chain mixes well,
+# but has a wrong distribution, which is far from zero. Its distance from the posterior is 0.4 to
+# 0.5 if the chain is fast, and that of the natural parameterizations is 0.1 and below at a stepsize
+# of 0.1.
 
 
 # %%

@@ -61,8 +61,8 @@ def log_prior(params):  # beta ~ N(0, 10²)
 # %% [markdown]
 # ## The draws
 #
-# The report ends with warnings; there should be *none*. Draws are a mapping from names to arrays:
-# chains, draws, coefficients.
+# The report ends with the warnings, which should be *none*. The draws are a mapping from names to
+# arrays, whose axes are chains, draws and coefficients.
 
 
 # %%
@@ -75,10 +75,11 @@ def intervals(samples: sgmcmc.Samples) -> np.ndarray:
     return np.quantile(samples["beta"].reshape(-1, 3), [0.05, 0.5, 0.95], axis=0).T
 
 
-# %% [markdown] ## The results
+# %% [markdown]
+# ## The results
 #
-# Nine in ten such intervals contain the truth. `predict` applies a function to all draws: here the
-# expected sales of a weekend, dry and with 2 cm of rain.
+# About nine in ten of these intervals contain the true value. `predict` applies a function to all
+# draws: here the expected sales of a weekend, dry and with 2 cm of rain.
 
 
 # %%

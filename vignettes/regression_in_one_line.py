@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "returned ~ age + log(spent) + plan", table, family="bernoulli", seed=1, verbose=False
     )
     gain = regression.loo().compare(straight.loo())
-    print(f"\nThe bend in age is worth {gain.elpd:.0f} ± {gain.se:.0f} of log predictive density.")
+    print(f"\nThe spline adds {gain.elpd:.0f} ± {gain.se:.0f} to the log predictive density.")
     plot(regression).savefig(options.output)
     print(f"\nProbability to return by age and plan: {options.output}")
 

@@ -73,7 +73,7 @@ def uniforms(theta: np.ndarray, concentrations: np.ndarray) -> np.ndarray:
     """Return the Rosenblatt transform of draws under a Dirichlet distribution.
 
     Args:
-        theta: draws, normalized or not, of shape (..., d).
+        theta: Draws, normalized or not, of shape (..., d).
         concentrations: Concentrations of the distribution, of shape (d,).
 
     Returns:
@@ -147,12 +147,13 @@ def sample(method: str, counts: np.ndarray, n: int, stepsize: float, length: Len
 # The right drift, which SGRLD multiplies by h/2, is a − θ + ĉ − ω Σĉ with a the concentration
 # ALPHA. The baseline of the published comparison has another one: it multiplies by θ once more and
 # has a + 1 instead of a, so that its stationary distribution is not the posterior at any stepsize.
-# Its code is not available here. Two readings of that description give the scores of a rerun of it,
-# which were 0.585, 0.627 and 0.638 for n = 10, 100 and 500 in the sparse case, to within the spread
-# of the chains. (The reading in which all of the drift, a + 1 − θ + ĉ − ω Σĉ, is multiplied by θ
-# does not: it scores about 0.43.) In the second, θ multiplies the gradient with respect to log θ
-# instead of that with respect to θ, and the 1 is the derivative of the preconditioner. Both chains
-# start at θ = a + the counts; with chains that start near zero the fit is worse, by up to 0.06.
+# Its code is not available here. A rerun of it had scores of 0.585, 0.627 and 0.638 for n = 10, 100
+# and 500 in the sparse case. Two readings of the description reproduce these scores, to within the
+# spread of the chains. (The reading in which all of the drift, a + 1 − θ + ĉ − ω Σĉ, is multiplied
+# by θ does not: it scores about 0.43.) In the second, θ multiplies the gradient with respect to log
+# θ instead of that with respect to θ, and the 1 is the derivative of the preconditioner. Both
+# chains start at θ = a + the counts; with chains that start near zero the fit is worse, by up to
+# 0.06.
 
 # %%
 READINGS = {
@@ -184,11 +185,11 @@ def published_sgrld(
 # %% [markdown]
 # ## The best stepsize
 #
-# As published, each method is given the best of a grid of stepsizes: the one with the lowest score,
-# averaged over the chains. A chain that overflows scores one.
+# As published, each method has the best stepsize of a grid: the one with the lowest score, averaged
+# over the chains. A chain that overflows scores one.
 #
 # In the sparse case SCIR is close to the score of exact draws, and neither form of SGRLD is. In the
-# dense case SCIR and SGRLD are close to each other. For n = 1 and 10 the wrong drift even does
+# dense case SCIR and SGRLD are close to each other. For n = 1 and 10 the wrong drift is even the
 # best, because of the grid: the smallest stepsize is still too large for SGRLD there, but a step
 # moves ω less if Σθ is larger, and Σθ is 10 or more with the published drift, and near 1 with the
 # right one.
@@ -255,15 +256,17 @@ def format_scores(found: Mapping[str, Mapping[int, Best]], floor: np.ndarray) ->
     return "\n".join(lines)
 
 
-# %% [markdown] ## Near zero
+# %% [markdown]
+# ## Near zero
 #
-# The table shows why SGRLD has such a high score. It has the draws of the seven categories that
-# were never observed, with *all* the data in each step, so that there is no minibatch noise. The
-# posterior puts a tenth of each of these probabilities below 1e-13, and SCIR follows it there. A
-# step of SGRLD from near zero is a normal number, reflected at zero, and its density is flat there,
-# but that of the posterior behaves like ω^(−0.9). So from the 10 % quantile to the 1 % quantile the
-# draws of SGRLD shrink by a factor of ten, those of the posterior by 10¹⁰. A smaller stepsize is a
-# little closer, and needs correspondingly more iterations.
+# The table shows the reason for the high score of SGRLD. It has quantiles of the draws for the
+# seven categories that were never observed, with *all* the data in each step, so there is no
+# minibatch noise. A tenth of the posterior of each of these probabilities is below 1e-13, and so is
+# a tenth of the draws of SCIR. A step of SGRLD from near zero is a normal number, reflected at
+# zero, and its density is flat there, but that of the posterior behaves like ω^(−0.9). So from the
+# 10 % quantile to the 1 % quantile the draws of SGRLD shrink by a factor of ten, those of the
+# posterior by 10¹⁰. A smaller stepsize is a little closer, and needs correspondingly more
+# iterations.
 
 
 # %%
@@ -282,7 +285,7 @@ def unseen(length: Length, stepsizes: Sequence[float]) -> dict[str, np.ndarray]:
 
 
 def format_unseen(omega: Mapping[str, np.ndarray]) -> str:
-    """Return a table of quantiles of the probabilities of unseen categories, all taken together."""
+    """Return a table of quantiles of the probabilities of unseen categories, pooled."""
     levels = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9)
     lines = [f"{'':18}" + "".join(f"{level:9.0%}" for level in levels)]
     for label, draws in omega.items():

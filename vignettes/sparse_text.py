@@ -2,14 +2,14 @@
 # # A million documents, a hundred thousand words
 #
 # Text as counts of words is a matrix of mostly zeros. Here it has 10⁶ rows and 10⁵ columns: 400 GB
-# if it were dense, 0.3 GB as the entries that are not zero. A SciPy matrix in `dataset` stays
+# as a dense array, and 0.3 GB if only nonzero entries are stored. A SciPy matrix in `dataset` stays
 # sparse, and `log_lik` receives the rows of a minibatch as a `tf.SparseTensor`.
 #
-# Words are simulated by Zipf's law: a few are in most documents, most are in a few dozen. Each has
-# a coefficient drawn from a normal distribution, and a document's label is 1 with the probability
-# of a logistic regression. The distribution of the coefficients is the prior, so the right
-# posterior is known: nine in ten of its 90 % intervals contain the true coefficient, for common
-# words and for rare ones, and no other prediction has a smaller expected loss.
+# Words are simulated by Zipf's law: a few are in most documents, most are in a few dozen. Each word
+# has a coefficient from a normal distribution, and the labels of the documents are drawn from the
+# logistic regression with these coefficients. The distribution of the coefficients is the prior, so
+# the right posterior is known: nine in ten of its 90 % intervals contain the true coefficient, for
+# common words and for rare ones, and no other prediction has a smaller expected loss.
 #
 # Run it with `python vignettes/sparse_text.py`. The tests run `--short`.
 
@@ -161,7 +161,8 @@ def sample(
     )
 
 
-# %% [markdown] ## Comparison
+# %% [markdown]
+# ## Comparison
 #
 # The table has the loss on held-out documents of the true probabilities, of the posterior averaged
 # over draws, of its mode, and of scikit-learn's classifiers with the same penalty, if it is
@@ -199,7 +200,7 @@ def by_others(train: Text, test: Text, most_saga: int = 200_000) -> dict[str, fl
 
 # %%
 def by_frequency(train: Text, draws: np.ndarray) -> list[tuple[float, int, float, float]]:
-    """Return documents, words, posterior sd and coverage of 90 % intervals, by class of words."""
+    """Return documents, words, posterior SD and coverage of 90 % intervals, by class of words."""
     appears = np.bincount(train.X.indices, minlength=len(train.beta))
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     holds, sd = (low < train.beta) & (train.beta < high), draws.std(axis=0)
@@ -229,7 +230,7 @@ def plot(classes: list[tuple[float, int, float, float]], losses: dict[str, float
     middle.axhline(0.9, color="0.6")
     middle.set(
         xscale="log", ylim=(0, 1), xlabel="documents with the word",
-        ylabel="part of 90 % intervals that hold the truth",
+        ylabel="coverage of 90 % intervals",
     )  # fmt: skip
     middle.legend(loc="lower left")
     others = {name: loss for name, loss in losses.items() if name != "truth"}
@@ -254,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         nonlocal began
         now = time.perf_counter()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{what:32}{now - began:8.1f} s{most:10.0f} MB at most so far", flush=True)
+        print(f"{what:32}{now - began:8.1f} s{most:10.0f} MB peak so far", flush=True)
         began = now
 
     text = simulate(documents + held_out, words)

@@ -1,17 +1,18 @@
 # %% [markdown]
 # # Topics on the sphere
 #
-# The spherical admixture model (Reisinger et al., ICML 2010), by the samplers for manifolds of Liu,
-# Zhu & Song (NeurIPS 2016, section 5.3 and figure 5), against variational inference. A document is
-# a unit vector of words weighted by tf-idf. A topic is also a unit vector, so that it can describe
-# the absence of words. A document is distributed around the direction of its mixture of topics.
+# The spherical admixture model (Reisinger et al., ICML 2010) is sampled by the methods for
+# manifolds of Liu, Zhu & Song (NeurIPS 2016, section 5.3 and figure 5), and compared with
+# variational inference. A document is a unit vector of words weighted by tf-idf. A topic is also a
+# unit vector, so that it can describe the absence of words. A document is distributed around the
+# direction of its mixture of topics.
 #
 # The data are the 3430 blog posts of UCI's KOS in a vocabulary of 6906 words, and 226 articles of
 # Wikipedia in one of 7702 (`--wikipedia FILE.npz`): the paper's own two, 20 newsgroups and 150 000
-# articles, are not available. As there, 20 topics and 50 documents per step. The vignette compares
-# the log-perplexity of held-out documents, minus the mean of log p(v | data), against time. The
-# log-perplexity of the uniform distribution is subtracted, so values below 0 mean that something
-# was learned.
+# articles, are not available. As in the paper there are 20 topics, and 50 documents per step. The
+# vignette compares the log-perplexity of held-out documents, minus the mean of log p(v | data),
+# against time. The log-perplexity of the uniform distribution is subtracted, so values below 0 mean
+# that something was learned.
 #
 # Run it with `python vignettes/spherical_topics.py`. The tests run `--short`, on simulated
 # documents.
@@ -51,7 +52,7 @@ from sgmcmc.models.spherical_likelihood import log_normalizer
 # %%
 @dataclass(frozen=True)
 class Curve:
-    """Log-perplexity along a run, and what it ended with."""
+    """Log-perplexity along a run, and the topics at its end."""
 
     seconds: np.ndarray
     log_perplexity: np.ndarray
@@ -60,7 +61,7 @@ class Curve:
 
 
 def checkpoints(n_steps: int, first: int) -> list[int]:
-    """Return numbers of steps after which there is a score, which grow by a half each time."""
+    """Return the numbers of steps after which there is a score; each is half as much again."""
     found = [first]
     while found[-1] < n_steps:
         found.append(min(n_steps, max(found[-1] + 1, round(1.5 * found[-1]))))
@@ -68,7 +69,7 @@ def checkpoints(n_steps: int, first: int) -> list[int]:
 
 
 class Score:
-    """The log-perplexity of held-out documents, less that of the uniform distribution."""
+    """The log-perplexity of held-out documents, minus that of the uniform distribution."""
 
     def __init__(self, model: SphericalTopicModel, task: HeldOut) -> None:
         self._estimate = tf.function(task.log_likelihood, jit_compile=True)
@@ -76,7 +77,7 @@ class Score:
         self._count = 0
 
     def log_likelihood(self, topics: np.ndarray) -> np.ndarray:
-        """Return log p(v | β) of each document, less that of the uniform distribution."""
+        """Return log p(v | β) of each document, minus that of the uniform distribution."""
         self._count += 1
         found = self._estimate(tf.constant(topics, tf.float32), tf.constant([7, self._count]))
         return found.numpy() - self._uniform
@@ -123,7 +124,7 @@ RATE = 0.3
 
 
 def sample(run: Run, model: SphericalTopicModel, score: Score, steps: list[int]) -> Curve:
-    """Run a chain step by step, with a score at each of some numbers of steps."""
+    """Run a chain step by step, with a score after some numbers of steps."""
     sampler = getattr(sgmcmc, f"{run.method}_setup")(
         model.log_lik,
         model.dataset,
@@ -174,21 +175,21 @@ def batch_size(model: SphericalTopicModel) -> int:
 
 
 def size(model: SphericalTopicModel) -> int:
-    """Return how many documents there are."""
+    """Return the number of documents."""
     return int(next(iter(model.dataset.values())).shape[0])
 
 
 # %% [markdown]
 # ## Variational inference
 #
-# The mean field of Reisinger et al.: q(β_k) = vMF(b_k, ξ), q(θ_d) = Dir(a_d), and q(μ) at its
-# best given these. With ρ = A(ξ), the mean cosine, their bound is, but for constants,
+# The mean field of Reisinger et al.: q(β_k) = vMF(b_k, ξ), q(θ_d) = Dir(a_d), and the best q(μ)
+# given these. With ρ = A(ξ), the mean cosine, their bound is, up to constants,
 #
 # Σ_d [κ v'ρb ā_d / √E‖βθ_d‖² − KL(Dir(a_d) ‖ Dir(α))] − log c(‖κ₀m + σΣρb_k‖) + K H(vMF(ξ)),
 #
-# in which E(v'βθ/‖βθ‖) is approximated by moments, as they do. For each minibatch the a_d are
-# optimized first; then b moves along its gradient and is scaled to length 1, and log ξ along its
-# gradient, with decreasing stepsizes (Hoffman et al., JMLR 14, 2013). The batch form uses all
+# in which E(v'βθ/‖βθ‖) is approximated by moments, as in their paper. For each minibatch the a_d
+# are optimized first; then b moves along its gradient and is scaled to length 1, and log ξ along
+# its gradient, with decreasing stepsizes (Hoffman et al., JMLR 14, 2013). The batch form uses all
 # documents at once.
 
 
@@ -277,7 +278,7 @@ class VariationalInference:
     def _local(
         self, logits: tf.Tensor, cosines: tf.Tensor, gram: tf.Tensor, rho: tf.Tensor
     ) -> tf.Tensor:
-        """Return the part of the bound that each document has, (n,)."""
+        """Return the term of the bound for each document, (n,)."""
         a, alpha, K = tf.exp(logits), self.model.alpha, self.model.n_topics
         total = tf.reduce_sum(a, axis=1, keepdims=True)
         mean = a / total
@@ -299,7 +300,8 @@ def _mean_and_entropy(log_xi: tf.Tensor, n_words: int) -> tuple[tf.Tensor, tf.Te
     return tf.cast(mean, tf.float32), tf.cast(entropy, tf.float32)
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 
 
 # %%
@@ -354,7 +356,7 @@ def plot(results: dict[str, dict[str, Curve]]) -> Figure:
         for method, curve in curves.items():
             panel.plot(curve.seconds, curve.log_perplexity, **LOOKS[method], label=method)
         panel.set(title=name, xlabel="seconds of CPU time", xscale="log")
-        panel.set_ylabel("log-perplexity less that of the uniform distribution")
+        panel.set_ylabel("log-perplexity minus that of the uniform distribution")
         panel.legend()
     return picture
 
@@ -370,7 +372,7 @@ class Length:
 
 
 def tune(corpus: Corpus, n_topics: int, kappa: float, sigma: float, length: Length) -> None:
-    """Print what each stepsize comes to on the documents for tuning."""
+    """Print the score of each stepsize on the documents for tuning."""
     model = sam(corpus.train, n_topics, kappa=kappa, sigma=sigma)
     score = Score(model, model.held_out(corpus.tuning, n_particles=4, n_temperatures=50))
     steps = checkpoints(length.sampler // 4, length.first)
@@ -390,7 +392,7 @@ def tune(corpus: Corpus, n_topics: int, kappa: float, sigma: float, length: Leng
 def compare(
     corpus: Corpus, n_topics: int, kappa: float, sigma: float, length: Length
 ) -> dict[str, Curve]:
-    """Run all methods on one set of documents, and print what comes out."""
+    """Run all methods on one set of documents, and print the results."""
     model = sam(corpus.train, n_topics, kappa=kappa, sigma=sigma)
     score = Score(model, model.held_out(corpus.test, n_particles=4, n_temperatures=50))
     curves = {}

@@ -8,10 +8,10 @@
 # of the simplex of all words: 345 300 numbers, most of them near zero. The steps of SGRLD are too
 # large for small components; those of SCIR are draws from an exact distribution.
 #
-# The comparison is how well the topics complete held-out posts: stepsizes are tuned on 215 of
-# these, and the scores are those of 214 others. Every tenth word of a post is hidden; the
-# proportions of the topics are estimated from the rest; the perplexity is exp of minus the mean log
-# probability of the hidden words, where the probability is the mean over all draws so far. A
+# The samplers are compared by their predictions of words in held-out posts. Stepsizes are tuned on
+# 215 of these posts, and the scores are those of 214 others. Every tenth word of a post is hidden,
+# and the proportions of the topics are estimated from the rest. The perplexity is exp of minus the
+# mean log probability of the hidden words; this probability is the mean over all draws so far. A
 # uniform guess has the perplexity 6906.
 #
 # Run it with `python vignettes/topic_model.py`. `--tune` tries the stepsizes first, and continues
@@ -90,7 +90,7 @@ def simulate(n_documents: int = 80, n_words: int = 40) -> Corpus:
 # (both concentrations 0.1), the same minibatches of 50 documents, the same start.
 #
 # The stepsizes were tuned by `--tune`, with one seed and 600 iterations, on documents that are not
-# scored. Perplexities there:
+# scored. The perplexities were:
 #
 # | | SCIR | | SGRLD |
 # | --- | ---: | --- | ---: |
@@ -156,7 +156,7 @@ class Result:
 
 
 def sample(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, seed: int) -> Result:
-    """Run a chain that keeps the perplexity along its way, and the last topics."""
+    """Run a chain; keep the perplexity along it, and the last topics."""
     model = lda(train, run.n_topics, alpha=ALPHA_DOCUMENT, n_sweeps=run.n_sweeps)
     held_out = model.completion(unseen, n_sweeps=10)
     started = time.perf_counter()
@@ -230,18 +230,18 @@ def hybrid(run: Run, train: Counts, unseen: Counts, n_iters: int, every: int, se
         variational = (1 - rho) * variational + rho * (run.h + found)
         if m % every == 0:
             topics = variational / tf.reduce_sum(variational, axis=1, keepdims=True)
-            # Only the last q: it is not a chain, whose draws one would average.
+            # Only the last q is scored: there are no draws to average.
             perplexity.append(float(update(fresh, {"topics": topics})["perplexity"][0]))
     return Result(np.array(perplexity), topics.numpy(), time.perf_counter() - started)
 
 
 def fit(run: Run) -> Callable[..., Result]:
-    """Return what runs it."""
+    """Return the function that runs it."""
     return hybrid if run.method == HYBRID else sample
 
 
 def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[Run]:
-    """Print what each stepsize comes to on the documents for tuning; return the best of each."""
+    """Print the perplexity of each stepsize on the documents for tuning; return the best runs."""
     scores: dict[Run, float] = {}
     print("sampler  stepsize                  perplexity")
     for run in grid:
@@ -252,21 +252,23 @@ def tune(grid: Sequence[Run], corpus: Corpus, n_iters: int, every: int) -> list[
     return [min((r for r in grid if r.method == m), key=scores.__getitem__) for m in methods]
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
-# On KOS, mean over five seeds after 600 iterations, ten passes over the documents: the perplexity
-# of SCIR is 1472 (SD 15), that of SGRLD 1618 (SD 3), which SCIR passes within 140 iterations.
+# On KOS the perplexity after 600 iterations, which are ten passes over the documents, is 1472 (SD
+# 15) for SCIR and 1618 (SD 3) for SGRLD, means over five seeds. SCIR is better than that of SGRLD
+# within 140 iterations.
 #
 # Scikit-learn's online variational Bayes, with the same minibatches, passes and hidden words, has
 # 1649 (SD 30), and 1632 (SD 27) after forty passes, the most that were tried. Its priors and
 # learning rate were tuned on the same documents as the stepsizes (`python -m
 # benchmarks.online_vb`); the concentrations of the samplers' model were not.
 #
-# Variational inference with Gibbs sweeps, of the last q, has 1622 (SD 38) after as many steps.
+# The last q of variational inference with Gibbs sweeps has 1622 (SD 38), after as many steps.
 #
 # On articles of Wikipedia in a vocabulary of 7702 words, with stepsizes tuned there (for SCIR the
-# same, for SGRLD 0.07), it is 1959 (SD 14) for SCIR and 2202 (SD 28) for SGRLD, over five seeds
-# after 200 iterations.
+# same, for SGRLD 0.07), the perplexity is 1959 (SD 14) for SCIR and 2202 (SD 28) for SGRLD, over
+# five seeds after 200 iterations.
 
 
 # %%
@@ -284,7 +286,7 @@ def format_table(results: dict[str, list[Result]], every: int) -> str:
 
 
 def format_topics(topics: np.ndarray, corpus: Corpus, count: int = 6) -> str:
-    """Return the first words of the topics that most words belong to, the largest first."""
+    """Return the most probable words of the largest topics, in decreasing order of size."""
     words = np.bincount(corpus.train.indices, corpus.train.data, corpus.train.shape[1])
     sizes = (topics * words).sum(axis=1)
     chosen = topics[np.argsort(-sizes)[:count]]

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # SGLD and SGLD-CV on a topic model
 #
-# Figure 3.5.5 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*,
-# Lancaster 2018: latent Dirichlet allocation, by Langevin dynamics without the geometry of the
-# simplex. The figure shows the perplexity of hidden words along chains with plain minibatch
+# This is figure 3.5.5 of Baker, *Large-Scale Bayesian Computation Using Stochastic Gradient MCMC*,
+# Lancaster 2018: latent Dirichlet allocation by Langevin dynamics that do not use the geometry of
+# the simplex. The figure shows the perplexity of hidden words along chains with plain minibatch
 # gradients and with control variates, as the number of documents grows.
 #
-# There the data were 81 538 articles of Wikipedia. Here they are the posts of UCI's KOS: a tenth,
-# six tenths and all of the 3001 training documents, in their 1000 most frequent words.
+# In the thesis the data were 81 538 articles of Wikipedia. Here they are the posts of UCI's KOS: a
+# tenth, six tenths and all of the 3001 training documents, in their 1000 most frequent words.
 #
 # Run it with `python vignettes/topic_variance.py`. The tests run `--short`, on simulated documents.
 
@@ -40,7 +40,7 @@ from _figures import figure, look
 # likelihood given these. Both concentrations are 1, and there are 20 topics.
 #
 # With control variates the Gibbs sweeps are run twice for each minibatch, given the present u and
-# given that at the center; and for the gradient over all documents, a hundred times over.
+# given that at the center. For the gradient over all documents they are run a hundred times.
 
 # %%
 BETA, N_TOPICS, MINIBATCH, EVERY = 1.0, 20, 50, 10
@@ -57,10 +57,11 @@ def log_prior(params):
 # %% [markdown]
 # ## The runs
 #
-# Minibatches of 50. The stepsizes are a third of the published ones, times the ratio of the
-# published number of documents to the number here: without the third, SGLD diverges on a tenth of
-# the documents after a thousand iterations. The search for the center is stochastic gradient ascent
-# with its own stepsize, a chain of the dynamics `SGD`, so that its perplexity is shown too.
+# Minibatches have 50 documents. The stepsizes are a third of the published ones, times the ratio of
+# the published number of documents to the number here: at three times these, SGLD diverges on a
+# tenth of the documents after a thousand iterations. The search for the center is stochastic
+# gradient ascent with its own stepsize, a chain of the dynamics `SGD`, so that its perplexity is
+# shown too.
 
 
 # %%
@@ -85,7 +86,7 @@ PUBLISHED = {
 
 
 class Length(NamedTuple):
-    """Iterations of a chain, those of them that the search may have, and seeds."""
+    """Iterations of a chain, the part of them for the search, and seeds."""
 
     chain: int = 2000
     search: int = 500
@@ -108,7 +109,7 @@ class Chain:
     def __init__(self, train: Counts, unseen: Counts, seed: int) -> None:
         self.model = lda(train, N_TOPICS, alpha=1.0)
         held_out = self.model.completion(unseen, n_sweeps=10)
-        # A gamma distribution of mean 1, so far from equal that topics differ.
+        # A gamma distribution of mean 1, with enough spread that topics differ.
         shape = (N_TOPICS, train.shape[1])
         self.start = np.log(np.random.default_rng(seed).gamma(1.0, size=shape) + 1e-3)
         self.seed = seed
@@ -120,7 +121,7 @@ class Chain:
         self.perplexity = perplexity
 
     def run(self, u: np.ndarray, n_iters: int, stepsize: float, **parts: Any) -> sgmcmc.Samples:
-        """Run a chain from u; the perplexity is taken at every tenth iteration."""
+        """Run a chain from u; the perplexity is computed at every tenth iteration."""
         model = self.model
         return sgmcmc.sample(
             lambda params, minibatch: model.log_lik(topics(params), minibatch),
@@ -137,7 +138,7 @@ class Chain:
             burn_in=0,
             thin=EVERY,
             test_functions={"perplexity": self.perplexity},
-            jit_compile=None if n_iters > 100 else False,  # compiling a short chain does not pay
+            jit_compile=None if n_iters > 100 else False,  # too short to compile
             seed=self.seed,
             verbose=False,
             **parts,
@@ -160,7 +161,8 @@ def follow(train: Counts, unseen: Counts, setting: Setting, length: Length, seed
     return {"sgld": plain.test_functions["perplexity"], "sgldcv": np.concatenate(both)}
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # The perplexity is that of each single draw, not of the mean over draws. The line marks the end of
 # the search.

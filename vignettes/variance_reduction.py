@@ -114,8 +114,8 @@ def follow(
         seed=1,
     )
     iterations = EVERY * np.arange(1, n_iters // EVERY + 1)
-    # Rows whose gradients are taken: two at a time with control variates, after the search for the
-    # mode and a pass for the gradient there; SAGA begins with a pass to fill its table.
+    # Gradients of rows: two for each row with control variates, after the search for the mode and
+    # a pass for the gradient there; SAGA begins with a pass to fill its table.
     gone = {
         "SGLD": n * iterations / rows,
         "SGLD-CV": 1 + (n * n_iters_opt + 2 * n * iterations) / rows,
@@ -124,7 +124,8 @@ def follow(
     return Path(gone, samples.test_functions["density"])
 
 
-# %% [markdown] ## Results
+# %% [markdown]
+# ## Results
 #
 # The table has mean and standard deviation of the log predictive density over the second half of
 # each chain. On the whole data the chain with control variates has the least spread. The published
@@ -144,7 +145,7 @@ def compare(
             rows = order[: round(fraction * len(order))]
             part = {name: array[rows] for name, array in train.items()}
             steps = PUBLISHED[fraction]
-            # Stepsizes are published for 435 759 rows, and go as one over their number.
+            # Published for 435 759 rows; stepsizes are proportional to one over the number of rows.
             steps = Stepsizes(*(h * 435_759 / len(train["y"]) for h in steps))
             found[decreasing, fraction] = {
                 name: follow(
@@ -198,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train, test = data.split(len(data.rows) // 4, seed=1)
     fractions = (1.0,) if options.short else tuple(PUBLISHED)
     n_iters, n_iters_opt = (300, 100) if options.short else (20_000, 1000)
-    print(f"{len(train['y'])} rows to learn from, {len(test['y'])} held out.\n")
+    print(f"{len(train['y'])} training rows, {len(test['y'])} held out.\n")
     found = compare(train, test, fractions, n_iters, n_iters_opt)
     print(format_table(found))
     plot(found).savefig(options.output, dpi=120)

@@ -89,7 +89,7 @@ def sample(
 
 
 # %% [markdown]
-# ## How much less the means vary
+# ## Reduction of the variance of the means
 #
 # Each chain is divided into batches, and the mean of each batch is computed, of the draws and of
 # the corrected draws. The variance of the batch means determines the error of the posterior mean:
@@ -121,12 +121,12 @@ def batch_means(draws: np.ndarray, batches: int) -> np.ndarray:
 
 
 def batch_ratio(before: np.ndarray, after: np.ndarray, batches: int) -> np.ndarray:
-    """Return the variance of batch means before over that after, for each component.
+    """Return the ratio of the variances of batch means, before and after, for each component.
 
     Args:
-        before: draws, of shape (chains, draws, ...).
-        after: the same corrected.
-        batches: the number of batches of each chain.
+        before: Draws, of shape (chains, draws, ...).
+        after: The corrected draws, of the same shape.
+        batches: Number of batches of each chain.
     """
 
     def variance(draws: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ def batch_ratio(before: np.ndarray, after: np.ndarray, batches: int) -> np.ndarr
 
 
 def correct(samples: sgmcmc.Samples, **how: Any) -> sgmcmc.ZeroVarianceSamples:
-    """Correct the draws, without the warning about the coefficients that no data tell apart."""
+    """Correct the draws, without the warning about coefficients that are not identified."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The control variates are collinear")
         return sgmcmc.zero_variance(samples, **how)
@@ -204,19 +204,20 @@ def second_moments(samples: sgmcmc.Samples, count: int, batches: int) -> np.ndar
 # %% [markdown]
 # ## Why it needs control variates in the gradient
 #
-# The noise of a minibatch gradient has a variance of about N²/n times that of one observation's,
-# while the gradient of the log posterior itself varies, over the posterior, by about N times it. So
-# with plain gradients the gain vanishes as the data grow (Baker, section 3.4.2). A control variate
-# removes all but the part that changes with θ, which is small if the posterior is narrow: the noise
-# then grows like the signal, and the gain remains. The model here is a location with log density
-# −log cosh(x − θ), minibatches of 10, and the control variate centered at the exact mode.
+# Let v be the variance of one observation's gradient. The noise of a minibatch gradient has a
+# variance of about vN²/n, while the variance of the gradient of the log posterior, over the
+# posterior, is about vN. So with plain gradients the gain vanishes as the data grow (Baker, section
+# 3.4.2). A control variate removes all but the part that changes with θ, which is small if the
+# posterior is narrow: the noise then grows like the signal, and the gain remains. The model here is
+# a location parameter θ with log density −log cosh(x − θ). Minibatches have 10 rows, and the
+# control variate is centered at the exact mode.
 
 # %%
 SIZES = (100, 1000, 10_000)
 
 
 def factor(method: str, size: int, n_iters: int) -> float:
-    """Return the variance of the draws over that of the corrected ones, with so many rows."""
+    """Return the ratio of the variances of draws and of corrected draws, by number of rows."""
     x = np.random.default_rng(1).normal(size=size)
 
     def log_lik(params, dataset):
@@ -246,7 +247,7 @@ def factor(method: str, size: int, n_iters: int) -> float:
 
 # %%
 def plot(samples: dict[str, sgmcmc.Samples], factors: dict[str, list[float]]) -> Figure:
-    """Log predictive density before and after for each sampler; the factor against the rows."""
+    """Log predictive density before and after for each sampler; the ratio against the rows."""
     picture = figure(11, 4)
     *panels, last = picture.subplots(1, len(samples) + 1)
     for method, values in factors.items():
