@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 needed=(nlme reticulate testthat)
 # For vignettes, and for tests that are skipped without them.
 suggested=(bayesplot coda knitr posterior rmarkdown)
-debian_packages=(r-base-core pandoc "${needed[@]/#/r-cran-}" "${suggested[@]/#/r-cran-}")
+debian_packages=(r-base-core pandoc qpdf "${needed[@]/#/r-cran-}" "${suggested[@]/#/r-cran-}")
 
 have() {
     command -v R >/dev/null &&
@@ -21,7 +21,7 @@ have() {
 }
 
 install() {
-    if have "${needed[@]}" "${suggested[@]}"; then
+    if have "${needed[@]}" "${suggested[@]}" && command -v qpdf >/dev/null; then
         return
     fi
     local as_root=()

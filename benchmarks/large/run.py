@@ -3,20 +3,28 @@
 Two calls each. The first is what a user writes: its seconds, its effective sample sizes and its
 warnings are in the table. The second asks for an effective sample size of 1600, so that errors of
 means and SDs can be told from those of Monte Carlo; if the first took long it is judged itself.
+With `--nuts`, NumPyro's NUTS runs beside it until its worst scalar has the effective sample size
+that `sample` ends at by default.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sgmcmc
+from benchmarks.client import CPU_ONLY
+from benchmarks.environments import HERE, interpreter
 from benchmarks.large import references, table
 from benchmarks.large.base import Large
 from benchmarks.large.collection import POSTERIORS
@@ -24,6 +32,8 @@ from benchmarks.posteriors.moments import moments
 from benchmarks.report import attempted, measure_each
 
 ESS, LONG = 1600, 120.0
+NUTS_ESS, NUTS_SECONDS = 400, 600.0
+"""What NumPyro's NUTS should reach, and the processor seconds after which it is stopped."""
 
 
 def sampled(posterior: Large, **required: Any) -> sgmcmc.Samples:
@@ -57,7 +67,29 @@ def compare(
     return found
 
 
-def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
+def nuts_of_numpyro(name: str, posterior: Large) -> dict[str, float] | None:
+    """Return seconds, processor seconds and effective sample size of NumPyro's NUTS."""
+    if posterior.predicts is not None:
+        return None
+    about = {
+        "name": name, "positive": sorted(posterior.bijectors), "ess": NUTS_ESS,
+        "most": NUTS_SECONDS,
+    }  # fmt: skip
+    arrays = {f"data:{key}": np.asarray(value) for key, value in posterior.dataset.items()}
+    arrays |= {f"start:{key}": np.asarray(v, float) for key, v in posterior.params.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        request = Path(folder) / "request.npz"
+        np.savez(request, about=json.dumps(about), **arrays)
+        done = subprocess.run(
+            [str(interpreter("numpyro")), str(HERE / "large" / "with_numpyro.py"), str(request)],
+            capture_output=True, text=True, env={**os.environ, **CPU_ONLY},
+        )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measure(name: str, reference: Mapping[str, Any], nuts: bool) -> dict[str, Any]:
     """Return everything about one posterior."""
     posterior = POSTERIORS[name]()
     began = time.perf_counter()
@@ -76,19 +108,22 @@ def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
         "how": reference["how"],
         "judged": compare(posterior, dict(judged), reference["of"]),
         "judged warnings": judged.report.warnings,
+        "NUTS": nuts_of_numpyro(name, posterior) if nuts else None,
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
-    names = parser.parse_args(arguments).names
+    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS beside each")
+    options = parser.parse_args(arguments)
+    names = options.names
     if lacking := [name for name in names or POSTERIORS if name not in references.read()]:
         references.main(lacking)
     known = references.read()
     results = measure_each(
         table.RESULTS, "posteriors", names or POSTERIORS,
-        lambda name: attempted(measure, name, known[name]), table.line,
+        lambda name: attempted(measure, name, known[name], options.nuts), table.line,
     )  # fmt: skip
     if not names:
         table.write(results)

@@ -64,7 +64,7 @@ def write(results: Mapping[str, Any]) -> None:
     for name in [name for name in POSTERIORS if name in known]:
         result = known[name]
         if "failed" in result:
-            rows.append([name, *[""] * 8, "**no**", result["failed"]])
+            rows.append([name, *[""] * 9, "**no**", result["failed"]])
             continue
         found = verdict(result)
         right += found["good"]
@@ -80,12 +80,13 @@ def write(results: Mapping[str, Any]) -> None:
                 f"{found['off']:.1%}",
                 f"{result['ess']:.0f}",
                 f"{result['seconds']:.0f}",
+                _nuts(result),
                 "yes" if found["good"] else "**no**",
                 "; ".join(said) or "none",
             ]
         )
     head = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off"]
-    head += ["ESS", "seconds", "right", "warnings"]
+    head += ["ESS", "seconds", "NumPyro's NUTS: seconds (ESS)", "right", "warnings"]
     count = f"Of {len(rows)} posteriors {right} are right."
     text = "\n\n".join([describe_machine(dict(results), "large"), count, table(head, rows)])
     replace_section(DOCUMENT, "large", text)
@@ -96,6 +97,11 @@ def _scalar(found: Mapping[str, Any]) -> str:
         return "no scalar"
     _, ratio, away, name = found["scalar"]
     return f"{name}: sd {ratio:.3f}, mean {away:.2f}"
+
+
+def _nuts(result: Mapping[str, Any]) -> str:
+    nuts = result.get("NUTS")
+    return "" if nuts is None else f"{nuts['seconds']:.0f} ({nuts['ess']:.0f})"
 
 
 def _method(result: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""NumPyro's NUTS on large posteriors: `python with_numpyro.py REQUEST.npz DRAWS.npz`.
+"""NumPyro's NUTS on large posteriors: `python with_numpyro.py REQUEST.npz`.
 
 It runs in an environment of its own. The densities are those of `hierarchical` and `others`, with
 scales as their logarithms. Two chains in parallel run until every watched scalar has the effective
@@ -134,7 +134,7 @@ def log_density(name: str, p: Arrays, data: Arrays) -> Any:
     return OTHERS[name](p, data)
 
 
-def main(source: str, target: str) -> None:
+def main(source: str) -> None:
     given = dict(np.load(source))
     about = json.loads(str(given.pop("about")))
     data = {name[5:]: jnp.asarray(array) for name, array in given.items() if name[:5] == "data:"}
@@ -173,7 +173,6 @@ def main(source: str, target: str) -> None:
             break
     seconds = time.perf_counter() - began
     print(json.dumps({"seconds": seconds, "cpu": cpu, "ess": ess}))
-    np.savez(target, **{n: np.exp(a) if n in positive else a for n, a in draws.items()})
 
 
 if __name__ == "__main__":

@@ -337,6 +337,8 @@ def _cut(graph: Any, columns: int) -> Factors | None:
         known.update((tensor.name, depends) for tensor in op.outputs)
         if depends != _PARAMETERS | _DATA:
             continue
+        if op.type.endswith(("Call", "If", "While", "Case")):
+            return None  # the derivatives of what they call are lost when the graph is imported
         for place, tensor in enumerate(op.inputs):
             if known[tensor.name] == _PARAMETERS and tensor.dtype.is_floating:
                 product = _product(op, place, known)

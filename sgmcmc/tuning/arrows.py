@@ -80,6 +80,13 @@ class Products:
                 self._compiles = False
         return np.stack([self._objective.times_hessian(u, vector) for vector in vectors])
 
+    def information(self, u: np.ndarray) -> np.ndarray:
+        """Return the whole matrix at a position, (d, d): from rows' factors if they are known."""
+        objective = self._objective
+        if not objective.has_factors(u):
+            return self(u, np.eye(len(u)))
+        return -(objective.likelihood_hessian(u) + objective.prior_hessian(u))
+
     def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         dtype = self._target.dtype.as_numpy_dtype
         point, found = u.astype(dtype), np.empty((len(vectors), len(u)))
@@ -265,8 +272,7 @@ def arrow_at(
 def dense_at(products: Products, positions: Sequence[np.ndarray]) -> Preconditioner:
     """Return the whitening by the information averaged over positions, with their mean as origin.
 
-    It takes d products with the Hessian at each position.
+    It takes d products with the Hessian at each position, or one of the rows' factors.
     """
-    unit = np.eye(len(positions[0]))
-    information = np.mean([products(u, unit) for u in positions], 0)
+    information = np.mean([products.information(u) for u in positions], 0)
     return Preconditioner(inverse_root(information), np.mean(positions, 0))

@@ -115,3 +115,17 @@ def test_other_models_have_the_general_way() -> None:
     assert not objective.has_factors(u)
     (exact,) = objective._sum("hessian", u)
     np.testing.assert_allclose(objective.likelihood_hessian(u), exact)
+
+
+def test_functions_in_the_graph_have_the_general_way() -> None:
+    """TFP's density calls a function, whose second derivatives are lost when a graph is imported."""
+
+    def negative_binomial(params: Any, data: Any) -> tf.Tensor:
+        eta = tf.linalg.matvec(data["X"], params["b"])
+        law = tfp.distributions.NegativeBinomial(tf.exp(params["a"]), logits=eta - params["a"])
+        return law.log_prob(data["y"])
+
+    objective, u = of(negative_binomial, Space({"a": (), "b": (D,)}))
+    assert not objective.has_factors(u)
+    (exact,) = objective._sum("hessian", u)
+    np.testing.assert_allclose(objective.likelihood_hessian(u), exact)

@@ -27,6 +27,9 @@ _MOST = 300.0
 _SHARE = 0.15
 """Part of the user's seconds that they may take."""
 
+_AT_ONCE = 0.1
+"""Time of a row of the information beside that of a gradient, if a product of matrices has all."""
+
 _AS_WIDE = 0.7
 """The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
 
@@ -126,12 +129,18 @@ class Shape:
         """Return whether so many products with the Hessian need a small part of the time."""
         if count > _DENSE:
             return False
+        most = min(_MOST, _SHARE * self._seconds)
+        if self.structure is None and self._objective.has_factors(u):
+            self._objective.likelihood_gradient(u)  # which compiles
+            began = time.perf_counter()
+            self._objective.likelihood_gradient(u)
+            return _AT_ONCE * count * (time.perf_counter() - began) <= most
         some = np.eye(1, len(u)).repeat(min(count, 2 * self._products.together), 0)
         self._products(u, some)  # which compiles
         began = time.perf_counter()
         self._products(u, some)
         each = (time.perf_counter() - began) / len(some)
-        return each * count <= min(_MOST, _SHARE * self._seconds)
+        return each * count <= most
 
     def climbed(self, n_chains: int) -> list[dict[str, np.ndarray]] | None:
         """Return starts around the mode, if the information is dense and Newton steps lead there.
