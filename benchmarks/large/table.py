@@ -11,7 +11,7 @@ from benchmarks.environments import HERE
 from benchmarks.large.collection import POSTERIORS
 from benchmarks.report import describe_machine, replace_section, results_of, table
 
-RESULTS = HERE / "large" / "results.json"
+RESULTS = HERE / "results-large.json"
 DOCUMENT = HERE.parent / "docs" / "posteriors.md"
 SD, MEAN, MOST = 0.05, 0.1, 0.05
 ERRORS = 3.0  # standard errors that Monte Carlo is allowed

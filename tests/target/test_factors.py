@@ -118,7 +118,7 @@ def test_other_models_have_the_general_way() -> None:
 
 
 def test_functions_in_the_graph_have_the_general_way() -> None:
-    """TFP's density calls a function, whose second derivatives are lost when a graph is imported."""
+    """TFP's density calls one, whose second derivatives are lost when a graph is imported."""
 
     def negative_binomial(params: Any, data: Any) -> tf.Tensor:
         eta = tf.linalg.matvec(data["X"], params["b"])
