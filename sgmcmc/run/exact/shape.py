@@ -28,7 +28,7 @@ _SHARE = 0.15
 """Part of the user's seconds that they may take."""
 
 _AT_ONCE = 0.1
-"""Time of a row of the information beside that of a gradient, if a product of matrices has all."""
+"""Time for a row of the information relative to a gradient, if one product gives every row."""
 
 _AS_WIDE = 0.7
 """The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
