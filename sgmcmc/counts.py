@@ -112,7 +112,7 @@ class Counts:
 
         Raises:
             TypeError: It is none of these, or holds no real numbers.
-            ValueError: a count is negative or not an integer, or there are no rows or columns.
+            ValueError: A count is negative or not an integer, or there are no rows or columns.
         """
         if isinstance(counts, cls):
             return counts

@@ -93,7 +93,7 @@ _lock = threading.RLock()
 def without_chatter() -> Iterator[None]:
     """Hold back TensorFlow's information lines on standard error inside the ``with`` block.
 
-    Lines that are not TensorFlow's start-up chatter are passed on at the end, in order. Where
+    Lines that are not TensorFlow's start-up chatter are passed on at the end, in order. If
     standard error is not a plain descriptor, or the environment variable
     ``SGMCMC_TENSORFLOW_LOG`` asks for them, nothing is held back.
 
@@ -188,7 +188,7 @@ class _NumPyWithNewshape:
 
 
 class _PadFinder(importlib.abc.MetaPathFinder):
-    """Lets one module of TensorFlow Probability see NumPy as it was written for."""
+    """Gives one module of TensorFlow Probability the NumPy that it was written for."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Return the spec of that module, and of no other."""

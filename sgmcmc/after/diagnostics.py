@@ -160,7 +160,7 @@ def _table(samples: Samples, names: Sequence[str], quantiles: Sequence[float]) -
     for q, values in zip(quantiles, found, strict=True):
         shown[f"q{100 * q:g}"] = values
     chains = {name: np.reshape(draws[name], (*draws[name].shape[:2], -1)) for name in names}
-    # Of the quantiles that ArviZ 0 takes; ArviZ 1 has others by default.
+    # With the quantiles of ArviZ 0; ArviZ 1 has others by default.
     judged["ess_tail"] = [
         float(az.ess(np.asarray(array[..., k], float), method="tail", prob=(0.05, 0.95)))
         for array in chains.values()

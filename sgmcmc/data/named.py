@@ -48,7 +48,7 @@ def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[
 
     Args:
         where: Path or URL.
-        key: What else the columns depend on.
+        key: Everything else that the columns depend on.
         unpack: Function that reads them.
     """
     name = (str(where) if is_url(where) else os.path.realpath(where)), key
@@ -226,7 +226,7 @@ def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
     """Return what a call to a library returns, or raise an error that gives nothing away.
 
     Raises:
-        ValueError: the call has failed; the error has neither cause nor context.
+        ValueError: The call has failed; the error has neither cause nor context.
     """
     try:
         return call()

@@ -26,14 +26,14 @@ _MOST = 4096
 """Largest number of shards, so that their results stay small."""
 
 _TERMS = 2**19
-"""Terms of the user's log-likelihood in a piece of which each row has several."""
+"""Terms of the user's log-likelihood in a piece, if each row has several."""
 
 LARGE = 10_000
 """Rows from which on one graph may serve any number of rows: parts of several sizes are used."""
 
 
 class Shard(NamedTuple):
-    """The rows from ``start`` to ``stop``, in pieces of so many."""
+    """The rows from ``start`` to ``stop``, in pieces of ``piece`` rows."""
 
     start: int
     stop: int
@@ -51,7 +51,7 @@ def shards(data: Data, most: int | None = None, row_terms: int = 1) -> list[Shar
     Args:
         data: Dataset.
         most: Most terms of the log-likelihood in a piece.
-        row_terms: Terms of the user's log-likelihood that a row's own is made of.
+        row_terms: Number of terms of the user's log-likelihood in that of a row.
     """
     piece = max(1, PIECE_BYTES // max(1, data.row_bytes))
     if row_terms > 1:
@@ -84,7 +84,7 @@ class Pass:
         data: Dataset.
         functions: Functions by name. One that is summed or joined returns a list of tensors.
         any_length: Whether to try one graph for pieces of any length, if the dataset is large.
-        row_terms: Terms of the user's log-likelihood that a row's own is made of.
+        row_terms: Number of terms of the user's log-likelihood in that of a row.
         graphs: Graphs that exist, of functions of these names; it is added to.
         jit_compile: Whether XLA compiles the graphs.
     """

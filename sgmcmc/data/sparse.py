@@ -112,7 +112,7 @@ def is_sparse(values: Any) -> bool:
     """Return whether values are a sparse matrix, of SciPy's or TensorFlow's."""
     if isinstance(values, tf.SparseTensor):
         return True
-    # Who has one has loaded this, which takes a while.
+    # Wherever there is such a matrix, this module is loaded; importing it here takes a while.
     loaded = sys.modules.get("scipy.sparse")
     return loaded is not None and loaded.issparse(values)
 
@@ -145,7 +145,7 @@ def has_sparse(columns: Tensors) -> bool:
 
 
 class Parts:
-    """Columns, dense or sparse, of which parts are taken, rows from one place to another."""
+    """Columns, dense or sparse, from which ranges of rows are selected."""
 
     def __init__(self, columns: Tensors) -> None:
         self._columns = columns

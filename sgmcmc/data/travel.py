@@ -156,7 +156,7 @@ def _opener(values: Any) -> Opener | None:
     if kind in ("zarr", "dask") or (
         library_of(values) == "pyarrow" and "Dataset" in type(values).__name__
     ):
-        # These know how to pickle where they are, and not what they hold.
+        # These are pickled as their place, without their content.
         return partial(_as_it_is, values)
     return None
 

@@ -27,7 +27,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
     Files are looked for in the folder the environment variable ``SGMCMC_DATA`` names, then in the
     user's cache folder, and downloaded when neither has them. The download goes to the first of
     the two that can be written. A file that is already in ``SGMCMC_DATA`` is used as it is and
-    never changed, so that folder can be filled by hand where there is no network.
+    never changed, so that folder can be filled by hand if there is no network.
 
     Args:
         name: Name of the dataset: ``"covertype"``, ``"mnist"``, ``"movielens"``, ``"msweb"`` or
@@ -49,7 +49,7 @@ def get_dataset(name: str, *, verbose: bool = True) -> Any:
           N = 100000. ``"train"`` (80000) and ``"test"`` (20000) are the published split u1. The
           timestamps are left out: as float32 they would be rounded.
         - ``"msweb"``: ``{"train": {"visits"}, "test": {"visits"}, "titles", "paths"}``. Visits are
-          uint8 (N, 294), 1 where a user visited an area of the web site, with N = 32711 and
+          uint8 (N, 294), 1 if a user visited an area of the web site, with N = 32711 and
           5000; titles and paths name the areas, in the order of their numbers.
         - ``"kos"``: ``{"counts", "vocab"}``. The counts are an `sgmcmc.counts.Counts`, 3430 blog
           posts × 6906 words, sparse; the vocabulary is an array of strings (6906,).

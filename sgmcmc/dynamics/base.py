@@ -134,7 +134,7 @@ class Dynamics(ABC):
         Constants are checked here, and those that are given by parameter become vectors.
 
         Raises:
-            ValueError, TypeError: a constant is wrong; the message names it.
+            ValueError, TypeError: A constant is wrong; the message names it.
         """
         return self
 
@@ -197,7 +197,7 @@ class Dynamics(ABC):
             stepsize: ε of the first iteration, a number or (d,).
 
         Raises:
-            ValueError: a constant is too large or too small; the message names it.
+            ValueError: A constant is too large or too small; the message names it.
         """
 
     def advice(self, state: Any) -> str | None:

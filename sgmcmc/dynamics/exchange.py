@@ -60,7 +60,7 @@ class ReplicaExchange(Dynamics):
     A chain that is stuck in one mode reaches the others through the hotter replicas, and is in each
     in proportion to its probability. An iteration costs K gradients. Neighbors must overlap: with d
     coordinates, ratios of temperatures of about 1 + √(2/d) give exchange rates of a quarter and
-    more, without noise. Momenta, where there are any, stay with their temperature.
+    more, without noise. Momenta, if there are any, stay with their temperature.
 
     Args:
         temperatures: Temperatures, 1 first, rising. With ``temperature`` they multiply it.

@@ -62,8 +62,8 @@ class IsokineticState(NamedTuple):
     Attributes:
         position: θ, flat and unconstrained.
         direction: u, of length 1, (d,); zero after a step that was undone.
-        noise: What is known of the noise; empty if coordinates are not scaled by it.
-        energy: What is known of the energy errors; empty without a tuner.
+        noise: Estimates of the noise; empty if coordinates are not scaled by it.
+        energy: Estimates of the energy errors; empty without a tuner.
     """
 
     position: tf.Tensor
@@ -83,7 +83,7 @@ class EnergyTuner:
     q: if |ΔE| > q(1 − 2a/3), ε ← (1 − κ)ε; if |ΔE| < q(a/3), ε ← (1 + κ)ε. If |ΔE| > q(reset) the
     step is undone, and the next begins in the direction of the gradient.
 
-    There is no size of the errors that the rule aims at: it asks whether their distribution has
+    The rule has no target for the size of the errors: it tests whether their distribution has
     the tails of a gamma distribution. Stepsizes that are far too large fall and others change
     slowly, from a given value that still matters.
 

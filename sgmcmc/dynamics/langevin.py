@@ -220,7 +220,7 @@ class SGLRW(Dynamics):
     one of SGLD has to first order in ε, but it is never longer than √ε in any coordinate, and its
     second moment is ε whatever the noise of ĝ is.
 
-    On a normal posterior, where probabilities are not cut off, the covariance Σ solves
+    On a normal posterior, if probabilities are not cut off, the covariance Σ solves
     ε(HΣ + ΣH)/2 = εI + (ε²/4) offdiag(HΣH + V), with H the precision and V the covariance of ĝ:
     the noise of gradients, and the discretization, come in only through what coordinates share. In
     coordinates that are independent of each other, noise included, variances are exact at any ε.

@@ -186,7 +186,7 @@ class Stepsizes:
         """Return the stepsizes of iterations ``first`` to ``first + count - 1``, a row for each.
 
         Raises:
-            ValueError: a schedule failed, or returned something that is not a positive finite
+            ValueError: A schedule failed, or returned something that is not a positive finite
                 number.
         """
         table = np.empty((count, self.columns))

@@ -1,4 +1,4 @@
-"""Exact dynamics that look at a few rows in each move: zig-zag, and Metropolis–Hastings.
+"""Exact dynamics that use a few rows in each move: zig-zag, and Metropolis–Hastings.
 
 Both use the gradient of the log posterior over the whole dataset at one point, the center, and
 bounds on the difference between the gradient of each row and its value at the center.
@@ -24,7 +24,7 @@ _SLACK = 1e-4
 """Part by which a row may exceed its bound, for rounding."""
 
 _AT_A_TIME = 64
-"""Rows that Metropolis–Hastings looks at together."""
+"""Rows that Metropolis–Hastings reads together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def _uniforms(seed: tf.Tensor, number: tf.Tensor, count: int) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class Subsampled(ExactDynamics):
-    """Exact dynamics that look at a few rows in each move.
+    """Exact dynamics that use a few rows in each move.
 
     Args:
         curvature_bound: Function of the parameters and rows of the dataset that returns the r_j of
@@ -301,10 +301,10 @@ class MHSS(Subsampled):
 
     a = log p(ζ') − log p(ζ) + ∇log p(x|0)·(ζ' − ζ) + Σ_j S_j log[(D_j⁺ + γB_j)/(D_j⁻ + γB_j)].
 
-    Seen with the S_j, the chain satisfies detailed balance with respect to the posterior: the
+    Together with the S_j, the chain satisfies detailed balance with respect to the posterior: the
     normalizing constants of the Poisson distributions make up for Σ_j D_j, which is never
     computed. Rows are proposed by a Poisson process of rate (1 + γ) Σ_j B_j and thinned, so that a
-    move looks at about (1 + γ) Σ_j B_j rows, however many there are. A larger γ uses more rows,
+    move uses about (1 + γ) Σ_j B_j rows, whatever N is. A larger γ uses more rows,
     and makes the ratio less noisy.
 
     Args:

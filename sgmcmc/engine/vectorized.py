@@ -220,7 +220,7 @@ class Group:
         Returns the number of iterations, over all chains.
 
         Raises:
-            Diverged: a position is not finite at the end.
+            Diverged: A position is not finite at the end.
         """
         at, length = self.iteration, self._kernel.length
         here = [k for k, runner in self._runners.items() if runner.iteration == at]

@@ -28,9 +28,11 @@ _WHOLE_UP_TO = 2000
 _MEMORY = 200
 """Steps, with gradients over all rows, after which a momentum has decayed."""
 
-_JUDGED, _SETTLING = 4, 10
-"""Parts of the iterations, their reciprocals: of the chains that held-out rows judge, and after
-these rows have joined the others."""
+_JUDGED = 4
+"""Iterations divided by those of the chains that held-out rows judge."""
+
+_SETTLING = 10
+"""Iterations divided by the burn-in before them, after these rows have joined the others."""
 
 _CAREFUL = 0.5
 """Factor of the steps as long as the curvature is that of trained weights, not of a draw."""

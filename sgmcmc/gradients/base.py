@@ -81,7 +81,7 @@ class Gradient(ABC):
         """Return this estimator bound to target and data, with its constants checked.
 
         Raises:
-            ValueError, TypeError: a constant is wrong; the message names it.
+            ValueError, TypeError: A constant is wrong; the message names it.
             MemoryError: The state would not fit.
         """
         return self

@@ -8,7 +8,7 @@ R_j R_jᵀ = P_j the chain moves
     v_j = R_jᵀ (w_j − P_j⁻¹ (Λ m + b_j)),    log |det ∂w/∂v| = −Σ_j log |det R_j|,
 
 which is near N(0, 1) whatever θ is. Without information these are the non-centered coordinates,
-with much of it the centered ones; and the log posterior has no pole where a scale goes to zero. I_j
+with much of it the centered ones; and the log posterior has no pole as a scale goes to zero. I_j
 and b_j are numbers: the change of variables is exact, whatever they are.
 """
 
@@ -51,7 +51,7 @@ class EffectCoordinates:
     """The change of variables from v to the effects of one or more factors.
 
     Args:
-        known: What the data say about each factor.
+        known: Information and score of the data about each factor.
         globals_: Names of the global parameters, on which the densities of effects depend.
     """
 

@@ -27,7 +27,7 @@ _LOW = 0.1
 """Acceptance of the moves that draw effects below which a warning says so."""
 
 _NODES = {1: 21, 2: 11, 3: 7}
-"""Nodes in each direction at the least, by the number of directions, where single rows are left
+"""Nodes in each direction at the least, by the number of directions, if single rows are left
 out: the density of a group without one of them is wider."""
 
 

@@ -156,7 +156,7 @@ def laplace(height: Height, normal: Normal) -> tf.Tensor:
 def closed_form(height: Height, start: tf.Tensor) -> tf.Tensor:
     """Return log ∫ exp(height), (m,), of a height that is a quadratic function of the effects.
 
-    It is computed at the mode, which one Newton step finds, so that no digits are lost where
+    It is computed at the mode, which one Newton step finds, so that no digits are lost if
     effects are large.
 
     Args:

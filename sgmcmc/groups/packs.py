@@ -19,9 +19,14 @@ from sgmcmc.data.stored import no_room
 _ALIKE = 1.3
 """The largest group over the mean, up to which each group is a separate pack."""
 
-_LARGE, _TIMES_MEDIAN, _MOST_LARGE = 500, 50, 50
-"""Rows from which on a group is large, if it has so many times as many as the median too; and how
-many groups may be large, since the effects of each are parameters."""
+_LARGE = 500
+"""Smallest number of rows of a large group."""
+
+_TIMES_MEDIAN = 50
+"""Smallest number of rows of a large group, divided by the median of all groups."""
+
+_MOST_LARGE = 50
+"""Largest number of large groups: the effects of each are parameters."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Tried:
 
     @property
     def before(self) -> bool:
-        """Whether it was."""
+        """Whether the functions were tried on the dataset before."""
         with _lock:
             for references, in_parts in _of_data.get(self._data, ()):
                 pairs = zip(references, self._functions, strict=True)

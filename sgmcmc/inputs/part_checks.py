@@ -55,7 +55,7 @@ def check_part(
       and seeds.
     - **Gradients**: ``estimate`` returns a gradient of shape (d,), not a number that would be
       broadcast, and its state in the same shapes and dtypes; ``refresh`` does too. The same
-      arguments give the same estimate; ``needs_rows`` is set if it looks at row numbers.
+      arguments give the same estimate; ``needs_rows`` is set if it uses row numbers.
     - **Minibatches**: ``draw`` returns integers of shape (count, n) between 0 and N − 1, the same
       for the same generator. Weights are positive, one for each row, and rows are drawn as often
       as they say, so that a sum over the dataset is estimated without bias: E Σ w = N. If a row is

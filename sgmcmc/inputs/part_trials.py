@@ -71,9 +71,9 @@ def try_gradient(
         for a, b in _pairs(results[0], other):
             if _differ(a, b, 10 * _REPEATED * _size(a)):
                 raise ValueError(
-                    f"`{label}` gives different results for the same arguments: it draws random "
-                    "numbers of its own, or keeps something in Python between calls. The memory "
-                    "of an estimator belongs in its state."
+                    f"`{label}` gives different results for the same arguments: it draws its own "
+                    "random numbers, or keeps something in Python between calls. The memory of an "
+                    "estimator belongs in its state."
                 )
     return tf.constant(results[0][0])
 
@@ -186,7 +186,7 @@ def try_dynamics(
                 if _differ(a, b, _REPEATED * moved + 1e-7 * _size(a)):
                     raise ValueError(
                         f"`{type(own).__name__}.{name}` gives different results for the same "
-                        "arguments: it draws random numbers of its own, or keeps something in "
+                        "arguments: it draws its own random numbers, or keeps something in "
                         "Python between calls. Use the standard normals that it receives "
                         "(`start_normals`, `refresh_normals` and `step_normals` say how many), "
                         "or ask for seeds with `seeds`: what tf.random draws cannot be drawn "

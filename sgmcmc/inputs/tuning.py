@@ -60,7 +60,7 @@ def need_one_stepsize(stepsizes: Stepsizes, space: Space) -> None:
 def read_scaled(
     argument: str, value: Any, dynamics: Dynamics, burn_in: int | None
 ) -> tuple[Dynamics, Any]:
-    """Return dynamics that scale their stepsizes, if the user wants that, and the stepsizes.
+    """Return dynamics that scale their stepsizes, if the user requests that, and the stepsizes.
 
     Args:
         argument: Name of the argument.

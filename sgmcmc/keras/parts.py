@@ -65,7 +65,7 @@ class Parts:
         )
 
     def network(self, scale: float) -> Network:
-        """Return the network of an ensemble, whose members have kernels of their own."""
+        """Return the network of an ensemble, in which each member has its own kernel."""
         sds = {
             name: scale / np.sqrt(np.prod(shape[:-1])) if kernel else 1.0
             for name, shape, kernel in zip(self.names, self.shapes, self.kernels, strict=True)

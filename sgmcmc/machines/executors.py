@@ -239,8 +239,8 @@ class Adapted(Executor):
     """An executor that replaces its workers itself, and belongs to a tool that goes on without it.
 
     Args:
-        submit: Has a worker call a function with arguments, and returns the future.
-        workers: Returns how many workers there are.
+        submit: Function that submits a call to a worker and returns the future.
+        workers: Function that returns the number of workers.
     """
 
     heals = True

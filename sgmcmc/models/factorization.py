@@ -49,7 +49,7 @@ def matrix_factorization(
 
     Raises:
         TypeError: ``ratings`` has no columns of numbers, or another argument is not one.
-        ValueError: a column is missing, or a number in it is wrong; ``rank`` is not an integer ≥ 1;
+        ValueError: A column is missing, or a number in it is wrong; ``rank`` is not an integer ≥ 1;
             a constant is not positive.
 
     Example:

@@ -55,7 +55,7 @@ def dp_mixture(
 
     Raises:
         TypeError: ``counts`` holds no numbers, or another argument is not one.
-        ValueError: a count is negative or not whole, an observation is empty, ``base`` or
+        ValueError: A count is negative or not whole, an observation is empty, ``base`` or
             ``concentration`` is not positive, ``max_components`` is not an integer ≥ 1.
 
     Example:

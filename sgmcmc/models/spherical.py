@@ -51,7 +51,7 @@ def sam(
 
     Raises:
         TypeError: ``documents`` hold no numbers, or another argument is not one.
-        ValueError: a count is negative or not whole, a document has no words, or is not of length
+        ValueError: A count is negative or not whole, a document has no words, or is not of length
             1 with ``weighting="unit"``; there are fewer than two coordinates; ``n_topics`` or
             ``n_sweeps`` is not an integer ≥ 1; a concentration is not positive.
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 from sgmcmc.models.scores import nth_seed
 
 _LEAST, _MOST = 1e-30, 1e26
-"""Between these odds stay: no proportion becomes 0, for the others are divided by their sum."""
+"""Bounds of the odds: no proportion becomes 0, because the others are divided by their sum."""
 
 _SHORTEST = 1e-12
 """Below this a squared length is rounding: topics that point against each other cancel."""

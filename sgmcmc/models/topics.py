@@ -38,7 +38,7 @@ def lda(counts: Any, n_topics: int, alpha: float = 0.1, n_sweeps: int = 4) -> To
 
     Raises:
         TypeError: ``counts`` holds no numbers, or another argument is not one.
-        ValueError: a count is negative or not whole, a document has no words, ``n_topics`` or
+        ValueError: A count is negative or not whole, a document has no words, ``n_topics`` or
             ``n_sweeps`` is not an integer ≥ 1, ``alpha`` is not positive.
 
     Example:

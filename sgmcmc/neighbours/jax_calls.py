@@ -18,7 +18,7 @@ class Equation(NamedTuple):
     Attributes:
         primitive: Primitive.
         params: Its parameters.
-        shapes: Shape of each output, where a length that is not known is a tensor.
+        shapes: Shape of each output; a length that is not known is a tensor.
         dtypes: Dtype of each output.
         replay: Function that computes another jaxpr from its inputs.
     """

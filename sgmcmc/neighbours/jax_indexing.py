@@ -25,7 +25,7 @@ class _Windows(NamedTuple):
         batch: The axes of the indices that go with them.
         sizes: Lengths of windows along each axis of the operand.
         axes: Axes of the windows in the output, or in the updates.
-        mode: What happens to windows that are out of range.
+        mode: Rule for windows that are out of range.
     """
 
     starts: Sequence[int]
@@ -43,8 +43,8 @@ class _Places(NamedTuple):
     Attributes:
         order: Axes of the operand, those that are indexed before those that are whole.
         indices: Indices, (..., indexed axes).
-        inside: Whether each window is within the operand; ``None`` if that is not asked.
-        layout: Where each axis of the result of ``tf.gather_nd`` is in the output.
+        inside: Whether each window is within the operand; ``None`` if that is not checked.
+        layout: Place in the output of each axis of the result of ``tf.gather_nd``.
     """
 
     order: list[int]

@@ -190,7 +190,7 @@ class JointModel(Model):
         return float(sum(np.sum(found[name].log_prob(params[name])) for name in names))
 
     def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
-        """Return the log density of each row, where local variables hold the rows' own effects."""
+        """Return the log density of each row, with the row's own effects as local variables."""
         row = tf.range(tf.shape(tf.convert_to_tensor(dataset[self._rows[0]]))[0])
         given = {**dataset, **dict.fromkeys(by, row)}
         if tf.inside_function():
@@ -394,9 +394,7 @@ def _names(joint: Any) -> list[str]:
     else:
         names = [name for name, _ in joint.resolve_graph()]
     if len(tf.nest.flatten(kinds)) != len(names):
-        raise ValueError(
-            "`joint` holds joint distributions within it, which have no rows of their own."
-        )
+        raise ValueError("`joint` holds joint distributions within it, which do not have rows.")
     return names
 
 

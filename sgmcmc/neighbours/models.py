@@ -198,7 +198,7 @@ class TracedModel(Model):
         return self.log_lik_of_rows(params, dataset, [group.by for group in self.groups])
 
     def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
-        """Return the log density of each row, where local variables hold the rows' own effects."""
+        """Return the log density of each row, with the row's own effects as local variables."""
         columns = {name: tf.convert_to_tensor(dataset[name]) for name in self.dataset}
         row = tf.range(tf.shape(columns[next(iter(columns))])[0])
         columns.update({name: tf.cast(row, columns[name].dtype) for name in by})

@@ -20,10 +20,12 @@ TEST = "test/"
 ESTIMATES = 100
 """Log posterior estimates of a chain at least, if it has as many iterations and they are light."""
 
-_FEW, _APART = 64, 16
-"""Iterations of a block up to which each weighs a megabyte or more, and how many of these estimates
-are apart at least. Between two of them the chain stops, and what a stop writes again is as large as
-the draws of a whole block: here as much work as two iterations."""
+_FEW = 64
+"""Iterations of a block up to which each needs a megabyte or more."""
+
+_APART = 16
+"""Smallest number of such iterations between two estimates. The chain stops at each, and a stop
+writes as much as the draws of a whole block, which is here the work of two iterations."""
 
 Shapes = dict[str, tuple[int, ...]]
 

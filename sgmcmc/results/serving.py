@@ -1,4 +1,4 @@
-"""Predictions as a SavedModel, which TensorFlow alone can load and ask."""
+"""Predictions as a SavedModel, which TensorFlow can load and call without this package."""
 
 from __future__ import annotations
 

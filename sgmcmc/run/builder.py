@@ -21,7 +21,7 @@ from sgmcmc.run.sampler import Phase, Sampler
 
 
 class Crew(Protocol):
-    """Who runs the chains of a phase."""
+    """Runner of the chains of a phase: threads, a group, or workers."""
 
     @property
     def together(self) -> bool:

@@ -52,7 +52,7 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     A chain has its own kernel if it is one of fewer than ``FEWEST``, or if its minibatches
     are so large that a group's would not stay in the cache; and if the chains of a group would
     have to stop at different places, or do what has no form for many chains at a time: with exact
-    dynamics, latent variables, parameters that move in turn, gradients that look at the whole
+    dynamics, latent variables, parameters that move in turn, gradients that use the whole
     dataset on the way (SVRG, SAGA), draws from other distributions than the normal, without XLA, on
     a GPU, and step by step.
     """

@@ -357,7 +357,7 @@ class Workers:
         At Ctrl-C, workers first end the stretches that they are at; a second one does not wait.
 
         Raises:
-            Diverged: a chain is not finite any more.
+            Diverged: A chain is not finite any more.
         """
         turns = dict(enumerate(by_group(goals, runners, self._size)))
         with self._machines, self._machines.calls(self._of(runners[0])) as calls:

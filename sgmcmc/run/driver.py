@@ -53,7 +53,7 @@ def run(request: Request, n_iters: Any, verbose: Any) -> Samples:
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
-        DivergenceError: a chain became NaN or infinite.
+        DivergenceError: A chain became NaN or infinite.
     """
     verbose = flag("verbose", verbose)
     return run_tuned(complete(request, verbose), n_iters, verbose)

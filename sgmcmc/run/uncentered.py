@@ -26,8 +26,11 @@ MANY = 300
 _POLISHING = 8
 """Newton steps at the end."""
 
-_STEP, _FARTHEST = 0.5, 0.02
-"""Distance at which gradients are compared: in conditional SDs given the effects, and at most."""
+_STEP = 0.5
+"""Distance at which gradients are compared, in conditional SDs given the effects."""
+
+_FARTHEST = 0.02
+"""Largest distance at which gradients are compared."""
 
 _CLOSE = 0.1
 """Distance from the mode, in posterior SDs, at which the last steps end."""

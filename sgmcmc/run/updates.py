@@ -57,7 +57,7 @@ def begun_at(request: Request, start: Any) -> Request:
     """Return a request whose chains begin where others ended.
 
     That is the mode with the curvature there, if one was found for them, else their last draws.
-    Effects of groups that are coordinates begin again, for there may be other groups.
+    Effects of groups that are coordinates begin again, because there may be other groups.
 
     Args:
         request: Request of the user.

@@ -1,4 +1,4 @@
-"""Exact samplers that look at a few rows in each move: zig-zag, and Metropolis–Hastings."""
+"""Exact samplers that use a few rows in each move: zig-zag, and Metropolis–Hastings."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class Factored:
 
     Args:
         target: Log posterior, without a preconditioner.
-        graphs: Where they are kept, as "factors".
+        graphs: Dict in which they are kept, as "factors".
     """
 
     def __init__(self, target: Target, graphs: dict[Any, Any]) -> None:

@@ -227,8 +227,8 @@ class Division:
     Attributes:
         part: Layout of these parameters alone.
         rest: Layout of the others.
-        alone: Whether there are no others.
-        none: Whether there are none of these.
+        alone: Whether the part has all parameters.
+        none: Whether the part has no parameters.
     """
 
     def __init__(self, layout: Layout, names: Iterable[str]) -> None:

@@ -12,9 +12,12 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts
 from sgmcmc.target.target import Target
 
-PIECE_NUMBERS, MOST_ROWS = 2**18, 2048
-"""Numbers of the dataset, and rows, in a piece: it stays in the cache of a core between the forward
-and the backward pass, and its sum in float32 is right to 10⁻³ or so."""
+PIECE_NUMBERS = 2**18
+"""Numbers of the dataset in a piece, which stay in the cache of a core between the forward and the
+backward pass."""
+
+MOST_ROWS = 2048
+"""Rows in a piece, whose sum in float32 is then right to about 10⁻³."""
 
 _LARGEST = 2**17
 """Most rows of a piece, of a position with very many coordinates."""

@@ -238,8 +238,9 @@ def arrow_at(
 
     Rows of parameters with few coordinates are averaged over the positions, by Louis' identity:
     their curvature at one position says little of their marginal. All others are averaged too if
-    they are in blocks alone, or are those at the mean: so many rows take long, and averages beside
-    values at the mean would not fit together where directions of both are nearly the same.
+    they are in blocks alone. Otherwise they are those at the mean: averages of so many rows take
+    long, and averages of some rows are inconsistent with values at the mean of others if directions
+    of both are nearly the same.
 
     Args:
         products: Products with the Hessian.

@@ -184,8 +184,8 @@ def _mode(
         objective: Log posterior over the whole dataset.
         rough: The same in the dtype of the chain.
         here: Point.
-        exact: Whether its curvature was computed there, from all rows.
-        measured: Whether curvature that was not is kept if its error is measured to be small.
+        exact: Whether the curvature at the point was computed there, from all rows.
+        measured: Whether other curvature is kept if its error is measured to be small.
     """
     error = 0.0
     if not exact:

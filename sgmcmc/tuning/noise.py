@@ -40,7 +40,7 @@ class NoiseMeter:
         gradient: Estimator; ``None`` for control variates. One of the package's whose center
             follows the chain is measured with its center at another of the positions, as it is in
             the long run; a user's with its initial state at the center.
-        graphs: Where graphs of the target without its preconditioner are kept; ``None`` if nowhere.
+        graphs: Dict of graphs of the target without its preconditioner; ``None`` keeps none.
     """
 
     def __init__(

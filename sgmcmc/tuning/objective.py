@@ -1,4 +1,4 @@
-"""The log posterior over the whole dataset, as optimisers want it: in float64, with a Hessian."""
+"""The log posterior over the whole dataset, for optimizers: in float64, with a Hessian."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Objective:
 
     @property
     def graphs(self) -> dict[Any, Any]:
-        """Where graphs of the target are kept, by name and shapes."""
+        """Graphs of the target that are kept, by name and shapes."""
         return self._pass.graphs
 
     @property
@@ -275,7 +275,7 @@ def _factored(target: Target, data: Data, graphs: dict[Any, Any]) -> Factored | 
 
 
 def kept_graphs(target: Target, data: Data) -> dict[Any, Any]:
-    """Return where graphs of a target are kept, in this call and others, by name and shapes."""
+    """Return the dict of a target's graphs, for this call and others, by name and shapes."""
     try:
         model = _model(target, data)
     except Exception as error:  # the user's functions ask for the number of rows
@@ -290,7 +290,7 @@ def _model(target: Target, data: Data, kept: bool = True) -> Any:
     Args:
         target: Log posterior, without a preconditioner.
         data: Dataset.
-        kept: Whether it is for telling models from one another; else it is of one row.
+        kept: Whether the graph identifies the model; else it is of one row.
     """
     row = data.rows(np.arange(1))
     columns: Any = row

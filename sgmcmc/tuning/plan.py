@@ -41,8 +41,11 @@ _SAMPLE_PROBES = 16
 WHOLE_UP_TO = 2000
 """Observations up to which every gradient uses all: noise would cost more than it saves."""
 
-_FEW, _WHOLE_TERMS = 250, 100_000
-"""Observations up to which that holds however many terms one of them has, and terms of all."""
+_FEW = 250
+"""Observations up to which that holds, however many terms one of them has."""
+
+_WHOLE_TERMS = 100_000
+"""Terms of all observations up to which it holds."""
 
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""

@@ -29,11 +29,13 @@ _PATIENCE = 6
 """Multiple of the predicted length after which we switch to NUTS."""
 
 _GRADIENTS = 25
-"""Gradients of a move of NUTS where the posterior is far from normal."""
+"""Gradients of a move of NUTS if the posterior is far from normal."""
 
-_SURELY, _PERHAPS = 10**6, 2 * 10**7
-"""Observations times coordinates up to which a gradient of them all takes about a millisecond, and
-beyond which it takes too long to be worth timing."""
+_SURELY = 10**6
+"""Observations times coordinates up to which a full gradient takes about a millisecond."""
+
+_PERHAPS = 2 * 10**7
+"""Observations times coordinates beyond which a full gradient is too slow to be worth timing."""
 
 
 def may_be_exact(request: Request, plan: Plan, data: Data, required: Requirements) -> bool:

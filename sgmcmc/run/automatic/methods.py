@@ -160,12 +160,12 @@ def run_exact(
     """Return draws by HMC or NUTS on the whole dataset, with their report.
 
     Args:
-        request: What the user asks for; what is chosen was left open.
+        request: The user's request, in which the choices made here are open.
         dynamics: HMC or NUTS.
         required: Requested precision and length.
         verbose: Whether to show progress.
-        began: When the clock of ``max_seconds`` was started.
-        reason: Why, for the report.
+        began: Time at which the clock of ``max_seconds`` was started.
+        reason: Reason for the choice of the sampler, shown in the report.
         doubts: Further warnings of the report.
         cost: Predicted cost, which bounds the run if the user sets no limit.
         mode: Mode, if it is known.

@@ -383,7 +383,7 @@ class WarmUp:
 
 
 def first_stepsize(d: int) -> float:
-    """Return a stepsize to begin with where the posterior is near N(0, I)."""
+    """Return a stepsize to begin with if the posterior is near N(0, I)."""
     return float(d**-0.25)
 
 

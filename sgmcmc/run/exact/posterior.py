@@ -129,7 +129,7 @@ def _need_fixed_length(options: Options, required: Requirements) -> None:
         raise ValueError("`store`: a chain on disk has a fixed length. Give `n_iters`.")
     if options.store_params is not True:
         raise ValueError(
-            "`store_params`: all parameters are kept, for the draws are judged by looking at them."
+            "`store_params`: all parameters are kept, because the draws are judged by them."
         )
     if required.n_iters is not None:
         read_length(required.n_iters, options.thin)

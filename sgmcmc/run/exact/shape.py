@@ -33,9 +33,11 @@ _AT_ONCE = 0.1
 _AS_WIDE = 0.7
 """The mean variance of whitened draws, or its inverse, at which a dense information is kept."""
 
-_ROWS_EACH, _FEWEST = 100, 1000
-"""Rows for each coordinate, and least number of observations, of a part whose curvature is that of
-all."""
+_ROWS_EACH = 100
+"""Rows for each coordinate, of a part of the data whose curvature represents that of all."""
+
+_FEWEST = 1000
+"""Least number of observations of such a part."""
 
 _CLIMB = 8
 """Largest number of curvatures that a climb computes."""
@@ -192,7 +194,7 @@ class Shape:
         """Return scales with which chains leave parameters with few coordinates where they are.
 
         Effects and the scale of all of them would rise together, far from the posterior, if the
-        effects are not those that the data ask for at the start.
+        effects do not fit the data at the start.
 
         Args:
             scales: Scales of all coordinates.

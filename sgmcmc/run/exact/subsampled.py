@@ -1,4 +1,4 @@
-"""Exact dynamics that look at a few rows: center, bounds around it, chains, report."""
+"""Exact dynamics that use a few rows: center, bounds around it, chains, report."""
 
 from __future__ import annotations
 

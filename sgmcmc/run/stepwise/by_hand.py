@@ -44,7 +44,7 @@ def step_on(
 
     Raises:
         ValueError: The sampler needs more of a minibatch than its columns.
-        DivergenceError: a chain became NaN or infinite.
+        DivergenceError: A chain became NaN or infinite.
     """
     inner = sess._sampler
     columns = sampler.columns_of(minibatch)

@@ -53,7 +53,7 @@ def init_sess(
 
     Raises:
         ValueError: The file was written by a session of another sampler, or by none.
-        DivergenceError: mode-finding became NaN or infinite.
+        DivergenceError: Mode-finding became NaN or infinite.
 
     Example:
         >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -91,10 +91,10 @@ def sgmcmc_step(sampler: StepwiseSampler, sess: Session, n_steps: int = 1) -> No
         n_steps: Number of iterations to run.
 
     Returns:
-        Nothing: the session and ``sampler.params`` are updated in place.
+        Nothing: The session and ``sampler.params`` are updated in place.
 
     Raises:
-        DivergenceError: a chain became NaN or infinite.
+        DivergenceError: A chain became NaN or infinite.
         ValueError: The session belongs to another sampler.
 
     Example:

@@ -205,8 +205,8 @@ def arrow_of(
         blocks: D, (G, k, k).
         coupling: B, (c, G k), dense or sparse.
         core: A, (c, c), in the order of u.
-        few: Which coordinates of the core are changed alone, (c,), so that what the rest says
-            stays; ``None`` for none.
+        few: Mask of the coordinates of the core that are changed alone, (c,), so that the
+            information of the rest stays; ``None`` for none.
     """
     values, vectors = np.linalg.eigh(blocks)
     values = _lifted(values)

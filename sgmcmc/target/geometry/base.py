@@ -67,7 +67,7 @@ class Geometry:
         return vector
 
     def held(self, u: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
-        """Return a slope without what a step is too long for, where it rises without bound.
+        """Return a slope without the part that is too large for the stepsize, if it is unbounded.
 
         The stepsize is ε of dynamics with a velocity, whose kick of a step is ε times the slope.
         """
@@ -146,7 +146,7 @@ class Geometry:
     def check_prior(
         self, name: str, params: Tensors, log_prior: Callable[[Tensors], tf.Tensor]
     ) -> None:
-        """Raise an error if the user's log-prior depends on this parameter where it must not."""
+        """Raise an error if the user's log-prior depends on this parameter and must not."""
 
     def check_slope(self, name: str, slope: np.ndarray) -> None:
         """Raise an error if a slope at the start shows that the likelihood does not suit."""
