@@ -138,7 +138,7 @@ bench-topics: $(STAMP) ## steps a second of the topic model; needs the data of K
 bench-mixture: $(STAMP) ## steps a second of the Dirichlet-process mixture; needs the web data
 	$(RUN) benchmarks.mixture
 
-bench-networks: $(STAMP) ## networks on tables, beside a deep ensemble and bde; needs their data; an hour
+bench-networks: $(STAMP) ## networks on tables, against a deep ensemble and bde; needs their data; an hour
 	$(RUN) benchmarks.networks.run
 
 bench-manifolds: $(STAMP) ## steps a second on manifolds and of topics on the sphere; needs the data of KOS
@@ -157,17 +157,17 @@ bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; 
 bench-large: $(STAMP) ## posteriors of 500 coordinates and more against references; hours; needs insteval.csv and MNIST; writes docs/posteriors.md
 	$(RUN) benchmarks.large.run
 
-bench-laws: $(STAMP) ## exact and measured variances of every chain that has a law; writes docs/laws.md
+bench-laws: $(STAMP) ## exact and measured variances of every chain with a closed form; writes docs/laws.md
 	$(RUN) benchmarks.laws.run
 
-bench-mamba: $(STAMP) ## a search by Stein discrepancy beside `sample`, on its authors' logistic regression; an hour; writes docs/benchmarks.md
+bench-mamba: $(STAMP) ## a search by Stein discrepancy against `sample`, on its authors' logistic regression; an hour; writes docs/benchmarks.md
 	$(RUN) benchmarks.mamba.run
 
-bench-regressions: $(STAMP) ## regressions beside long NUTS, and beside bambi, rstanarm and brms; writes docs/regression.md
+bench-regressions: $(STAMP) ## regressions against long NUTS, and against bambi, rstanarm and brms; writes docs/regression.md
 	$(RUN) benchmarks.regressions.families
 	$(RUN) benchmarks.regressions.packages
 
-bench-accuracy: $(STAMP) ## errors of posterior sds against seconds, also of other packages; an hour; needs covertype
+bench-accuracy: $(STAMP) ## errors of posterior SDs against seconds, also of other packages; an hour; needs covertype
 	$(RUN) benchmarks.accuracy.run
 
 bench-mixed: $(STAMP) ## mixed models without constants against references; needs R with lme4, nlme, MASS, jsonlite; writes docs/hierarchical.md
@@ -176,13 +176,13 @@ bench-mixed: $(STAMP) ## mixed models without constants against references; need
 bench-growing: $(STAMP) ## seconds of a mixed model as N grows, also of other packages; hours; needs R with lme4; writes docs/hierarchical.md
 	$(RUN) benchmarks.mixed.growing
 
-bench-glmer: ## sgmcmcGlm beside lmer and glmer, on lme4's data; half an hour; needs R with lme4; writes docs/from-r.md
+bench-glmer: ## sgmcmcGlm against lmer and glmer, on lme4's data; half an hour; needs R with lme4; writes docs/from-r.md
 	r/check.sh install
 	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
 	mkdir -p build/library && R CMD INSTALL --library=build/library r
 	RETICULATE_PYTHON=$(CURDIR)/$(VENV_R)/bin/python R_LIBS=$(CURDIR)/build/library Rscript benchmarks/from_r/mixed.R
 
-bench-r: ## microseconds an iteration from R, beside Python; writes docs/from-r.md
+bench-r: ## microseconds an iteration from R and from Python; writes docs/from-r.md
 	r/check.sh install
 	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
 	$(VENV_R)/bin/python -m benchmarks.from_r.run

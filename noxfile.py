@@ -21,7 +21,7 @@ OLDEST_TENSORFLOW = {"3.10": "2.16", "3.13": "2.20"}
 """The oldest TensorFlow that `pyproject.toml` allows and that has wheels for a Python."""
 
 TREE = ("tests", "docs", "vignettes", "benchmarks", "README.md", "pyproject.toml")
-"""What the tests read, beside the package."""
+"""Files that the tests read, in addition to the package."""
 
 QUICK = (
     "tests/test_libraries.py",
@@ -109,7 +109,7 @@ def oldest_tensorflow(session: nox.Session) -> None:
 
 @nox.session(python="3.12")
 def numpy1(session: nox.Session) -> None:
-    """Take NumPy 1.26 beside the newest of everything else that goes with it."""
+    """Take NumPy 1.26 with the newest of everything else that is compatible."""
     check(session, "numpy==1.26.*", "pyarrow<26")  # whose 26 needs NumPy 2, and does not say so
 
 

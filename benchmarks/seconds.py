@@ -124,7 +124,7 @@ def whole(smoke: bool) -> dict[str, Any]:
 
 
 def growing(smoke: bool) -> dict[str, Any]:
-    """An update by a seventh of the rows beside a call with all, in turn, in one process."""
+    """An update by a seventh of the rows against a call with all, in turn, in one process."""
     data = rows_of(smoke)
     order = np.random.default_rng(1).permutation(len(data["y"]))
     first = np.sort(order[: len(order) * 7 // 8])
@@ -329,7 +329,7 @@ def _of_posteriors(found: dict[str, Any]) -> list[str]:
 
 
 def _of_peers(found: dict[str, Any], calls: dict[str, Any]) -> list[str]:
-    """Return a table of other packages, beside our first call."""
+    """Return a table of other packages and our first call."""
     rows = []
     for label, call in list(calls.items())[:1]:
         each = call["seconds"] / call["ess"]

@@ -1,6 +1,6 @@
 """CPU time of a step of a chain, and of its parts by themselves.
 
-CPU time, of all threads, because that is the same beside other work.
+CPU time, of all threads, because that does not depend on other work.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each form is opened, unpacked and checked in a process of its own, and then once more. Seconds of
 the clock and of the processor, and the process's own memory, without what is mapped from files.
-S3 is moto's server in a process beside it (moto[server], s3fs, zarr and pyarrow must be installed).
+S3 is moto's server in a separate process (moto[server], s3fs, zarr and pyarrow must be installed).
 """
 
 from __future__ import annotations

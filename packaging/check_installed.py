@@ -34,7 +34,7 @@ chain = sgmcmc.sgldcv(
 )
 error = np.abs(chain["theta"].mean(axis=0) - x.mean(axis=0)).max() * np.sqrt(len(x))
 if not error < 0.5:
-    sys.exit(f"the mean is off by {error} posterior sds")
+    sys.exit(f"the mean is off by {error} posterior SDs")
 where = Path(sgmcmc.__file__).parent
 print(f"Python {sys.version.split()[0]}, TensorFlow {tf.__version__}, NumPy {np.__version__}")
 print(f"sgmcmc {sgmcmc.__version__} in {where}: {sys.argv[1]}, error {error:.2f} sd")

@@ -3,7 +3,7 @@
     {"module": NAME, "workload": {...}, "data": FILE, "start": [...], "seconds": S, "out": FILE}
     {"rows": n, "prior": NAME, "data": FILE, "out": FILE}           NumPyro's NUTS on some rows
 
-Draws go to a file, as (chain, draw, coordinate), beside the seconds before them and of them.
+Draws go to a file, as (chain, draw, coordinate), with the seconds before them and of them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What an iteration costs from R, beside Python: the driver and its two sides."""
+"""What an iteration costs from R and from Python: the driver and its two sides."""

@@ -1,4 +1,4 @@
-"""What an iteration costs from R, beside Python: `python -m benchmarks.from_r.run --help`.
+"""What an iteration costs from R and from Python: `python -m benchmarks.from_r.run --help`.
 
 Runs with the Python that R uses, which both sides share.
 """

@@ -3,7 +3,7 @@
 Two calls each. The first is what a user writes: its seconds, its effective sample sizes and its
 warnings are in the table. The second asks for an effective sample size of 1600, so that errors of
 means and SDs can be told from those of Monte Carlo; if the first took long it is judged itself.
-With `--nuts`, NumPyro's NUTS runs beside it until its worst scalar has the effective sample size
+With `--nuts`, NumPyro's NUTS runs after it until its worst scalar has the effective sample size
 that `sample` ends at by default.
 """
 
@@ -115,7 +115,7 @@ def measure(name: str, reference: Mapping[str, Any], nuts: bool) -> dict[str, An
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
-    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS beside each")
+    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS for each")
     options = parser.parse_args(arguments)
     names = options.names
     if lacking := [name for name in names or POSTERIORS if name not in references.read()]:

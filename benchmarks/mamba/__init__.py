@@ -1,1 +1,1 @@
-"""Successive halving by Stein discrepancy (Coullon, South & Nemeth 2023) beside `sample`."""
+"""Successive halving by Stein discrepancy (Coullon, South & Nemeth 2023) against `sample`."""

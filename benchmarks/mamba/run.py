@@ -1,4 +1,4 @@
-"""A search by Stein discrepancy beside `sample`: `python -m benchmarks.mamba.run --help`."""
+"""A search by Stein discrepancy against `sample`: `python -m benchmarks.mamba.run --help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds of a mixed model as N grows, beside lme4, statsmodels, bambi and NumPyro.
+"""Seconds of a mixed model as N grows, against lme4, statsmodels, bambi and NumPyro.
 
 Logistic regression with five features and an effect of each group of ten rows. Each package runs in
 a process of its own, with data from a file, until one takes longer than the limit: then it is not

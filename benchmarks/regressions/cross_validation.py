@@ -1,4 +1,4 @@
-"""LOO from a thousand rows beside LOO of all rows: covertype by formula, and 10⁷ simulated rows.
+"""LOO from a thousand rows against LOO of all rows: covertype by formula, and 10⁷ simulated rows.
 
 python -m benchmarks.regressions.cross_validation FOLDER [covertype | simulated]
 

@@ -1,4 +1,4 @@
-"""Every family of regressions beside long NUTS chains of the same model, on real data.
+"""Every family of regressions against long NUTS chains of the same model, on real data.
 
 `python -m benchmarks.regressions.families` runs `sgmcmc.glm` and compares with `references.json`,
 of which NumPyro makes what is missing; `--again NAME ...` makes references again.
@@ -64,7 +64,7 @@ def reference(name: str) -> dict[str, Any]:
 
 
 def compare(name: str, known: dict[str, Any], ess: float = 400.0) -> list[str]:
-    """Return a row of the table: a fit beside its reference; a longer one if they differ."""
+    """Return a row of the table: a fit and its reference; a longer one if they differ."""
     import sgmcmc
 
     case = CASES[name]

@@ -1,4 +1,4 @@
-"""Seconds of CPU time beside bambi, rstanarm and brms, as the number of rows grows.
+"""Seconds of CPU time against bambi, rstanarm and brms, as the number of rows grows.
 
 `python -m benchmarks.regressions.packages` runs each package with its defaults on simulated data,
 up to a limit of CPU time, keeps what it measures in `packages.json`, and writes table and figure.
