@@ -1,4 +1,4 @@
-# sgmcmcGlm and lmer and glmer, on every dataset of lme4 with its own example, or a simpler one.
+# sgmcmcGlm, lmer and glmer, on every dataset of lme4 with its own example, or a simpler one.
 # `make bench-glmer`, or Rscript benchmarks/from_r/mixed.R [NAME ...]; writes rows of the table in
 # docs/from-r.md.
 

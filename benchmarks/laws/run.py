@@ -1,4 +1,4 @@
-"""The table of laws: `python -m benchmarks.laws.run --help`.
+"""The table of stationary variances: `python -m benchmarks.laws.run --help`.
 
 Every dynamics × gradient × minibatches whose stationary variance is known in closed form, against
 what the package's chains have; and the same of the other packages' samplers where they run.

@@ -1,4 +1,4 @@
-"""Networks on tables, against a deep ensemble and `bde`: `python -m benchmarks.networks.run --help`.
+"""Networks on tables against a deep ensemble and `bde`: `python -m benchmarks.networks.run --help`.
 
 The split, the network (4 × 16) and the numbers that `bde` has published are those of its paper
 (Arvanitis and others, Journal of Open Source Software, 2026), measured there on ten cores.
