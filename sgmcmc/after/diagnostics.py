@@ -27,8 +27,8 @@ def weighted_table(
     """Return means, SDs, quantiles and diagnostics of draws with weights, a row for each component.
 
     A weighted mean μ is a ratio of averages, whose error is that of the average of w (x − μ): the
-    series of these has MCSE and ESS as any other, and the ESS here is σ²/MCSE². R-hat is that of
-    the draws whose weight is not zero.
+    MCSE is that of the mean of this series, and the ESS is σ²/MCSE². R-hat is that of the draws
+    whose weight is not zero.
 
     Args:
         draws: Draws, (chains, draws, *shape), by parameter.

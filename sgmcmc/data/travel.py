@@ -79,14 +79,14 @@ def _opened(
     dtype: Any,
     integers: tuple[str, ...],
 ) -> Data:
-    """Return a dataset in a worker, which reads of files what it passes over, and no more.
+    """Return a dataset in a worker, which reads only the parts of files that it passes over.
 
     Args:
         sent: Columns that were sent as they are.
         openers: Functions that open the others, by name, or all of them as one table.
         known_by: Digests of a few rows of each, by name.
         dtypes: Dtypes of all columns, in their order.
-        size: N.
+        size: Number of observations.
         dtype, integers: Dtype of the chain, and the columns that stay integers.
     """
     columns = dict(sent)

@@ -234,7 +234,7 @@ def bind_minibatches(
         gradient: Gradient estimator, which may need the whole dataset.
         minibatch_size: User's minibatch size: a proportion or a number; ``None`` if the gradient
             determines it.
-        size: N.
+        size: Number of observations.
     """
     if gradient.whole_dataset:
         if minibatches != Uniform():

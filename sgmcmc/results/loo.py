@@ -37,7 +37,7 @@ class Loo:
     near: np.ndarray | None = field(repr=False)
 
     def compare(self, other: Loo) -> Difference:
-        """Return by how much this model predicts better than another, of the same rows.
+        """Return the difference of this model's and another's ``elpd``, with its standard errors.
 
         The standard error is that of the differences of single rows, which is smaller than those of
         the two estimates suggest: most rows are hard or easy for both models.
@@ -49,7 +49,7 @@ class Loo:
             :class:`Difference`, with ``elpd``, ``se`` and ``subsampling_se``.
 
         Raises:
-            ValueError: The rows are others.
+            ValueError: The other model has other rows.
 
         Example:
             >>> import numpy as np, sgmcmc

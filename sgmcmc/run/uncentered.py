@@ -300,10 +300,10 @@ class Search:
     def _corrected(
         self, joint: EffectCoordinates, whitening: Preconditioner, effects: np.ndarray
     ) -> Preconditioner:
-        """Return a whitening that is right too in the directions where it was farthest off.
+        """Return a whitening that is corrected in the directions in which it was farthest off.
 
-        Lanczos' method finds these, such as that in which all effects move together, from products
-        with the information, which are differences of gradients.
+        Lanczos' method finds these directions from products with the information, which are
+        differences of gradients. All effects moving together is an example.
 
         Args:
             joint: Coordinates.

@@ -207,7 +207,7 @@ class Method:
     def setup_request(
         self, function: Callable[..., Any], args: tuple[Any, ...], arguments: Mapping[str, Any]
     ) -> tuple[Request, bool]:
-        """Return the request of a call of a function from :meth:`setup_of`, and if it is verbose.
+        """Return the request of a call of a :meth:`setup_of` function, and whether it is verbose.
 
         Args:
             function: Function that was called.

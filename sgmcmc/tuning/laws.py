@@ -58,7 +58,7 @@ class LinearRecursion:
         self._injected, self._estimated = np.split(kicks, [dynamics.normals], 2)
 
     def _read_off(self) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return A and B of x ← Ax + B(normals, noises), (m, …), and whether they are all.
+        """Return A and B of x ← Ax + B(normals, noises), (m, …), and whether the step is linear.
 
         Each coordinate of one long vector is an experiment in one direction: a unit vector, zero,
         or a check.

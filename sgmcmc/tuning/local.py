@@ -60,7 +60,7 @@ class Neighbourhood:
         noise: Variance of the gradient noise of one minibatch in each scaled coordinate, (d,).
         stiff_noise: Variance of the gradient noise in the direction of the largest curvature.
         rows: n of those minibatches.
-        size: N.
+        size: Number of observations.
     """
 
     whitening: Preconditioner
