@@ -283,7 +283,7 @@ def _fewest(parts: list[Part], length: int) -> int:
 
 
 def _suffice(source: Source, parts: list[Part]) -> bool:
-    """Return whether there are enough draws for so many control variates."""
+    """Return whether there are enough draws for a number of control variates."""
     return source.features <= _LARGEST and 10 * source.features <= _fewest(parts, 1)
 
 

@@ -94,8 +94,8 @@ def ksd(
 
     S independent draws from p have E KSD² = S⁻¹ E k₀(ζ, ζ) = S⁻¹ c^(−2β) (E|g|² + 2βd/c²), which
     is the value to compare with: ``ksd(samples).ratio`` is the ratio of the roots. It is about 1
-    for independent draws from the posterior, √τ for correct ones of which τ are worth an
-    independent one, and grows with the number of draws if there is bias.
+    for independent draws from the posterior, √τ for draws from the posterior with
+    autocorrelation time τ, and grows with the number of draws if there is bias.
 
     Args:
         samples: Draws.
@@ -292,8 +292,8 @@ def whitened(
     """Return draws and gradients in whitened coordinates.
 
     Without a covariance it is the inverse of J = −Cov(θ)⁻¹Cov(θ, g), the slope of the gradients
-    over the draws. The draws' own covariance would be wrong where the chain is, and E[ggᵀ] too,
-    which counts the noise of the gradients besides. J is right for a normal posterior whatever the
+    over the draws. The draws' own covariance would be wrong if the chain is, and so would E[ggᵀ],
+    which also includes the noise of the gradients. J is right for a normal posterior whatever the
     chain's covariance, and independent noise does not change its mean.
 
     Args:
@@ -325,9 +325,9 @@ def whitened(
 def square_of_gradients(at: Whitened) -> float:
     """Return E|g|² over the posterior, with the noise of the gradients.
 
-    At exact draws it would be the mean of |g|². Wrong draws are at places where gradients are
-    larger or smaller: so the part that depends linearly on the draws counts with tr J instead,
-    which is the same by Stein's identity, and what that line leaves over is added.
+    For draws from the posterior it would be the mean of |g|². Gradients at wrong draws are larger
+    or smaller. So the part of g that is linear in the draws counts as tr J, which is the same by
+    Stein's identity, and the mean square of the residuals is added.
     """
     draws, gradients = at
     k, d = draws.shape

@@ -156,7 +156,7 @@ class Parts:
         }
 
     def part(self, start: int | tf.Tensor, length: int) -> Tensors:
-        """Return so many rows of each column; where they start may be known in a graph alone."""
+        """Return consecutive rows of each column; their start may be a tensor of a graph."""
         return {
             name: self._sparse(name, start, length)
             if name in self._splits

@@ -134,7 +134,7 @@ def _kernel_density(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def _last_bandwidth(draws: int, size: int) -> float:
-    """Return the bandwidth of kernel densities of so many draws, in SDs."""
+    """Return the bandwidth of kernel densities in SDs, for a number of draws."""
     return float(draws ** (-1.0 / (4 + size)))
 
 

@@ -111,14 +111,14 @@ class Dynamics(ABC):
         return self.refresh_normals + self.steps * self.step_normals
 
     def after_burn_in(self, burn_in: int) -> Dynamics:
-        """Return these dynamics for a chain whose burn-in has so many iterations.
+        """Return these dynamics for a chain with a given number of burn-in iterations.
 
         It is for those that learn until then; by default nothing changes.
         """
         return self
 
     def for_rows(self, rows: int, size: int, unseen: float) -> Dynamics:
-        """Return these dynamics for minibatches of so many rows; by default nothing changes.
+        """Return these dynamics for minibatches of a given size; by default nothing changes.
 
         Args:
             rows: Number of observations, N.

@@ -337,7 +337,7 @@ class SMILE(Dynamics):
         }
 
     def _learns(self, count: tf.Tensor) -> tf.Tensor:
-        """Return whether V and the stepsize still change, after so many iterations."""
+        """Return whether V and the stepsize still change at an iteration."""
         if not isinstance(self.until, int):
             return tf.constant(True)
         return count < float(self.until)

@@ -155,7 +155,7 @@ class Scaled(Dynamics):
     separable = _of_inner("separable")
 
     def for_rows(self, rows: int, size: int, unseen: float) -> Scaled:
-        """Return these dynamics for minibatches of so many rows."""
+        """Return these dynamics for minibatches of a given size."""
         return replace(self, inner=self.inner.for_rows(rows, size, unseen))
 
     def bind(self, space: Space) -> Scaled:

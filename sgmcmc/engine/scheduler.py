@@ -123,7 +123,7 @@ Report = tuple[int, float] | BaseException | threading.Thread
 
 
 Advance = Callable[[Sequence[int], Sequence[Runner], Progress], None]
-"""Runs each runner until it has done so many iterations, like :func:`advance_to`."""
+"""Runs each runner up to a number of iterations, like :func:`advance_to`."""
 
 
 def advance_all(

@@ -61,7 +61,7 @@ class Network:
         return rows["weight"] * tf.reduce_sum(tf.cast(terms, tf.float32), 0)
 
     def together(self, members: int, weights: int) -> int:
-        """Return the number of members of a kernel, for members with so many weights.
+        """Return the number of members of a kernel, given the number of their weights.
 
         It is a divisor of the number of members, and there are two kernels or more, one for each
         core of a small machine; it does not depend on the machine.

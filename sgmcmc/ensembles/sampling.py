@@ -264,7 +264,7 @@ class Members:
         return Scales(variances, self._stiffest(at, variances, probed, len(used), rng))
 
     def _slopes(self, weights: Weights, rows: Array, size: int) -> Weights:
-        """Return the gradients of the log posteriors, with these rows for so many."""
+        """Return the gradients of the log posteriors, with these rows weighted to represent all."""
         batches = Batches(self.data)
 
         def function(weights: Weights, given: Any) -> Weights:

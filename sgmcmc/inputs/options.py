@@ -233,7 +233,7 @@ class Options:
         True,
         _store_params,
         """
-        Which parameters to store: ``True`` for all, a list of names, or ``False`` for only test
+        Parameters to store: ``True`` for all, a list of names, or ``False`` for only test
         functions and reductions.""",
     )
     reductions: dict[str, Reduction] = _keyword(

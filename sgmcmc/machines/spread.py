@@ -97,7 +97,7 @@ class Calls:
         return None
 
     def last(self, seconds: float) -> Iterator[tuple[Any, Any]]:
-        """Yield what calls still return that are at work, for so many seconds at most."""
+        """Yield the results of unfinished calls, waiting a limited number of seconds."""
         until = time.monotonic() + seconds
         self._waiting.clear()
         for future in self._under_way:

@@ -41,7 +41,7 @@ class Reshuffled(Minibatches):
     −V/(R − 1) if V is the variance of one. A term counts N/n.
 
     Args:
-        block: Number of consecutive rows that stay together: blocks of so many rows are permuted.
+        block: Number of consecutive rows that stay together: blocks of rows are permuted.
             For data on disk or far larger than the caches, whose rows are then read in runs; rows
             must not be sorted by anything that matters.
         symmetric: Whether every other epoch is the one before, backwards.

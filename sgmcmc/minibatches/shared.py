@@ -55,7 +55,7 @@ class SharedStream:
         return not isinstance(self._gathered, Whole)
 
     def rows(self, length: int) -> tuple[tuple[int, ...], np.dtype]:
-        """Return shape and dtype of the row numbers of a block of so many iterations."""
+        """Return shape and dtype of the row numbers of a block, given its iterations."""
         of_chain = self._steps * self.each.size if self.draws_rows else 0
         return (length, self.chains * of_chain), row_dtype(self.each.data.size)
 

@@ -92,7 +92,7 @@ class Stream(ABC):
 
     @abstractmethod
     def shapes(self, steps: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Return shape and dtype of the arrays of a block of so many steps."""
+        """Return shape and dtype of the arrays of a block, given its number of steps."""
 
     def prepare(
         self,

@@ -24,7 +24,7 @@ _STEPS = 8
 
 
 def row_dtype(rows: int) -> np.dtype:
-    """Return the smallest integer dtype that numbers so many rows."""
+    """Return the smallest integer dtype for the numbers of all rows."""
     return np.dtype(np.int32 if rows < 2**31 else np.int64)
 
 

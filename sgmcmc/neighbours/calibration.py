@@ -198,7 +198,7 @@ def sbc(
 
 
 def _rank(array: np.ndarray, true: np.ndarray, draws: int) -> np.ndarray:
-    """Return how many of so many evenly spaced draws are below the true value."""
+    """Return the rank of the true value among some evenly spaced draws."""
     flat = array.reshape(-1, *array.shape[2:])
     if len(flat) < draws:
         raise ValueError(

@@ -342,7 +342,7 @@ def _density(site: Mapping[str, Any]) -> Any:
 
 
 def _of_one(distribution: Any, rank: int) -> Any:
-    """Return the distribution of one group's effect, of so many axes.
+    """Return the distribution of one group's effect, with the given number of axes.
 
     Raises:
         ValueError: The groups have no common one.

@@ -178,7 +178,7 @@ class _Reader:
 
 
 def pieces(frame: pd.DataFrame, columns: int) -> Iterator[pd.DataFrame]:
-    """Yield a frame in pieces, few enough rows for so many columns of a matrix."""
+    """Yield a frame in pieces, small enough for a matrix with a number of columns."""
     length = max(1024, _PIECE // max(1, columns))
     for start in range(0, len(frame), length):
         yield frame.iloc[start : start + length].reset_index(drop=True)

@@ -166,7 +166,7 @@ def diagnose(
 
 
 def _limit(ess: float, coordinates: int, chains: int) -> float:
-    """Return the largest R-hat of one of so many coordinates if chains agree.
+    """Return the largest R-hat to expect among a number of coordinates if chains agree.
 
     With m half-chains, R-hat² − 1 is about (F − 1) m/ESS, (m − 1)F having a chi-square distribution
     with m − 1 degrees of freedom; so it is twice, of the ranks and of the folded ranks.

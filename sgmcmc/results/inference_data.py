@@ -157,7 +157,7 @@ def _fitting(samples: Any, terms: np.ndarray) -> np.ndarray:
 
 
 def _thinned(samples: Any, rows: int, draws: int | None) -> Any:
-    """Return draws, evenly spaced, as many as the terms of so many rows fit in memory for.
+    """Return evenly spaced draws, as many as memory allows for the terms of all rows.
 
     All groups get the same draws: ArviZ divides the effective sample size of the posterior by the
     number of draws of the log-likelihood.

@@ -86,7 +86,7 @@ class Difference(NamedTuple):
 
 
 def chosen_rows(N: int, most: int, seed: int) -> np.ndarray:
-    """Return the numbers of at most so many rows, drawn without replacement, in order."""
+    """Return the numbers of some rows, drawn without replacement, in order."""
     if N <= most:
         return np.arange(N)
     return np.sort(np.random.default_rng(seed).choice(N, most, replace=False))

@@ -185,7 +185,7 @@ class Groups:
 def by_group(
     goals: Sequence[int], runners: Sequence[Runner], size: int
 ) -> list[list[tuple[int, Runner]]]:
-    """Return the goals and runners of each group of so many chains."""
+    """Return the goals and runners of each group, given the number of chains in a group."""
     members: dict[int, list[tuple[int, Runner]]] = {}
     for goal, runner in zip(goals, runners, strict=True):
         members.setdefault(runner.chain // size, []).append((goal, runner))

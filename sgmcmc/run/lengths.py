@@ -24,7 +24,7 @@ _MOST_DRAWS = 2_000_000
 """Largest number of draws of each chain, if it is not given."""
 
 _TRIAL = 1000
-"""Iterations after which a chain that has only so many seconds is looked at first."""
+"""Iterations after which the draws are checked first, if seconds are limited."""
 
 _MARGIN = 1.2
 """Factor by which chains are longer than they seem to need."""

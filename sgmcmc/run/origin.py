@@ -31,13 +31,13 @@ _QUICK_WORK = 3e8
 """N times the square of the coordinates up to which it does."""
 
 GoOn = Callable[[int, bool], Samples]
-"""Runs chains on for so many more iterations, with progress or without, and returns all draws."""
+"""Continues chains for some more iterations, with progress or without, and returns all draws."""
 
 Update = Callable[[Samples, Any, int | None, bool], Samples]
 """Makes the draws of the same request with more rows, from where these draws ended."""
 
 Again = Callable[[Request, int, bool], Samples]
-"""Runs the sampler of a request in which nothing is open, for so many iterations."""
+"""Runs the sampler of a request without open choices, for a number of iterations."""
 
 _NOISE = 1.0
 """Gradient noise, in units of the curvature, that shows the order of an error."""

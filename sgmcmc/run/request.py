@@ -122,7 +122,7 @@ class Request:
         groups: Groups of the model, if it has any: ``log_lik`` and ``dataset`` are then those of
             packs of groups.
         held: Positions at which the nodes of groups are held; ``None`` if they are searched for.
-        around: Coordinates of very many effects; ``None`` if there are not so many.
+        around: Coordinates of effects if there are very many; otherwise ``None``.
         near: Earlier posterior whose mode ``params`` is; ``None`` if there is none.
         mode: Mode that what was chosen goes by; ``None`` if nothing was chosen.
         plan: Plan by which it was chosen; ``None`` if nothing was.

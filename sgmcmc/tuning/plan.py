@@ -140,7 +140,7 @@ class Earlier(NamedTuple):
     rows: int
 
     def noise_in(self, whitening: Preconditioner, rows: int) -> np.ndarray:
-        """Return the noise of gradients for so many rows, in the coordinates of a chain.
+        """Return the noise of gradients for a number of rows, in the coordinates of a chain.
 
         As long as minibatches have one size, its covariance grows like the information.
         """

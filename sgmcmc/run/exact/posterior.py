@@ -43,7 +43,7 @@ _STEPS = 12
 """Leapfrog steps of a move while directions of curvature are not known."""
 
 _TRIAL = 1000
-"""Iterations after which a chain that has only so many seconds is looked at, at the latest."""
+"""Largest number of iterations before the draws are checked, if seconds are limited."""
 
 _MORE = 8
 """Largest number of further rounds of curvature and warm-up, while chains are on their way."""

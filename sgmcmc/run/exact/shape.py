@@ -128,7 +128,7 @@ class Shape:
         return target.space.start(params, target.dtype).astype(np.float64)
 
     def _affordable(self, u: np.ndarray, count: int) -> bool:
-        """Return whether so many products with the Hessian need a small part of the time."""
+        """Return whether some products with the Hessian need only a small part of the time."""
         if count > _DENSE:
             return False
         most = min(_MOST, _SHARE * self._seconds)
