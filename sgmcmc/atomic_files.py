@@ -157,7 +157,7 @@ def refuse_saved_model(argument: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def explained(argument: str, path: Path, kept: str) -> Iterator[None]:
-    """Explain errors of the operating system: what could not be written, and what is kept.
+    """Add to an error of the operating system which file could not be written, and which is kept.
 
     Args:
         argument: Name of the file or folder.

@@ -59,7 +59,7 @@ def are_replaced() -> bool:
 
 
 class Clock:
-    """Seconds of a call, by what was done.
+    """Seconds of a call, by activity.
 
     Args:
         began: Start of the call, by the monotonic clock; by default now.

@@ -238,7 +238,7 @@ def _alias(old: str) -> property:
 
 
 def adopt_renamed(part: type, *olds: str) -> None:
-    """Give what a user's class defines under an old name its new name.
+    """Add to a user's class the new names of attributes defined under old ones.
 
     Args:
         part: Class.
@@ -251,7 +251,7 @@ def adopt_renamed(part: type, *olds: str) -> None:
 
 
 def looked_up_renamed(room: Mapping[str, Any], name: str) -> Any:
-    """Return what a module has under the new name of ``name``, for its ``__getattr__``.
+    """Return a module's attribute by the new name of ``name``, for its ``__getattr__``.
 
     Args:
         room: Globals of the module.

@@ -74,7 +74,7 @@ class Mailbox(Generic[Sent]):
             self._bell.release()
 
     def take(self, seconds: float) -> Sent:
-        """Return what was sent first; ``queue.Empty`` is raised if nothing comes in that time."""
+        """Return the oldest message; ``queue.Empty`` is raised if there is none in that time."""
         until = time.monotonic() + seconds
         # The bell may have been rung for what was taken without waiting: then wait again.
         while not self._sent:

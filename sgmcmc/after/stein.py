@@ -44,7 +44,7 @@ class Discrepancy(float):
 
     @property
     def ratio(self) -> float:
-        """The discrepancy over what is expected."""
+        """The discrepancy divided by its expected value."""
         return float(self) / self.expected
 
 
@@ -70,7 +70,7 @@ class Discrepancies(np.ndarray):
 
     @property
     def ratio(self) -> np.ndarray:
-        """The discrepancies over what is expected."""
+        """The discrepancies divided by their expected values."""
         return np.asarray(self) / self.expected
 
 
@@ -343,7 +343,7 @@ def square_of_gradients(at: Whitened) -> float:
 
 
 def _curved(values: np.ndarray) -> np.ndarray:
-    """Return curvatures; what is not curved is left in the draws' own units."""
+    """Return curvatures, with 1 for directions without curvature."""
     return np.where(values > _FLAT, values, 1.0)
 
 

@@ -57,7 +57,7 @@ def need_same_columns(old: Iterable[str], new: Iterable[str]) -> None:
 
 
 def need_like_rows(name: str, old: Any, new: Any) -> None:
-    """Raise an error unless new rows of a column are like the old, as what describes them says."""
+    """Raise an error unless new rows of a column have the shape of the old."""
     if old != new:
         raise ValueError(
             f"`rows[{name!r}]` must have rows like those of `dataset[{name!r}]`, of shape {old}; "

@@ -41,7 +41,7 @@ _unpacked: dict[Any, tuple[Any, Data]] = {}
 
 
 def unpacked_by_name(where: str | os.PathLike[str], key: Any, unpack: Callable[[], Data]) -> Data:
-    """Return what was unpacked of a path or URL, if its files have not changed, or unpack it now.
+    """Return the unpacked data of a path or URL; unpack them if that is new or has changed.
 
     What was unpacked is kept as long as it needs no more than half of the room that the temporary
     folder has left; the oldest is dropped first.
@@ -81,7 +81,7 @@ def _size_of(data: Data) -> int:
 
 
 def _state_of(where: str | os.PathLike[str]) -> tuple[Any, ...] | None:
-    """Return what changes if the files at a path or URL do; ``None`` if that cannot be told."""
+    """Return a fingerprint of the files at a path or URL; ``None`` if there is none."""
     if not is_url(where):
         inside = (Path(folder, name) for folder, _, names in os.walk(where) for name in names)
         files = inside if os.path.isdir(where) else filter(os.path.exists, [Path(where)])
@@ -118,7 +118,7 @@ def shown(where: Any) -> str:
 
 
 def open_named(label: str, where: str | os.PathLike[str]) -> Any:
-    """Return what a name leads to.
+    """Return the data at a path or URL.
 
     Args:
         label: Name of the data, for messages.
@@ -223,7 +223,7 @@ class RemoteTable:
 
 
 def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
-    """Return what a call to a library returns, or raise an error that gives nothing away.
+    """Return the result of a call to a library, or raise an error without secrets.
 
     Raises:
         ValueError: The call has failed; the error has neither cause nor context.
@@ -248,7 +248,7 @@ def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:
 
 
 def _secrets(where: str) -> set[str]:
-    """Return what must not be shown: of a URL, of the environment, of fsspec's settings."""
+    """Return the secrets in a URL, in the environment, and in fsspec's settings."""
     head, _, signed = where.partition("?")
     found = {signed, *re.split(r"[&;=]", signed)}
     for user in re.findall(r"://(.*)@", head):

@@ -116,7 +116,7 @@ class Pass:
         return found
 
     def run(self, name: str, *arguments: Any) -> Any:
-        """Return what a function returns for these tensors or arrays."""
+        """Return the result of a function of these tensors or arrays."""
         given = tf.nest.map_structure(_as_tensor, arguments)
         return self._graph(name, given)(*given)
 
@@ -151,7 +151,7 @@ class Pass:
         first: str | None = None,
         each: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """Return the sums over the dataset of what a function returns, in float64.
+        """Return the sums of a function's results over the dataset, in float64.
 
         Args:
             name: Name of the function.
@@ -170,7 +170,7 @@ class Pass:
         most: int | None = None,
         each: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """Return what a function returns for each row of the dataset, in order.
+        """Return a function's results for each row of the dataset, in order.
 
         Args:
             name: Name of the function.
@@ -251,7 +251,7 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _shapes(arguments: Any) -> tuple[Any, ...]:
-    """Return what graphs depend on: names, shapes and dtypes."""
+    """Return the properties on which graphs depend: names, shapes and dtypes."""
     return tuple(
         (type(leaf).__name__ if isinstance(leaf, tf.SparseTensor) else "", *leaf.shape, leaf.dtype)
         for leaf in tf.nest.flatten(arguments)
@@ -267,7 +267,7 @@ def cast(columns: Tensors, dtype: tf.DType) -> Tensors:
 
 
 def of_any_length(columns: Tensors) -> dict[str, tf.TensorSpec]:
-    """Return what any number of rows of these columns are like."""
+    """Return specifications of the columns for any number of rows."""
     return {
         name: tf.TensorSpec([None, *column.shape[1:]], column.dtype)
         for name, column in columns.items()

@@ -73,7 +73,7 @@ class Spool:
 
 @contextmanager
 def no_room() -> Iterator[None]:
-    """Say of errors of writing what to do about them."""
+    """Add advice to errors of writing."""
     try:
         yield
     except OSError as error:

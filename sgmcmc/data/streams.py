@@ -32,7 +32,7 @@ _known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
 
 
 def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
-    """Return what was unpacked of a stream under a key, or unpack it now."""
+    """Return the unpacked data of a stream under a key; unpack them if that is new."""
     name = id(stream)
     kept = _known.get(name)
     if kept is not None and kept[0]() is stream and key in kept[1]:

@@ -141,7 +141,7 @@ def _of_hugging_face(label: str, values: Any) -> Table:
 
 
 def _of_arrow(label: str, values: Any) -> Table:
-    """Return the columns of what Arrow reads or holds."""
+    """Return the columns of a table, reader or file of Arrow's."""
     if hasattr(values, "dictionary_encode"):  # an array, whole or in chunks
         arrow = importlib.import_module("pyarrow")
         values = arrow.table({"": values})
@@ -158,7 +158,7 @@ def _of_arrow(label: str, values: Any) -> Table:
 
 
 def _of_arrow_stream(label: str, values: Any) -> Table:
-    """Return the columns of what another library gives as a stream of Arrow's."""
+    """Return the columns of an object of another library that exports a stream of Arrow's."""
     try:
         arrow = importlib.import_module("pyarrow")
     except ImportError:
@@ -248,7 +248,7 @@ def missing(label: str) -> str:
 
 
 def refusal(label: str, values: Any) -> str:
-    """Return why a dataset that can only be read in its own order is refused, and what to use."""
+    """Return the error message for a dataset that can only be read in its own order."""
     return (
         f"`{label}` is a {type(values).__name__}, whose rows come in its own order. "
         "Minibatches are drawn here, at random at each iteration: pass the arrays that "

@@ -112,7 +112,7 @@ def _opened(
 
 
 def _is_array(source: Any) -> bool:
-    """Return whether rows of what was opened can be read from any place on."""
+    """Return whether rows of an opened source can be read from any place."""
     is_table = isinstance(source, str | os.PathLike) or hasattr(source, "to_dask_array")
     return not is_table and library_of(source) != "pyarrow"
 

@@ -139,7 +139,7 @@ def _last_bandwidth(draws: int, size: int) -> float:
 
 
 def _weierstrass(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return what is left of merging neighbors, and then what they gave, until there is one."""
+    """Return the result of merging neighboring sets, pair by pair, until one is left."""
     sets, widths = list(x), list[float]()
     while len(sets) > 1:
         merged = []

@@ -246,7 +246,7 @@ def _read_shard(
     bijectors: Any,
     keywords: Mapping[str, Any],
 ) -> _Shard:
-    """Return what samples any shard, of checked arguments."""
+    """Return the sampler of any shard, with checked arguments."""
     checks.function("log_lik", log_lik, "of `params` and `dataset`")
     if log_prior is not None:
         checks.function("log_prior", log_prior, "of `params`")

@@ -207,7 +207,7 @@ class ReplicaExchange(Dynamics):
         return state._replace(inner=tuple(inner), steps=state.steps + 1)
 
     def visit(self, state: ExchangeState, elsewhere: Elsewhere) -> ExchangeState:
-        """Return the state with the gradients of the others, and what exchanges depend on."""
+        """Return the state with the gradients of the other replicas, and ratios for exchanges."""
         others = [elsewhere.gradient(each.position) for each in state.inner[1:]]
 
         def ratios() -> tf.Tensor:

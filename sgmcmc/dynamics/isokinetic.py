@@ -131,7 +131,7 @@ class EnergyTuner:
         return energy.mean * tf.maximum(root, 0.0) ** 3
 
     def judged(self, energy: EnergyState, error: tf.Tensor) -> EnergyState:
-        """Return what is known after another |ΔE|: the stepsize, and whether to undo the step."""
+        """Return the estimates after another |ΔE|, the stepsize, and whether to undo the step."""
         one = tf.ones_like(error)
         finite, known = tf.math.is_finite(error), energy.count >= _FIRST_ERRORS
         limit = self.quantile(energy, self.reset) if self.reset < 1 else one * np.inf
@@ -327,7 +327,7 @@ class SMILE(Dynamics):
         return state._replace(energy=energy._replace(change=energy.change - gain))
 
     def facts(self, state: IsokineticState) -> dict[str, float]:
-        """Return what the tuner did."""
+        """Return the tuner's stepsize and number of undone steps."""
         if not isinstance(state.energy, EnergyState):
             return {}
         energy = state.energy

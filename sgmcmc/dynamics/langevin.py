@@ -14,7 +14,7 @@ from sgmcmc.dynamics.base import FISHER, Dynamics, averaged, covariance_of_sum, 
 from sgmcmc.target.geometry import Space
 
 EXTREME = "extreme"
-"""The user's value for noise of which nothing is known."""
+"""The user's value for noise of unknown size."""
 
 _PROBIT = 1.702
 """1/(1 + e^(−x)) is Φ(x/1.702) within 0.0095."""

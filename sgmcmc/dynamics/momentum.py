@@ -264,7 +264,7 @@ class SGHMC(Dynamics):
     def _injected(
         self, state: Any, taken: tf.Tensor, kick: tf.Tensor, normals: tf.Tensor
     ) -> tuple[tf.Tensor, Any]:
-        """Return ζ, and the state with what part of its variance V takes the place of.
+        """Return ζ, and the state with the part of its variance that V replaces.
 
         Args:
             state: State.

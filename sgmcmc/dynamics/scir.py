@@ -350,7 +350,7 @@ class SCIR(SimplexDynamics):
 
 
 def _positive(values: tf.Tensor) -> tf.Tensor:
-    """Return the positive part; what is not a number stays so."""
+    """Return the positive part; NaN stays NaN."""
     return tf.where(values < 0.0, tf.zeros_like(values), values)
 
 

@@ -98,7 +98,7 @@ class Subsampled(ExactDynamics):
         assert self.known
 
     def advice(self, state: Any) -> str | None:
-        """Return what to do if a bound did not hold."""
+        """Return advice if a bound did not hold."""
         excess = float(state.excess)
         if not excess > 1.0 + _SLACK:
             return None
@@ -119,7 +119,7 @@ class Subsampled(ExactDynamics):
     @staticmethod
     @abstractmethod
     def weights(factors: np.ndarray) -> np.ndarray:
-        """Return what rows are drawn in proportion to, (N,), of the r_j, (N, d)."""
+        """Return weights in proportion to which rows are drawn, (N,), from the r_j, (N, d)."""
 
     @property
     def known(self) -> RowBounds:

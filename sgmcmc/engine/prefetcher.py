@@ -79,7 +79,7 @@ def _work(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
 
 
 class Buffer:
-    """An array that is filled again and again, and the tensor of what it holds.
+    """An array that is filled again and again, and a tensor of its values.
 
     If device and dtype allow, the tensor is the memory of the array itself: fill the array only
     when its last reader is done.
@@ -90,7 +90,7 @@ class Buffer:
         self._shared = tensor_of(self.array) if is_shared(self.array) else None
 
     def tensor(self) -> tf.Tensor:
-        """Return the tensor of what the array holds now."""
+        """Return the tensor of the array's present values."""
         return tf.constant(self.array) if self._shared is None else self._shared
 
 

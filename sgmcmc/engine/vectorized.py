@@ -99,7 +99,7 @@ class GroupKernel:
 
 
 def _for_each(given: Any, function: Any) -> Any:
-    """Return what a function returns for each chain; the chains are the first axis of all."""
+    """Return a function's results for each chain; chains are the first axis of all tensors."""
     return tf.vectorized_map(function, given, fallback_to_while_loop=False)
 
 

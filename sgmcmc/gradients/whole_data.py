@@ -188,7 +188,7 @@ class WholeData:
         return self._passes["gradient"]
 
     def _chainless(self) -> WholeData:
-        """Return what a worker needs for a part of the data; one for all chains."""
+        """Return a copy without chains, which workers use for parts of the data."""
         return WholeData(self.target, self.data, self.minibatch_size, self.latents)
 
     def _gradient(

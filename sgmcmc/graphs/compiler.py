@@ -46,7 +46,7 @@ def calls_directly() -> bool:
 
 
 def flat_call(graph: Any, captured: list[tf.Tensor] | None = None) -> FlatCall:
-    """Return what calls a traced graph, of tensors alone, with a flat list of tensors.
+    """Return a function that calls a traced graph with a flat list of tensors.
 
     Args:
         graph: Graph.
@@ -204,7 +204,7 @@ Pack = Callable[[Iterator[tf.Tensor]], Any]
 
 
 def _packer(structure: Any) -> Pack:
-    """Return what puts leaves into this structure of dicts and named tuples.
+    """Return a function that packs leaves into this structure of dicts and named tuples.
 
     They come in the order of ``tf.nest``, whose own ``pack_sequence_as`` is so general that it
     takes longer than a call.

@@ -68,7 +68,7 @@ def as_tensor(argument: str, returned: Any, what: str) -> tf.Tensor:
 
 
 def explain(argument: str, given: str, error: Exception, dtype: tf.DType) -> Exception:
-    """Return an error that explains what went wrong in a user's function."""
+    """Return an error that explains an exception in a user's function."""
     text = first_lines(error)
     if _DTYPE_CLASH.search(str(error)):
         return TypeError(

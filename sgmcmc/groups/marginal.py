@@ -68,7 +68,7 @@ class Random(NamedTuple):
 
 
 class Marginal:
-    """The log-likelihood of packs of groups: what a chain samples in place of the user's.
+    """The log-likelihood of packs of groups, which a chain samples instead of the user's.
 
     Args:
         log_lik: User's log-likelihood, one term for each row.

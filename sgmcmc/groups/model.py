@@ -148,7 +148,7 @@ class Structure:
         return tuple(of_large(name) for name in self.integrated.shapes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``settings`` says of each factor."""
+        """Return the facts about each factor for ``settings``."""
         every = [*([] if self.integrated is None else [self.integrated]), *self.coordinates]
         return {
             factor.by: {

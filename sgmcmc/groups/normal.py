@@ -204,7 +204,7 @@ def _root(matrix: list[list[tf.Tensor]]) -> list[list[tf.Tensor]]:
 
 
 def newton_step(slope: tf.Tensor, root: list[list[tf.Tensor]]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return Newton steps (L Lᵀ)⁻¹ g, and what they promise, gᵀ(L Lᵀ)⁻¹ g."""
+    """Return Newton steps (L Lᵀ)⁻¹ g, and their decrements, gᵀ(L Lᵀ)⁻¹ g."""
     q = len(root)
     half: list[tf.Tensor] = []
     for i in range(q):

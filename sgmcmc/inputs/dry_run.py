@@ -86,7 +86,7 @@ class Tried:
 
 
 def _reference(function: Callable[..., Any] | None) -> Callable[[], Any]:
-    """Return what gives a function as long as somebody else holds it."""
+    """Return a weak reference to a function."""
     try:
         return weakref.ref(function) if function is not None else lambda: None
     except TypeError:  # there are no weak references to some objects
@@ -104,7 +104,7 @@ def _code(function: Callable[..., Any] | None) -> CodeType | str | None:
 
 
 def _digest(columns: Tensors) -> bytes:
-    """Return what distinguishes the first rows from others."""
+    """Return a digest of the first rows."""
     found = hashlib.sha256()
     for tensor in tf.nest.flatten(columns, expand_composites=True):
         array = np.ascontiguousarray(tensor.numpy()[:_ROWS] if tensor.shape.rank else tensor)
@@ -217,7 +217,7 @@ def _run(
 
 
 def _completer(target: Target, latents: Latents | None) -> Complete | None:
-    """Return what adds latent variables to a minibatch, or ``None`` if there are none."""
+    """Return a function that adds latent variables to a minibatch; ``None`` if there are none."""
     if latents is None:
         return None
     return lambda params, columns: _try_gibbs(target, latents, params, columns)

@@ -41,7 +41,7 @@ def check_part(
     dtype: tf.DType = tf.float32,
     seed: int = 1,
 ) -> None:
-    """Check your own part, and raise an error that says what is wrong with it.
+    """Check your own part, and raise an error that explains any mistake.
 
     It is for your own dynamics, gradient estimators and minibatches what scikit-learn's
     ``check_estimator`` is for estimators. Most mistakes in a part do not stop a chain: its draws

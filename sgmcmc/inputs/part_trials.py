@@ -220,7 +220,7 @@ def _exact_methods(
 
 
 def _results(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Return what two graphs of a function give, each called twice, as arrays.
+    """Return the results of two graphs of a function, each called twice, as arrays.
 
     What TensorFlow draws differs from call to call, and what NumPy draws from graph to graph.
     """
@@ -239,7 +239,7 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _names(structure: Any) -> list[str]:
-    """Return what the tensors in a state are called in messages."""
+    """Return the names of the tensors in a state, for messages."""
     if isinstance(structure, Mapping):
         return [f"{k}.{n}".rstrip(".") for k in sorted(structure) for n in _names(structure[k])]
     if isinstance(structure, tuple | list):

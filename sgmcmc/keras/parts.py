@@ -48,7 +48,7 @@ class Parts:
         return np.asarray(X, np.int32 if self.integers else np.float32)
 
     def features(self, X: Array) -> Array:
-        """Return what the frozen layers make of some features."""
+        """Return the outputs of the frozen layers for some features."""
         if self._frozen is None:
             return X
         pieces = range(0, len(X), _PIECE)

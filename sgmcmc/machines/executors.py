@@ -200,7 +200,7 @@ class LastingExecutor:
         return found
 
     def let_go(self) -> None:
-        """Shut down what was made here."""
+        """Shut down the executor if it was made here."""
         if self._own is not None:
             own, self._own = self._own, None
             try:
@@ -262,7 +262,7 @@ class Adapted(Executor):
 
 
 def adapted(executor: Any) -> Any:
-    """Return what is made of joblib's `Parallel` or of Ray; anything else as it is.
+    """Return an executor for joblib's `Parallel` or for Ray; anything else as it is.
 
     Raises:
         ValueError: Workers are threads, or forked; or there is no cluster of Ray's yet.
@@ -291,7 +291,7 @@ def _of_ray(ray: Any) -> Executor:
 
 
 def _of_joblib(parallel: Any) -> Executor:
-    """Return what a `Parallel` of joblib's would have its work done by."""
+    """Return an executor with the workers of a `Parallel` of joblib's."""
     own = parallel._backend
     backend = type(own).__name__
     if backend == "LokyBackend":

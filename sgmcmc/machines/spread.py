@@ -40,7 +40,7 @@ class _Call:
 
 
 class Calls:
-    """Calls of one object's methods that are under way; what is not, when it is left, ends."""
+    """Calls of one object's methods in progress; leaving the context cancels the others."""
 
     def __init__(self, executor: LastingExecutor, parcel: Parcel) -> None:
         self._executor, self._parcel = executor, parcel
@@ -122,7 +122,7 @@ class Calls:
         self._waiting.appendleft(call)
 
     def _send_for(self, call: _Call, missing: worker.Missing) -> None:
-        """Make a call again with what a worker lacks, or wait if that is on its way there."""
+        """Make a call again with the objects that a worker lacks, or wait for them."""
         if missing.worker in self._served:
             self._turned_away.append(call)
         else:
@@ -161,7 +161,7 @@ class Machines(ABC):
 
     @abstractmethod
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what a method of an object returns for these arguments, in their order.
+        """Yield the results of an object's method for these arguments, in their order.
 
         The calls must not change the object; their arguments are plain values and NumPy arrays.
         """
@@ -181,7 +181,7 @@ class Here(Machines):
     here = True
 
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what a method of an object returns for these arguments, in their order."""
+        """Yield the results of an object's method for these arguments, in their order."""
         function = getattr(thing, method)
         return (function(*arguments) for arguments in calls)
 
@@ -232,7 +232,7 @@ class Spread(Machines):
         return Calls(self._executor, self.parcel(thing))
 
     def map(self, thing: Any, method: str, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what a method of an object returns for these arguments, in their order."""
+        """Yield the results of an object's method for these arguments, in their order."""
         if not self._there():
             yield from HERE.map(thing, method, calls)
             return

@@ -145,7 +145,7 @@ def ready() -> bool:
 def work(
     key: str, needs: Sequence[str], blobs: Mapping[str, bytes], method: str, arguments: Any
 ) -> Any:
-    """Return what a method of the object ``key`` returns, or say what is missing for it.
+    """Return the result of a method of the object ``key``, or the objects that are missing for it.
 
     ``needs`` names the shared objects that it is made with; ``blobs`` has what was sent along.
     """

@@ -60,4 +60,4 @@ class Minibatches(ABC):
 
     @abstractmethod
     def to_json(self) -> Any:
-        """Return what identifies these draws, in a form that JSON can hold."""
+        """Return facts that identify these draws, as JSON can store them."""

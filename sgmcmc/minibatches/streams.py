@@ -82,7 +82,7 @@ class Stream(ABC):
         return {**self._held(), **sparse}
 
     def _held(self) -> Tensors:
-        """Return what every block needs of dense columns."""
+        """Return the dense columns that every block needs."""
         return {}
 
     @property

@@ -84,7 +84,7 @@ def _below(rng: np.random.Generator, rows: int, shape: tuple[int, ...]) -> np.nd
 
 
 def _mend(rng: np.random.Generator, rows: int, drawn: np.ndarray) -> None:
-    """Draw the repeats of sorted minibatches again, and what was not drawn at all."""
+    """Draw repeats of sorted minibatches again, and missing rows."""
     size, flat = drawn.shape[1], drawn.reshape(-1)
     repeats = np.flatnonzero(flat[1:] == flat[:-1]) + 1
     repeats = repeats[repeats % size > 0]  # else the equal one ends the minibatch before
@@ -259,7 +259,7 @@ class Weighted(Minibatches):
         return WeightedDraws(self.p, size)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what identifies these probabilities."""
+        """Return facts that identify these probabilities."""
         return {"weighted": digest(self.p), "effective": float(1 / (self.p**2).sum())}
 
     def __repr__(self) -> str:
@@ -267,7 +267,7 @@ class Weighted(Minibatches):
 
 
 def _numbers(p: Any) -> np.ndarray:
-    """Return a copy in float64 of what must be numbers."""
+    """Return a copy of numbers in float64, or raise an error."""
     try:
         array = np.asarray(p)
     except (TypeError, ValueError):

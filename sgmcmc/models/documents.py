@@ -168,7 +168,7 @@ def columns(rows: sparse.csr_array) -> Tensors:
 
 
 def _checked(documents: Any) -> sparse.csr_array:
-    """Return unit vectors as they are, scaled by what rounding has left."""
+    """Return unit vectors, scaled again to length 1 after rounding."""
     if not sparse.issparse(documents):
         documents = np.asarray(documents)
     if documents.dtype.kind not in "iuf":

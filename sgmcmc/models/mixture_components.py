@@ -22,7 +22,7 @@ from sgmcmc.models.scores import score_probabilities
 
 
 def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return log w_j of the components held, (K,), and log Π_j (1 − v_j), what is left for others.
+    """Return log w_j of the stored components, (K,), and log Π_j (1 − v_j), that of all others.
 
     Row j of ``sticks``, (K, 2), is v_j and 1 − v_j.
     """

@@ -134,7 +134,7 @@ def weight_names(model: Any) -> list[str]:
 
 
 def check_network(model: Any) -> None:
-    """Raise an error at what is no network, has no weights, or is no function of a row."""
+    """Raise an error unless the model is a network with weights, and a function of single rows."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -183,7 +183,7 @@ def all_layers(model: Any) -> list[Any]:
 def log_density_of(
     likelihood: Any, argument: str = "likelihood"
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return log p(y | outputs) of each row; ``argument`` is what the user calls it."""
+    """Return log p(y | outputs) of each row; ``argument`` is the name for messages."""
     import keras
 
     if isinstance(likelihood, str):

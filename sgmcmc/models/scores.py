@@ -24,7 +24,7 @@ def score_probabilities(
     finish: Callable[[Carried], Any],
     seed: int = 0,
 ) -> Reduction:
-    """Return a reduction that scores what is held out by its probabilities' means over the draws.
+    """Return a reduction that scores held-out data by the means of probabilities over the draws.
 
     Args:
         draws: Number of draws.

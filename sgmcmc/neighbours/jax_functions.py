@@ -229,7 +229,7 @@ def jax_bijector(
 
 
 def _form(tensors: Sequence[tf.Tensor]) -> tuple[Any, ...]:
-    """Return what a jaxpr depends on."""
+    """Return the dtypes and shapes on which a jaxpr depends."""
     return tuple((t.dtype, *t.shape) for t in tensors)
 
 
@@ -355,7 +355,7 @@ def _as_list(found: Any) -> list[Any]:
 
 
 def _elsewhere(equation: Equation, inputs: list[Any], constant: bool) -> list[Any]:
-    """Return what JAX itself makes of a primitive: of constants now, or by jax2tf.
+    """Return the result of a primitive by JAX itself: of constants now, or by jax2tf.
 
     jax2tf passes on a module that is compiled separately, and only with operations of TensorFlow's
     StableHLO.

@@ -294,7 +294,7 @@ class JointModel(Model):
         return {**self._local, **given, **observed}
 
     def _observed_few(self, joint: Any) -> dict[str, Any]:
-        """Return what is observed, of so few rows as a joint distribution has."""
+        """Return the observed values, of as many rows as a joint distribution has."""
         if joint is self._joint:
             return self._observed
         return {n: a[:FEW] if n in self._rows else a for n, a in self._observed.items()}

@@ -128,7 +128,7 @@ class Model(abc.ABC):
         """Replace values of observed variables, without a change to those that others hold."""
 
     def _check_rows(self) -> None:
-        """Refuse rows that depend on each other, or on what is not their own.
+        """Refuse rows that depend on other rows.
 
         Of a part of the rows, terms must be the same, and swapping two must not change a third.
         """
@@ -248,7 +248,7 @@ def as_seed(seed: int | None) -> int:
 
 
 def as_arrays(label: str, values: Any) -> dict[str, np.ndarray]:
-    """Return a dict of arrays, or refuse what is none."""
+    """Return a dict of arrays, or raise an error."""
     if not isinstance(values, Mapping):
         raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
     return {name: np.asarray(array) for name, array in values.items()}

@@ -274,7 +274,7 @@ class NumPyroModel(TracedModel):
         return {name: np.asarray(values)[places] for name, values in self.dataset.items()}
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
-        """Return draws of all sites from the model, called with ``None`` for what was observed.
+        """Return draws of all sites from the model, with ``None`` for observed values.
 
         Args:
             n: Number of draws.

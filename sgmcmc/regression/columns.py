@@ -178,7 +178,7 @@ def need_independent(design: Design, found: Moments, frame: pd.DataFrame) -> Non
 def _triangle(
     design: Design, frame: pd.DataFrame, first: int, center: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """Return what of each column is not explained by those before it, piece by piece by QR."""
+    """Return the size of each column's residual given those before it, piece by piece by QR."""
     root: np.ndarray = np.zeros((0, len(size)))
     for _, part in blocks(design, frame):
         stacked = np.concatenate([root, (part.dense[:, first:] - center) / size])

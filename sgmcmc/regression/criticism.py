@@ -10,7 +10,7 @@ import numpy as np
 from sgmcmc.regression.model import Model
 
 _HELD = 0.5
-"""Posterior SD, in prior SDs, from which a term is said to be held by its prior."""
+"""Posterior SD, in prior SDs, from which a warning says that its prior determines a term."""
 
 
 def held_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:

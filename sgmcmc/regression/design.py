@@ -207,7 +207,7 @@ def _context(constants: Constants) -> dict[str, Any]:
 
 
 def _of_formulaic(make: Any) -> Any:
-    """Return what formulaic makes; its errors, and warnings of new levels, are ours."""
+    """Return a result of formulaic, with our errors in place of its errors and warnings."""
     import formulaic.errors
 
     try:

@@ -157,7 +157,7 @@ class Expression:
             )
 
     def _instead(self, name: str) -> str:
-        """Return what to write for a function that R has, or nothing."""
+        """Return a hint for a function of R's; empty if there is none."""
         called = re.search(rf"(?<![\w.]){re.escape(name)}[\w.]*\s*\(", self.text)
         return f" Write {_OF_R[name]}." if called and name in _OF_R else ""
 

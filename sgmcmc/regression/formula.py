@@ -132,7 +132,7 @@ def _with_quoted_names(formula: Formula, frame: pd.DataFrame) -> Formula:
 
 
 def _names(text: str) -> set[str]:
-    """Return what may be names of columns in a text, those in backticks among them."""
+    """Return the possible names of columns in a text, with or without backticks."""
     return {*re.findall(r"[^\W\d]\w*(?:\.\w+)*", text), *re.findall(r"`([^`]+)`", text)}
 
 

@@ -30,7 +30,7 @@ _ROWS = 2000
 """Largest number of rows of the regression that are averaged over."""
 
 Ends = Callable[["pd.DataFrame"], tuple[dict[str, Any], dict[str, Any], float]]
-"""Returns columns before a change and after it, and what the difference is divided by."""
+"""Returns columns before and after a change, and the divisor of the difference."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def write(
 def read(
     folder: Path,
 ) -> tuple[Model, Samples, pd.DataFrame, dict[str, Any], np.ndarray | None]:
-    """Return model, draws, data, what else was written down, and weights of a saved regression.
+    """Return model, draws, data, further facts and weights of a saved regression.
 
     Raises:
         ValueError: The folder holds none, or one of another version.
@@ -108,7 +108,7 @@ def _plain(prior: Any) -> Any:
 
 
 def _packed(frame: pd.DataFrame) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Return the columns of a frame as arrays, and what each is."""
+    """Return the columns of a frame as arrays, and their descriptions."""
     import pandas as pd
 
     arrays, columns = {}, []

@@ -65,7 +65,7 @@ def write_archive(
 
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what ``write_archive`` wrote, by the names of the arguments of ``Samples``.
+    """Return the content of a file by ``write_archive``, as arguments of ``Samples``.
 
     Raises:
         ValueError: The file is not one that ``write_archive`` wrote, or is incomplete.

@@ -22,7 +22,7 @@ RHAT = 1.01
 """The largest R-hat of chains that agree."""
 
 _MANY = 100
-"""Coordinates of a parameter beyond which the largest R-hat may be what chance explains."""
+"""Coordinates of a parameter beyond which chance may explain the largest R-hat."""
 
 _CHANCE = 0.01
 """Probability of a larger one by chance."""

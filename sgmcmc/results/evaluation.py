@@ -204,7 +204,7 @@ class Evaluation:
             ) from error
 
     def values(self, rows: Span, chain: int, draws: Span) -> np.ndarray:
-        """Return the values at what is new in both spans, (draws, rows, *shape)."""
+        """Return the values at the new draws and rows of both spans, (draws, rows, *shape)."""
         last, columns = self._last
         if last != rows:
             columns = self.columns(rows)
@@ -224,7 +224,7 @@ class Evaluation:
         )
 
     def sums(self, rows: Span, length: int) -> np.ndarray:
-        """Return the sums over all draws, of pieces of this length, of what is new in a span."""
+        """Return sums over all draws, in pieces of this length, for the new rows of a span."""
         found = np.zeros((rows.stop - rows.new, *self.shape))
         for chain, draws in self.places(length):
             values = self.values(rows, chain, draws)
@@ -234,7 +234,7 @@ class Evaluation:
         return found
 
     def quantiles(self, rows: Span, length: int, wanted: list[float]) -> np.ndarray:
-        """Return quantiles over all draws of what is new in a span, (len(wanted), rows, *shape)."""
+        """Return quantiles over all draws for new rows of a span, (len(wanted), rows, *shape)."""
         held = [
             np.asarray(self.values(rows, chain, draws), np.float64)
             for chain, draws in self.places(length)
@@ -299,7 +299,7 @@ def reduced(evaluation: Evaluation, quantiles: Any = None) -> np.ndarray:
 
 
 def all_pieces(evaluation: Evaluation) -> Iterator[tuple[Span, int, Span, np.ndarray]]:
-    """Yield rows, chain, draws and values of every piece: what is new in both spans."""
+    """Yield rows, chain, draws and values of every piece, new rows and draws only."""
     length, draws = evaluation.pieces()
     calls = [
         (rows, chain, span)

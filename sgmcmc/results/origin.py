@@ -57,7 +57,7 @@ class Origin(Protocol):
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
-        """Return function, draws and dataset for what is asked of rows, effects included."""
+        """Return function, draws and dataset for evaluations by row, effects included."""
 
     def robust(self, samples: Any) -> dict[str, np.ndarray]:
         """Return draws moved so that their covariance is that of the sandwich."""

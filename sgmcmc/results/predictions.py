@@ -399,7 +399,7 @@ def _mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _need_sum(function: LogLik, draws: Mapping[str, np.ndarray], evaluation: Evaluation) -> None:
-    """Raise an error if a log-likelihood is not the sum of what it is of single rows."""
+    """Raise an error if a log-likelihood is not the sum of its values at single rows."""
     rows = Span(0, min(evaluation.rows, 11), 0)
     columns = evaluation.columns(rows)
     params = {name: tf.constant(np.asarray(array[0, 0])) for name, array in draws.items()}

@@ -133,7 +133,7 @@ class Samples(Conversions):
         return self._report
 
     def quick_warnings(self) -> list[str]:
-        """Return what the report warns of, if it is there or can be made in about a second.
+        """Return the report's warnings, if it exists or can be made in about a second.
 
         If that would take longer, a sentence says so.
         """

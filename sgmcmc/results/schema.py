@@ -63,7 +63,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Schema:
-        """Return what ``to_json`` gave, of an earlier version too."""
+        """Return the schema from the result of ``to_json``, of earlier versions too."""
         facts = checks.up_to_date(facts)
         facts["settings"] = checks.up_to_date(facts["settings"])
         shapes = {
@@ -81,7 +81,7 @@ class Schema:
         modes: tuple[np.ndarray, np.ndarray] | None,
         reductions: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
-        """Return what these arrays hold, by the names of the arguments of ``Samples``.
+        """Return the content of these arrays, as arguments of ``Samples``.
 
         Args:
             arrays: Recorded arrays, by record, chains first.

@@ -46,7 +46,7 @@ class Crew(Protocol):
 
 
 Save = Callable[[int, Runner], None]
-"""Is handed the number of a chain and its runner after each block."""
+"""Receives the number of a chain and its runner after each block."""
 
 
 def make_runners(

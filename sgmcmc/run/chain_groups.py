@@ -40,7 +40,7 @@ _CACHE = 2**18
 """Bytes of the minibatches of a group's iteration at most, which should stay in a core's cache."""
 
 _BLOCK = 2**26
-"""Bytes of the numbers that a group's block consumes, and of what it gives, at most."""
+"""Largest number of bytes of the inputs of a group's block, and of its results."""
 
 _MOST_ROWS = 2**14
 """Largest number of rows of a dataset of which every iteration uses all."""
@@ -103,7 +103,7 @@ def shared_stream(sampler: Sampler, phase: Phase, chains: int) -> SharedStream |
 def begun_in_groups(
     sampler: Sampler, kernel: Kernel, stream: SharedStream | None, starts: Sequence[Start]
 ) -> list[Carry] | None:
-    """Return what chains start from that run in groups; ``None`` if they cannot.
+    """Return the starts of chains that run in groups; ``None`` if they cannot.
 
     A log-likelihood may do what ``tf.vectorized_map`` cannot do to many chains at a time.
 

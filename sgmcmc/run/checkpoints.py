@@ -52,7 +52,7 @@ _SLOT = "large"
 
 
 def fingerprint(sampler: Sampler) -> dict[str, Any]:
-    """Return what must be equal, in the form that JSON gives back unchanged.
+    """Return the facts that must be equal, as JSON returns them.
 
     Functions cannot be compared, but what they return at the starting values can.
     """
@@ -79,7 +79,7 @@ def fingerprint(sampler: Sampler) -> dict[str, Any]:
 
 
 def _of_draws(sampler: Sampler) -> dict[str, str]:
-    """Return what distinguishes a user's own minibatches: their arrays, and the rows they draw.
+    """Return digests of a user's own minibatches: of their arrays, and of the rows they draw.
 
     What ``to_json`` says of labels or strata may be the same of others.
     """
@@ -278,7 +278,7 @@ def constrained(space: Space, positions: Sequence[Any]) -> np.ndarray:
 
 
 def schema_of(sampler: Sampler) -> Schema:
-    """Return what the arrays of a sampler's runs are."""
+    """Return the schema of the arrays of a sampler's runs."""
     recorder, space = sampler.chain.recorder, sampler.target.space
     assert recorder is not None
     stream, size = chosen_stream(sampler, sampler.chain), group_size(sampler, sampler.chain)

@@ -66,7 +66,7 @@ def all_parts_open(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A request with what was chosen for it.
+    """A request with the choices made for it.
 
     Attributes:
         request: Request with all arguments; starting values and center may be open.
@@ -132,7 +132,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Reading:
-    """A request that was read, with what its parts are bound to.
+    """A request that was read, with its bound parts.
 
     Attributes:
         request: Request, its model tried.
@@ -215,7 +215,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
 
 
 def complete(request: Request, verbose: bool, tolerance: float = 0.05) -> Request:
-    """Return a request with nothing left open; a store keeps what was chosen for it."""
+    """Return a request without open choices; a store keeps the choices."""
     if not open_arguments(request):
         return request
     reading = read(request)

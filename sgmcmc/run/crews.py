@@ -160,7 +160,7 @@ class Chains:
         return Stretch(snapshots, [_taken(record) for record in rows], diverged)
 
     def _runner(self, place: Place, total: int) -> tuple[Runner, dict[str, _Rows]]:
-        """Return the runner of a chain, where the chain is, and what it writes to."""
+        """Return the runner of a chain at its present place, and its records."""
         sampler, phase, number = self._sampler, self._sampler.chain, place.number
         with self._lock:
             if self._kernel is None:
@@ -206,7 +206,7 @@ def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
 
 
 def _taken(record: dict[str, _Rows]) -> dict[str, tuple[int, np.ndarray]]:
-    """Return what a chain has written, and drop it."""
+    """Return the rows that a chain has written, and drop them."""
     taken = {name: rows.taken() for name, rows in record.items()}
     return {name: rows for name, rows in taken.items() if rows}
 
@@ -324,7 +324,7 @@ class Workers:
         return carries
 
     def _of(self, runner: Runner) -> Chains:
-        """Return what workers need to run the chains of which this is one."""
+        """Return the object that workers need to run the chains, of which this is one."""
         if self._chains is None:
             structure = tf.nest.map_structure(lambda _: 0, runner.carry)
             names = tuple(runner.records)

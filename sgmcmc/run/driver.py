@@ -78,7 +78,7 @@ def with_seed(sampler: Sampler, seed: int) -> Sampler:
 
 
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
-    """Make the sampler that is asked for, run it as long as it takes, and return its draws."""
+    """Make the requested sampler, run it to the end, and return its draws."""
     sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
     return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
 
@@ -112,7 +112,7 @@ class _Run:
             self.rows = [store.rows(number) for number in chains]
 
     def reach(self, lengths: Lengths, verbose: bool) -> Samples:
-        """Run from goal to goal and return what was kept."""
+        """Run from goal to goal and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
         for goal in lengths.goals():
@@ -125,12 +125,12 @@ class _Run:
         return samples
 
     def finish(self, verbose: bool) -> Samples:
-        """Run to the end and return what was kept."""
+        """Run to the end and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         return self._advance(self._runners(checkpoints, verbose), checkpoints, verbose)
 
     def finish_at(self, iteration: int, verbose: bool) -> Samples:
-        """Run to an iteration, if chains are not there yet, and return what was kept."""
+        """Run up to an iteration, and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
         for runner in runners:
@@ -167,7 +167,7 @@ class _Run:
         return runners
 
     def _advance(self, runners: list[Runner], checkpoints: Checkpoints, verbose: bool) -> Samples:
-        """Run the chain as far as its runners are to go, and return what was kept."""
+        """Run the chain to the end of its runners, and return the kept draws."""
         phase = self.sampler.chain
         try:
             finished = advance_all(runners, phase.label, verbose, self.crew.advance_to)
@@ -185,7 +185,7 @@ class _Run:
     def _collect(
         self, runners: list[Runner], checkpoints: Checkpoints, at_end: bool = True
     ) -> Samples:
-        """Return what all chains have kept so far; those that are ``at_end`` can go on."""
+        """Return the kept draws of all chains so far; those ``at_end`` can continue."""
         go_on = self._go_on(runners) if at_end else None
         facts = tuple(runner.facts() for runner in runners)
         origin = SamplerOrigin(self.sampler, facts, go_on, run_tuned)
@@ -203,7 +203,7 @@ class _Run:
         return Samples(**fields).made_by(origin)
 
     def _go_on(self, runners: list[Runner]) -> GoOn:
-        """Return what runs the chains on from where they are now."""
+        """Return a function that continues the chains from their present state."""
         sampler, burn_in = self.sampler, self.sampler.options.burn_in
         ending = None if self.store else Ending.of(self.starts, runners, self.arrays)
         first, last = (f(runner.iteration for runner in runners) for f in (min, max))
@@ -270,7 +270,7 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
 
 
 def divergence(diverged: Diverged, argument: str, samples: Samples | None) -> DivergenceError:
-    """Return the error that reports a divergence and says what to do."""
+    """Return the error that reports a divergence, with advice."""
     first, last = diverged.iterations
     where = "Mode-finding" if argument == "opt_stepsize" else "The chain"
     advice = diverged.advice or (

@@ -36,10 +36,10 @@ _SIDE = "held side/"
 """Prefix of the sides of that error by which nodes follow the parameters."""
 
 _LEVELS = "levels/"
-"""Prefix of what the data say about effects that are coordinates."""
+"""Prefix of the information in the data about effects that are coordinates."""
 
 _WHITENING = "whitening/"
-"""Prefix in stores of what the coordinates are made of."""
+"""Prefix in stores of the arrays of the coordinates."""
 
 
 def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Request:
@@ -78,7 +78,7 @@ def chosen_once(request: Request, choose: Callable[[Request], Request]) -> Reque
 
 
 def _asked(request: Request) -> dict[str, Any]:
-    """Return what must be the same for what was chosen to be used again."""
+    """Return the facts that must be the same if the choices are used again."""
     model = request.read
     preconditioner = request.keywords.get("preconditioner")
     if preconditioner is not None and not isinstance(preconditioner, str):
@@ -107,7 +107,7 @@ def _described(part: Any) -> Any:
 
 
 def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what was chosen, as arrays."""
+    """Return the choices, as arrays."""
     model, gradient = tuned.read, tuned.gradient
     about: dict[str, Any] = {
         "asked": asked,
@@ -143,7 +143,7 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
 
 
 def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, Any]) -> Request:
-    """Return the request with what was chosen."""
+    """Return the request with the choices."""
     changes: dict[str, Any] = {"preconditioner": "none"}
     whitening = _starting(known, _WHITENING)
     if whitening:

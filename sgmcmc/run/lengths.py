@@ -82,7 +82,7 @@ class Lengths(ABC):
 
     @abstractmethod
     def see(self, samples: Samples) -> None:
-        """Look at the draws when a goal has been reached, before the next is asked for."""
+        """Check the draws when a goal has been reached, before the next one."""
 
 
 @dataclass(frozen=True)

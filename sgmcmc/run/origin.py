@@ -95,7 +95,7 @@ class SamplerOrigin:
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
     ) -> tuple[Any, dict[str, np.ndarray], Any]:
-        """Return function, draws and dataset for what is asked of rows, effects included."""
+        """Return function, draws and dataset for evaluations by row, effects included."""
         structure = self.sampler.request.groups
         if structure is None:
             return f, draws, dataset

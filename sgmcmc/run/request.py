@@ -165,7 +165,7 @@ class Request:
         )
 
     def tuned(self, params: Any = None, *, seed: int | None = None, **changes: Any) -> Request:
-        """Return the request with what was chosen; what was read is not read again.
+        """Return the request with choices; the model is not read again.
 
         Args:
             params: Parameters where chains start, a dict or one for each chain; ``None`` for those

@@ -1,4 +1,4 @@
-"""Models with effects that are coordinates, in coordinates that suit what the data say of them."""
+"""Models with effects as coordinates, transformed by the information in the data about them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOTHING = 1e-4
 """Size of a product outside of the earlier directions that is due to rounding."""
 
 _LEAST = 1e-3
-"""Least information in a direction, relative to what was thought."""
+"""Least information in a direction, relative to the estimate before."""
 
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""

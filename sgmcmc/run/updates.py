@@ -92,7 +92,7 @@ def begun_at(request: Request, start: Any) -> Request:
 
 
 def _known_of(near: Near, sampler: Sampler, samples: Samples) -> Near:
-    """Return an earlier posterior with what is known of its chains; there are the same rows here.
+    """Return an earlier posterior of the same rows, with facts about its chains.
 
     Args:
         near: Earlier posterior.

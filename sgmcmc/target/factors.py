@@ -225,7 +225,7 @@ class Factors:
         others: list[tf.Tensor],
         points: Sequence[tf.Tensor],
     ) -> tf.Tensor:
-        """Return what the log-likelihood returns for some predictors and numbers φ."""
+        """Return the log-likelihood's terms for some predictors and numbers φ."""
         cut, left = {}, list(points)
         for product, matrix in zip(self.products, matrices, strict=True):
             taken, left = left[: matrix.shape[1]], left[matrix.shape[1] :]
@@ -356,7 +356,7 @@ def _cut(graph: Any, columns: int) -> Factors | None:
 
 
 def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
-    """Return what an operation multiplies, if that is rows of data and a matrix of parameters."""
+    """Return the factors of a product, if they are rows of data and a matrix of parameters."""
     flags = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
     if op.type not in flags or place != 1 or known[op.inputs[0].name] != _DATA:
         return None
@@ -371,7 +371,7 @@ def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
 
 
 def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return derivatives in a graph; tapes do not see what was imported."""
+    """Return derivatives in a graph; tapes do not record imported operations."""
     found = tf.gradients(value, list(points), unconnected_gradients="zero")
     return [tf.convert_to_tensor(part) for part in found]
 

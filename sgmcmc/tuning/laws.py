@@ -192,7 +192,7 @@ class LinearRecursion:
         return (carried + grown - V / (R - 1) * left @ both @ right) / T
 
     def _kicks_of_epoch(self, directions: np.ndarray) -> np.ndarray:
-        """Return what the minibatches of an iteration do, all of them of one epoch.
+        """Return the effects of the minibatches of an iteration, all from one epoch.
 
         With several steps, an epoch begins with the gradient that an iteration starts with, which
         the iteration before has estimated last: that kick is counted one iteration later, by A

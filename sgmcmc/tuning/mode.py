@@ -129,7 +129,7 @@ def find_mode(
 
 
 class _Point(NamedTuple):
-    """A position on the way, what the log posterior is there, and the information to step by.
+    """A position on the way, with the log posterior and the information for the next step.
 
     Attributes:
         u: Position.
@@ -199,7 +199,7 @@ def _mode(
 def _look(
     objective: Objective, u: np.ndarray, hessian: np.ndarray, information: Information | None = None
 ) -> _Point:
-    """Return what there is at a position."""
+    """Return the point at a position, with value and gradient."""
     value, gradient = objective.value_and_gradient(u)
     return _judged(objective, u, value, gradient, hessian, information)
 

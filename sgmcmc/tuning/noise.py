@@ -65,7 +65,7 @@ class NoiseMeter:
         self._pass: Pass | None = None
 
     def factor(self, n: int) -> float:
-        """Return by what the noise is multiplied with minibatches of n rows."""
+        """Return the factor of the noise for minibatches of n rows."""
         N, size = self._data.size, self._draws.size
         drawn_once = self._weights is None and not getattr(self._draws, "replace", False)
         return size / n * ((N - n) / (N - size) if drawn_once and N > size else 1.0)

@@ -108,7 +108,7 @@ class Objective:
         return self._pass.data.size / sum(len(rows) for rows, _ in self._strata)
 
     def _sum(self, name: str, u: np.ndarray, *more: np.ndarray) -> list[np.ndarray]:
-        """Return the sums over the data of what a function of position and columns returns."""
+        """Return the sums over the data of a function of position and columns."""
         self.evaluations += 1
         values = [v.astype(self.target.dtype.as_numpy_dtype) for v in (u, *more)]
         if self._strata is None:
@@ -124,7 +124,7 @@ class Objective:
         )
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
-        """Return what a function of the position alone returns."""
+        """Return the result of a function of the position alone."""
         if self._exact is not None:  # which has its graph, and costs no more
             return self._exact._prior(name, points)
         point = points.astype(self.target.dtype.as_numpy_dtype)
@@ -172,7 +172,7 @@ class Objective:
         return bool(np.linalg.norm(there - back - found) <= 10 * step * size)
 
     def _at(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
-        """Return what a function of the position returns that needs no data but their shapes."""
+        """Return the result of a function of the position and of the data's shapes."""
         if self._exact is not None:
             return self._exact._at(name, u, *more)
         dtype = self.target.dtype.as_numpy_dtype

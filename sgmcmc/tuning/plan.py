@@ -153,7 +153,7 @@ class Earlier(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Chosen constants, and what they were chosen from.
+    """Chosen constants, and the facts from which they were chosen.
 
     Attributes:
         given: User's choices.
@@ -442,7 +442,7 @@ def epoch_of(minibatches: Minibatches, rows: int, n: int) -> float | None:
 
 
 def _cost(plan: Plan, data: Data, row_terms: int) -> float:
-    """Return what an independent draw costs, up to a factor."""
+    """Return the cost of an independent draw, up to a factor."""
     of_row = _ROW_BYTE * data.row_bytes + _TERM * (row_terms - 1)
     return plan.autocorrelation * (_ITERATION + of_row * plan.minibatch_size)
 

@@ -117,7 +117,7 @@ class Surroundings:
         return replace(self, noise=noise, epoch=epoch, known_axes=self.axes)
 
     def scaled(self, scale: np.ndarray) -> Surroundings:
-        """Return what a chain in other units meets, ζ = scale · φ."""
+        """Return the surroundings of a chain in other units, ζ = scale · φ."""
         return Surroundings(
             scale[:, np.newaxis] * self.information * scale,
             scale[:, np.newaxis] * self.noise * scale,
@@ -146,7 +146,7 @@ class Surroundings:
         stepsize: float | np.ndarray,
         in_turn: Sequence[slice] | None = None,
     ) -> Prediction:
-        """Return what the moments of a dynamics predict.
+        """Return the predictions from the moments of a dynamics.
 
         Args:
             dynamics: Dynamics, bound to its constants.
@@ -187,7 +187,7 @@ class Surroundings:
     def _prediction(
         self, shares: np.ndarray, covariance: np.ndarray, sums: np.ndarray
     ) -> Prediction:
-        """Return what follows for each unconstrained coordinate.
+        """Return the prediction for each unconstrained coordinate.
 
         Args:
             shares: Rows that compute them from those of the covariance.

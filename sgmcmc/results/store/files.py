@@ -127,7 +127,7 @@ def checkpoint(folder: Path, kind: str, number: int | str) -> Path:
 
 
 def saved_results(state: Mapping[str, np.ndarray]) -> Results:
-    """Return the results of reductions among what a checkpoint holds."""
+    """Return the results of reductions in a checkpoint."""
     return Results.nested(
         {
             name[len(REDUCTION) :]: value

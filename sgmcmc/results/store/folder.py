@@ -162,7 +162,7 @@ class Store:
         return rows
 
     def checksums(self, chain: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the checksums of a chain's rows that count, for what a checkpoint says."""
+        """Return the checksums of a chain's valid rows according to a checkpoint."""
         return checksums(self._rows[chain], state)
 
     def handover(self) -> dict[str, np.ndarray] | None:
@@ -208,7 +208,7 @@ def blamed(argument: str) -> Iterator[None]:
 
 
 def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
-    """Return what a store holds so far, by memory mapping, as the arguments of ``Samples``.
+    """Return the present content of a store, memory-mapped, as arguments of ``Samples``.
 
     Args:
         path: Folder.
@@ -241,7 +241,7 @@ def read_store(path: Path, verified: bool | None = False) -> dict[str, Any]:
 
 
 def _states(path: Path, arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray] | None]:
-    """Return what the checkpoints of the chains say, ``None`` if there is none yet."""
+    """Return the checkpoints of the chains; ``None`` for a chain without one."""
     return [state_of(path, chain) for chain in range(next(iter(arrays.values())).shape[0])]
 
 
@@ -297,7 +297,7 @@ def grow(
     records: Mapping[str, Record],
     states: Sequence[Mapping[str, np.ndarray] | None],
 ) -> dict[str, Any]:
-    """Make room for more iterations, and return what is now said of the store.
+    """Make room for more iterations, and return the new description of the store.
 
     Its arrays are copied to larger ones next to them, and what is said of the store, which names
     the files, is replaced once those are whole: at whatever instant the process is killed, the

@@ -228,7 +228,7 @@ def _look(
 
 
 def _derived(seed: int) -> int:
-    """Return a seed for what comes before the chains."""
+    """Return a seed for the phases before the chains."""
     rng = generator(seed, 0, RunPhase.MODE, Purpose.SEEDS)
     return int(rng.integers(2**62))
 

@@ -52,7 +52,7 @@ _SLOWEST = 1e5
 @brief
 @on_machines
 def run_automatically(request: Request, required: Requirements, verbose: bool) -> Samples:
-    """Choose what the request leaves open, run the chains, and return draws with their report.
+    """Make the open choices, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user; "auto" for open constants.

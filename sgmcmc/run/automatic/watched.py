@@ -72,7 +72,7 @@ class RowsWatched:
         self._graph: object = None
 
     def along(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return both, (chains, draws) by name; what was computed before is not computed again."""
+        """Return both, (chains, draws) by name; earlier values are not computed again."""
         chains, count = next(iter(draws.values())).shape[:2]
         if self._values is None or self._values.shape[1] > count:
             self._values = np.zeros((chains, 0, 2))

@@ -54,7 +54,7 @@ _IN_WARM_UP = 0.5
 
 @dataclass(frozen=True)
 class _Quick:
-    """A chain whose draws are nearly independent, for what decides its length."""
+    """A chain whose draws are nearly independent, for the choice of its length."""
 
     autocorrelation: float = 1.0
 
@@ -85,7 +85,7 @@ def run_exactly(
     doubts: Sequence[str] = (),
     earlier: Mapping[str, float] | None = None,
 ) -> Samples:
-    """Choose what the request leaves open, run the chains, and return draws with their report.
+    """Make the open choices, run the chains, and return draws with their report.
 
     Args:
         request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
@@ -199,7 +199,7 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
 
 
 def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
-    """Return the request with what a warm-up found."""
+    """Return the request with the results of a warm-up."""
     log.warmed_up = found
     log.clock.done("warm-up")
     dynamics = request.dynamics
@@ -277,7 +277,7 @@ def _warmed_up(
     windows: Sequence[int] = WINDOWS,
     before: WarmedUp | None = None,
 ) -> WarmedUp:
-    """Return what the warm-up finds from a start, with what one ``before`` took."""
+    """Return the result of a warm-up from a start, added to that of one ``before``."""
     dynamics, stepsize_is_open = request.dynamics, is_open(request.stepsize)
     size = request.read.target.size
     trial = request.tuned(

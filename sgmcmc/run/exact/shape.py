@@ -267,7 +267,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Axes:
-    """Curvature in scaled coordinates: some directions, and what is left.
+    """Curvature in scaled coordinates: that in some directions, and that in all others.
 
     Attributes:
         preconditioner: Scales with the directions found.

@@ -156,7 +156,7 @@ def _tables(
 
 
 def _factors(dynamics: Subsampled, target: Target, params: Tensors, columns: Tensors) -> np.ndarray:
-    """Return what the user's function says of some rows, (n, d)."""
+    """Return the factors of the bounds by the user's function for some rows, (n, d)."""
     layout = target.space.layout
     rows = next(iter(columns.values())).shape[0]
     given = f"params and {rows} rows"

@@ -60,7 +60,7 @@ def make_report(
     warnings: list[str],
     clock: Clock,
 ) -> Report:
-    """Return a report: the sections, and what every report has.
+    """Return a report: the given sections, and those of every report.
 
     Args:
         sampler: Sampler that made the draws.

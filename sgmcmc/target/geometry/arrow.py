@@ -74,7 +74,7 @@ class Arrow(Preconditioner):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Arrow:
-        """Return what ``arrays`` gave."""
+        """Return the object from the result of ``arrays``."""
         leaves, core = arrays["leaves"], arrays["core"]
         W = scipy.sparse.csr_matrix(
             (arrays["coupling"], arrays["indices"], arrays["indptr"]), (len(core), leaves.size)

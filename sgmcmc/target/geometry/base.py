@@ -90,11 +90,11 @@ class Geometry:
         return u
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
-        """Return θ of what ``differentiated`` gave."""
+        """Return θ from the result of ``differentiated``."""
         return point
 
     def slope(self, point: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-        """Return what is passed to the dynamics, given the gradient with respect to the point.
+        """Return the slope for the dynamics, given the gradient with respect to the point.
 
         For most geometries that is the gradient with respect to u. If the dynamics need
         more than this gradient, it is what they need, and ``score`` makes the gradient of it.
@@ -112,7 +112,7 @@ class Geometry:
         limit: tf.Tensor,
         gradient_at_limit: tf.Tensor,
     ) -> tf.Tensor:
-        """Return what is passed to the dynamics, given the gradients at both points."""
+        """Return the slope for the dynamics, given the gradients at both points."""
         return self.slope(point, gradient)
 
     def nearer(self) -> Geometry:
@@ -207,7 +207,7 @@ class Preconditioner:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Preconditioner:
-        """Return what ``arrays`` gave."""
+        """Return the object from the result of ``arrays``."""
         return cls(arrays["root"], arrays["origin"], arrays.get("axes"), arrays.get("lengths"))
 
     @property

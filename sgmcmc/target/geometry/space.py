@@ -31,10 +31,10 @@ class Joint(Protocol):
         """Return the user's parameters."""
 
     def own(self, params: Tensors) -> Tensors:
-        """Return what the user's parameters are made of."""
+        """Return the coordinates from which the user's parameters are computed."""
 
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
-        """Return the log-determinant of what ``user`` does."""
+        """Return the log-determinant of the map ``user``."""
 
 
 class Space:
@@ -96,7 +96,7 @@ class Space:
         return not changed and all(g.in_place for g in self.geometries.values())
 
     def own_coordinates(self) -> dict[str, str]:
-        """Return in what coordinates, in words, those parameters move that have their own."""
+        """Return descriptions of the coordinates of parameters that have their own."""
         found = {n: g.coordinates for n, g in self.geometries.items() if not g.affine}
         if self.joint is not None:
             found |= dict.fromkeys(self.joint.moved, self.joint.coordinates)
@@ -123,7 +123,7 @@ class Space:
         return tf.vectorized_map(lambda vector: self.tangent(position, vector), vectors)
 
     def held(self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
-        """Return a slope, flat, without what a step is too long for."""
+        """Return a slope, flat, without the part that is too large for the stepsize."""
         if all(type(g).held is Geometry.held for g in self.geometries.values()):
             return slope
         each = self.layout.split(tf.broadcast_to(stepsize, slope.shape))
@@ -150,7 +150,7 @@ class Space:
         return _flat(self._each("retracted", self.layout.split(position)))
 
     def scaled_names(self) -> tuple[str, ...]:
-        """Return the parameters that have a scale besides what the user sees."""
+        """Return the parameters that have a scale in addition to their values."""
         return tuple(name for name, geometry in self.geometries.items() if geometry.keeps_scale)
 
     def coordinates(self, position: tf.Tensor) -> Tensors:
@@ -199,7 +199,7 @@ class Space:
         return {name: self.geometries[name].start(a, kinds[name]) for name, a in own.items()}
 
     def _own(self, params: Mapping[str, np.ndarray], dtype: tf.DType) -> Mapping[str, np.ndarray]:
-        """Return what geometries start from."""
+        """Return the values from which geometries start."""
         if self.joint is None:
             return params
         given = {name: tf.constant(value, dtype) for name, value in params.items()}
@@ -249,7 +249,7 @@ class Space:
         at_limits: Tensors | None = None,
         onto: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Return what the dynamics are handed, flat, of the gradients at those points.
+        """Return the slope for the dynamics, flat, given the gradients at those points.
 
         ``onto`` is for :func:`sgmcmc.target.layout.joined`.
         """
