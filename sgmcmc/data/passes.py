@@ -29,7 +29,8 @@ _TERMS = 2**19
 """Terms of the user's log-likelihood in a piece, if each row has several."""
 
 LARGE = 10_000
-"""Rows from which on one graph may serve any number of rows: parts of several sizes are used."""
+"""Smallest dataset for which a graph may serve any number of rows: it has parts of several
+sizes."""
 
 
 class Shard(NamedTuple):

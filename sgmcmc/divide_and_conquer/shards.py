@@ -68,10 +68,10 @@ _FEW = 4
 """Smallest number of draws that have an effective sample size."""
 
 _WIDER = 0.05
-"""Inflation of SDs beyond which there is a warning."""
+"""Inflation of SDs above which there is a warning."""
 
 _SPREAD = 3.0
-"""Spread of the shards' means, in their SDs, beyond which there is a warning."""
+"""Spread of the shards' means, in their SDs, above which there is a warning."""
 
 _FEWEST = 100.0
 """Effective sample size of a shard below which there is a warning."""

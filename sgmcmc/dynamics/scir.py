@@ -18,13 +18,11 @@ from sgmcmc.target.geometry.half_line import HalfLines, OnHalfLine
 from sgmcmc.target.layout import Layout
 
 FEW = 4096
-"""Number of values up to which all are drawn by TensorFlow, at 50 to 100 ns each.
-
-Of more, most are drawn by vector arithmetic on normals and uniforms, which costs a tenth of that.
-"""
+"""Largest number of values for which all are drawn by TensorFlow, at 50 to 100 ns each. Of more,
+most are drawn by vector arithmetic on normals and uniforms, which costs a tenth of that."""
 
 _PROPOSALS = 16
-"""Each is accepted with a probability of at least 0.95."""
+"""Number of proposals, each of which is accepted with a probability of at least 0.95."""
 
 _LARGEST_RATE = 3.0
 _TERMS = 20

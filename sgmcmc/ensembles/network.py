@@ -18,7 +18,8 @@ TOGETHER = 5
 """Largest number of members in one kernel: with more, an iteration of a member costs the same."""
 
 _WIDE = 20_000
-"""Number of weights of a member from which on a kernel has one member: its matrices fill a core."""
+"""Smallest number of weights of a member for which a kernel has one member: its matrices fill a
+core."""
 
 _COPIES = 10
 """Arrays of the size of all weights that training and sampling hold at a time."""

@@ -23,7 +23,7 @@ _STABLE = 0.5
 """Stepsize times the largest curvature, for gradients over all rows."""
 
 _WHOLE_UP_TO = 2000
-"""Rows up to which every gradient uses all of them."""
+"""Largest number of rows for which every gradient uses all of them."""
 
 _MEMORY = 200
 """Steps, with gradients over all rows, after which a momentum has decayed."""

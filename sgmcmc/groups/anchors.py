@@ -41,8 +41,8 @@ _FINE = {1: 17, 2: 11, 3: 7}
 """Nodes in each direction of the gradient at θ̂, by the number of directions."""
 
 _FINER = {1: 31, 2: 15, 3: 9}
-"""The same of what errors are measured against, at the least; twice as many as there are, if that
-is more."""
+"""Smallest number of nodes of the reference for errors; twice the number of nodes, if that is
+more."""
 
 _PACKS = 500
 """Largest number of packs that errors are measured on."""

@@ -29,7 +29,7 @@ _BESIDE = 1e-12
 not a number in TensorFlow."""
 
 _CLOSE = 1e-3
-"""Relative difference of precisions at two effects up to which a density counts as normal."""
+"""Largest relative difference of precisions at two effects for which a density counts as normal."""
 
 
 @dataclass(frozen=True)

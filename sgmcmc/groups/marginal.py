@@ -35,7 +35,8 @@ COLUMNS = (SLOT, FILLED, MODE, ROOT, DRIFT, START)
 """Columns that are not the user's."""
 
 _FEW = 8
-"""Groups of a pack up to which rows and groups meet by comparison, which has no scattered sums."""
+"""Largest number of groups of a pack for which rows and groups meet by comparison, which has no
+scattered sums."""
 
 MOVES = 8
 """Moves of the sampler that draws effects: its error is about (1 − acceptance)^8."""

@@ -17,7 +17,7 @@ Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
 """Log density of the effects of each group, a function of effects and global parameters."""
 
 MOST_INTEGRATED = 3
-"""Numbers in a group's effects up to which they are integrated out."""
+"""Largest size of a group's effects that are integrated out."""
 
 _NODES = {1: 11, 2: 7, 3: 5}
 """Nodes of the quadrature in each direction, by the number of directions."""
@@ -34,7 +34,7 @@ _QUADRATIC = 1e-5
 """Third difference of a quadratic function, by rounding, as a part of its largest value."""
 
 _CLOSE = 1e-4, 1e-5
-"""Relative and absolute difference of what is the same up to rounding."""
+"""Relative and absolute difference of numbers that are equal up to rounding."""
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
 
 _MULTIPLIED = 2000
-"""Coordinates beyond which a digest is of the root, and no covariance is made."""
+"""Number of coordinates above which a digest is of the root, and no covariance is made."""
 
 
 def preconditioner_setting(preconditioner: Preconditioner | None) -> Any:

@@ -24,7 +24,7 @@ _LOSSES = (
     *("KilledWorker", "CommClosedError", "FutureCancelledError", "FuturesCancelledError"),
     *("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "LocalRayletDiedError"),
 )
-"""Errors of Dask's distributed and of Ray that say that a worker, or what it had done, is gone."""
+"""Errors of Dask's distributed and of Ray that mean that a worker, or its results, are lost."""
 
 _SPAWN = (
     "`executor`: its processes are forked, and TensorFlow does not survive that. Create them with "

@@ -28,7 +28,7 @@ import tensorflow as tf
 from sgmcmc.checks import describe
 
 Courier = Callable[[Any], tuple[str, Callable[[], Any]]]
-"""Tells of a shared object the key, and how to make what unpickles to it."""
+"""Gives the key of a shared object, and the recipe for making what unpickles to it."""
 
 
 class Parcel(NamedTuple):

@@ -18,7 +18,7 @@ _MOST_DRAWN = 100_000
 
 _MOST_MINIBATCHES, _FEWEST_MINIBATCHES = 400, 16
 _TOO_OFTEN = 8.0
-"""Number of standard errors beyond which a row counts as drawn too often."""
+"""Number of standard errors above which a row counts as drawn too often."""
 
 
 def drawn(draws: RowDraws, rows: int, rng: np.random.Generator, count: int) -> np.ndarray:

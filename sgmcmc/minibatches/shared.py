@@ -27,8 +27,8 @@ from sgmcmc.minibatches.streams import (
 from sgmcmc.minibatches.uniform import row_dtype
 
 _SHORT_ROW = 64
-"""Bytes of a row up to which XLA's own gather, which it fuses with what the rows are used for, is
-the faster."""
+"""Largest number of bytes of a row for which XLA's own gather is faster: XLA fuses it with the use
+of the rows."""
 
 _MOST_BYTES = 2**26
 """Bytes of data of which there may be a tensor in addition to the array."""

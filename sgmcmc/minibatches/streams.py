@@ -172,8 +172,8 @@ class RowNumbers(Stream):
 
 
 _WORTH_A_CALL = 16 * 2**10
-"""Bytes of the smallest minibatch for which native copying pays: XLA fuses lighter ones with what
-they are used for."""
+"""Bytes of the smallest minibatch for which native copying pays: XLA fuses smaller ones with their
+use."""
 
 _WORTH_AHEAD = 2**20
 """Bytes of the largest minibatch that it pays to gather on another core: the arithmetic of heavier

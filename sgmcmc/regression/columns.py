@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COMPARED = 4000
-"""Columns up to which they are all compared with each other."""
+"""Largest number of columns for which they are all compared with each other."""
 
 _SUSPECT = 1e-9
 """Part of a column's variance that is not explained by those before it, below which rounding

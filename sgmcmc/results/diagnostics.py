@@ -16,13 +16,13 @@ from sgmcmc.dynamics.schedules import schedule_of
 from sgmcmc.results.arrays import by_chain, coordinate_name, draw_numbers
 
 _COORDINATES = 1000
-"""Number of coordinates of a parameter beyond which not all are used."""
+"""Number of coordinates of a parameter above which not all are used."""
 
 RHAT = 1.01
 """The largest R-hat of chains that agree."""
 
 _MANY = 100
-"""Coordinates of a parameter beyond which chance may explain the largest R-hat."""
+"""Number of coordinates of a parameter above which chance may explain the largest R-hat."""
 
 _CHANCE = 0.01
 """Probability of a larger one by chance."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _EACH = 20
-"""Coordinates of a parameter up to which each is watched."""
+"""Largest number of coordinates of a parameter for which each is watched."""
 
 _LOOKED_AT = 200
 """Coordinates looked at of a parameter with more."""

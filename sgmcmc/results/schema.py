@@ -21,7 +21,7 @@ ESTIMATES = 100
 """Log posterior estimates of a chain at least, if it has as many iterations and they are light."""
 
 _FEW = 64
-"""Iterations of a block up to which each needs a megabyte or more."""
+"""Largest number of iterations of a block if each needs a megabyte or more."""
 
 _APART = 16
 """Smallest number of such iterations between two estimates. The chain stops at each, and a stop

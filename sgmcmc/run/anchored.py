@@ -21,13 +21,14 @@ _PART = 1500
 """Packs of groups that the mode is first looked for on."""
 
 _FEW = 30
-"""Groups up to which the posterior of the global parameters is too wide to try."""
+"""Largest number of groups for which the posterior of the global parameters is too wide to try
+fixed nodes."""
 
 _FOLLOWED = 1000
-"""Packs up to which nodes follow the parameters."""
+"""Largest number of packs for which nodes follow the parameters."""
 
 _COORDINATES = 50
-"""Coordinates of the posterior up to which they do; with more they are fixed."""
+"""Largest number of coordinates of the posterior for which they do; with more they are fixed."""
 
 _NODES = {
     True: {1: (3, 5, 7, 11, 17), 2: (3, 5, 7, 11), 3: (3, 5, 7)},

@@ -26,8 +26,8 @@ from sgmcmc.run.builder import Crew, chosen_stream
 from sgmcmc.run.sampler import Phase, Sampler
 
 FEWEST = 64
-"""Chains from which on groups are made: four groups of 16, so that the cores of a small machine
-have work. Fewer chains fill the cores as well by themselves."""
+"""Smallest number of chains for which groups are made: four groups of 16, so that the cores of a
+small machine have work. Fewer chains fill the cores as well by themselves."""
 
 LARGEST = 32
 """Chains of a group at most; with more, no iteration gets cheaper."""

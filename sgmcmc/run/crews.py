@@ -237,8 +237,8 @@ _STRETCH = 1.0
 """Seconds of a chain that a worker runs in one go."""
 
 _MOVED = 2e6
-"""Bytes of what a chain carries along that make a stretch a second longer: tables with a row for
-each observation would else be on the way most of the time."""
+"""Bytes of a chain's state that make a stretch a second longer: tables with a row for each
+observation would otherwise be sent most of the time."""
 
 _LAST = 10.0
 """Seconds after Ctrl-C that workers have to finish their stretches."""

@@ -30,7 +30,7 @@ _MARGIN = 1.2
 """Factor by which chains are longer than they seem to need."""
 
 _SAID = 300.0
-"""Predicted seconds beyond which there is a warning."""
+"""Predicted seconds above which there is a warning."""
 
 _TRIES = 4
 """Largest number of attempts of chains that diverge."""

@@ -25,10 +25,10 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.prediction import Surroundings
 
 _QUICK_SIZE = 200
-"""Coordinates up to which a Hessian costs about a second."""
+"""Largest number of coordinates for which a Hessian costs about a second."""
 
 _QUICK_WORK = 3e8
-"""N times the square of the coordinates up to which it does."""
+"""Largest product of N and the square of the number of coordinates for which it does."""
 
 GoOn = Callable[[int, bool], Samples]
 """Continues chains for some more iterations, with progress or without, and returns all draws."""

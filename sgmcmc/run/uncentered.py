@@ -21,7 +21,7 @@ from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.objective import Objective
 
 MANY = 300
-"""Coordinates from which on the information is not a dense matrix."""
+"""Smallest number of coordinates for which the information is not a dense matrix."""
 
 _POLISHING = 8
 """Newton steps at the end."""

@@ -16,7 +16,8 @@ import tensorflow as tf
 from sgmcmc.checks import is_number, known_keys, positive_number
 
 LONGEST_CONCATENATION = 8192
-"""Bytes up to which `joined` concatenates; chains in groups, which do not write, have fewer."""
+"""Largest number of bytes for which `joined` concatenates; chains in groups, which do not write,
+have fewer."""
 
 
 class Layout:

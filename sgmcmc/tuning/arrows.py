@@ -27,7 +27,7 @@ _ROWS = 2**16
 """Largest number of terms of the log-likelihood of an intermediate result."""
 
 _ONE_BY_ONE = 100
-"""Products up to which compiling takes longer than it gains."""
+"""Largest number of products for which compiling takes longer than it gains."""
 
 _FEWEST = 20
 """Least number of groups that are looked for."""
@@ -39,7 +39,8 @@ _CORE = 5000
 """The largest core, which is dense."""
 
 _FEW = 50
-"""Coordinates of a parameter up to which curvature is averaged over many positions."""
+"""Largest number of coordinates of a parameter for which curvature is averaged over many
+positions."""
 
 _NOTHING = 1e-9
 """Entries of the coupling, relative to its largest, that are rounding."""

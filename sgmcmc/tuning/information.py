@@ -18,7 +18,8 @@ _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""
 
 _PLAIN = 1e10
-"""Condition up to which no eigenvalues are needed: all are positive, and none is near the floor."""
+"""Largest condition number for which no eigenvalues are needed: all are positive, and none is near
+the floor."""
 
 
 @dataclass(frozen=True)

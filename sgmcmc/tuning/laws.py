@@ -20,7 +20,8 @@ from sgmcmc.dynamics.momentum import ThermostatState
 from sgmcmc.target.layout import Layout
 
 _PAIRS_UP_TO = 256
-"""Directions up to which their covariances are computed too; beyond, variances alone."""
+"""Largest number of directions for which their covariances are computed too; beyond, variances
+alone."""
 
 _ROUNDING = 1e-9
 

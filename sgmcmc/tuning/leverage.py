@@ -19,7 +19,7 @@ _FEW_PROBES = 16
 """Directions in which leverage of many terms is measured."""
 
 _MANY_TERMS = 1e7
-"""Terms of the log-likelihood from which on there are fewer directions."""
+"""Smallest number of terms of the log-likelihood for which there are fewer directions."""
 
 _UNIFORM = 0.1
 """Fraction of the probability that is spread evenly, so that every row is drawn now and then."""

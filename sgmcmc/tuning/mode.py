@@ -14,7 +14,7 @@ from sgmcmc.tuning.information import Information, mean_prior_gradient, observed
 from sgmcmc.tuning.objective import Objective
 
 DENSE_UP_TO = 2000
-"""Coordinates up to which Hessians are made and inverted."""
+"""Largest number of coordinates for which Hessians are made and inverted."""
 
 _CLOSE = 0.1
 """Distance from the mode, in posterior SDs of a coordinate (RMS), at which the search stops."""
@@ -33,7 +33,7 @@ _QUICK = 0.3
 """Factor by which a step must reduce the distance; otherwise the information is computed again."""
 
 _HIGHER = 0.1
-"""By how much more a log posterior is clearly higher."""
+"""Difference from which on a log posterior is clearly higher."""
 
 _PATIENCE = 3
 """Steps of small gain after which the first search ends."""

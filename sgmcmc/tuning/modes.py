@@ -24,7 +24,7 @@ CLOSE = 0.01
 """Gradient, in posterior SDs, at which a search has converged."""
 
 _LOOK = 10
-"""After how many iterations it is seen whether a search goes to a place that is known."""
+"""Iterations between checks whether a search goes to a known place."""
 
 DIP = 1.0
 """Smallest dip of the log posterior on the line between two modes."""
@@ -121,7 +121,7 @@ _WIDE = (1.0, 3.0)
 """Distances of further starts, in SDs that a single observation would leave."""
 
 _LOW = 8
-"""Coordinates up to which there are more random starts."""
+"""Largest number of coordinates for which there are more random starts."""
 
 _TWICE = 2
 """Factor of their number."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sgmcmc.target.factors import Factored
 
 _FACTORED_FROM = 10_000
-"""Rows from which on linear predictors are looked for, which takes longer than Hessians of few."""
+"""Smallest number of rows for which linear predictors are looked for, which takes longer than
+Hessians of few."""
 
 _PIECE_NUMBERS = 2**23
 """Largest size of a Hessian's intermediate results, n × d in each piece."""

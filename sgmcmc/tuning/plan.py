@@ -39,13 +39,14 @@ _SAMPLE_PROBES = 16
 """Directions in which leverage is measured for the rows that a mode is looked for on next."""
 
 WHOLE_UP_TO = 2000
-"""Observations up to which every gradient uses all: noise would cost more than it saves."""
+"""Largest number of observations for which every gradient uses all: noise would cost more than it
+saves."""
 
 _FEW = 250
-"""Observations up to which that holds, however many terms one of them has."""
+"""Largest number of observations for which that holds, however many terms one of them has."""
 
 _WHOLE_TERMS = 100_000
-"""Terms of all observations up to which it holds."""
+"""Largest number of terms of all observations for which it holds."""
 
 LARGEST = 0.25
 """The largest stepsize in whitened coordinates: beyond, what is not Gaussian begins to count."""
@@ -80,13 +81,13 @@ _TERM = 2e-3
 
 
 _GROWTH = 2.0
-"""Growth of the number of rows up to which a plan may be used again."""
+"""Largest growth of the number of rows for which a plan may be used again."""
 
 _CHANGE = 1.5
-"""Change of the information in any direction, apart from growth, up to which it is."""
+"""Largest change of the information in any direction, apart from growth, for which it is."""
 
 _MOVED = 5.0
-"""Distance of the modes, in posterior SDs of a coordinate (RMS), up to which it is."""
+"""Largest distance of the modes, in posterior SDs of a coordinate (RMS), for which it is."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sgmcmc.dynamics import SGLD, SGNHT, Dynamics
 from sgmcmc.tuning.laws import LinearRecursion, at_rest
 
 _LEAST_CURVATURE = 1e-12
-"""Of a direction, as a part of the largest."""
+"""Smallest curvature of a direction, as a part of the largest."""
 
 _USUAL_TIME = 50.0
 """Iterations per independent draw if nothing is known."""
@@ -25,8 +25,8 @@ _MOST = 1.0
 """Largest stepsize of the search, times the largest curvature."""
 
 _IN_TURN_UP_TO = 300
-"""Coordinates up to which the moments of parameters that move in turn take less than a second: the
-time grows with the cube of their number."""
+"""Largest number of coordinates for which the moments of parameters that move in turn take less
+than a second: the time grows with the cube of their number."""
 
 _COARSE = 4.0
 """Divisor of the stepsize in the first part of the search."""

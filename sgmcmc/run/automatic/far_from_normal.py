@@ -32,10 +32,10 @@ _GRADIENTS = 25
 """Gradients of a move of NUTS if the posterior is far from normal."""
 
 _SURELY = 10**6
-"""Observations times coordinates up to which a full gradient takes about a millisecond."""
+"""Observations times coordinates of a full gradient that takes about a millisecond at most."""
 
 _PERHAPS = 2 * 10**7
-"""Observations times coordinates beyond which a full gradient is too slow to be worth timing."""
+"""Observations times coordinates above which a full gradient is too slow to be worth timing."""
 
 
 def may_be_exact(request: Request, plan: Plan, data: Data, required: Requirements) -> bool:

@@ -26,10 +26,10 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 
 _AFFORDABLE = 900.0
-"""Seconds up to which an exact method is used if the user sets no limit."""
+"""Largest predicted time of an exact method, in seconds, if the user sets no limit."""
 
 _SAID = 180.0
-"""Predicted seconds beyond which a warning comes before the run begins."""
+"""Predicted seconds above which a warning comes before the run begins."""
 
 _OF_THE_TIME = 0.8
 """Largest part of ``max_seconds`` that the prediction for an exact method may be."""

@@ -46,7 +46,7 @@ _ROUNDS = 4
 """Largest number of restarts of a chain, whitened by its own draws."""
 
 _SLOWEST = 1e5
-"""Autocorrelation time beyond which a restart does not help."""
+"""Autocorrelation time above which a restart does not help."""
 
 
 @brief

@@ -38,7 +38,7 @@ _LAST = 50
 """Iterations after a change of coordinates that no other follows."""
 
 _SINGLE = 25
-"""Iterations up to which the stepsize is changed after every one."""
+"""Number of first iterations after each of which the stepsize is changed."""
 
 _BATCH = 5
 """Iterations after which it is changed later."""
@@ -50,10 +50,11 @@ _SLOW = 5.0
 """Assumed autocorrelation time, of coordinates of unknown scale."""
 
 _SEEN = 64
-"""Draws that are handed on at most."""
+"""Largest number of draws that are passed on."""
 
 _LEFT = 0.5
-"""Fraction of the gradients' mean square up to which the rest of a split potential is small."""
+"""Largest fraction of the gradients' mean square for which the rest of a split potential is
+small."""
 
 _MUCH = 0.1
 """Change of the frequency that calls for another stepsize."""

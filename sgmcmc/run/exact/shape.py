@@ -19,7 +19,7 @@ from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.objective import Objective
 
 _DENSE = 5000
-"""Coordinates up to which the information is a dense matrix, if time allows."""
+"""Largest number of coordinates for which the information is a dense matrix, if time allows."""
 
 _MOST = 300.0
 """Seconds that products with the Hessian at one position may take, if the user sets no limit."""
@@ -64,7 +64,7 @@ _PLAIN = 2.0
 """A curvature up to this many times the usual one, or down to its inverse, is left as it is."""
 
 _EXACT = 0.05
-"""Residual of an eigenvector, relative to its eigenvalue, up to which it is used."""
+"""Largest residual of an eigenvector, relative to its eigenvalue, for which it is used."""
 
 _FLATTEST = 1e-4
 """The least curvature that a direction is scaled for, relative to the usual one."""

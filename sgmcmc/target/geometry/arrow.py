@@ -13,7 +13,7 @@ import tensorflow as tf
 from sgmcmc.target.geometry.base import Preconditioner
 
 _SPARSE = 0.2
-"""Fraction of entries of the coupling up to which it is kept as a sparse matrix."""
+"""Largest fraction of entries of the coupling for which it is kept as a sparse matrix."""
 
 
 class Arrow(Preconditioner):
