@@ -59,7 +59,7 @@ def tensorflow_log() -> bool:
 
 
 def silent_seconds() -> float | None:
-    """Return how long a call may make no progress, or ``None`` if that is not set."""
+    """Return the seconds that a call may make no progress; ``None`` if that is not set."""
     try:
         return max(0.0, float(os.environ["SGMCMC_SILENT_SECONDS"]))
     except (KeyError, ValueError):

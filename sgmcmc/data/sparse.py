@@ -180,7 +180,7 @@ class Parts:
 
 
 def _splits(column: tf.SparseTensor) -> tf.Tensor:
-    """Return where each row begins among the entries, and where the last one ends."""
+    """Return the first entry of each row, and the end of the last row."""
     numbers = tf.range(column.shape[0] + 1, dtype=tf.int64)
     return tf.searchsorted(column.indices[:, 0], numbers)
 

@@ -50,7 +50,7 @@ def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
 
 
 def as_entry(label: str, stream: Any) -> TypeError:
-    """Return why a stream is refused as an entry of `dataset`."""
+    """Return the message about a stream as an entry of `dataset`."""
     return TypeError(
         f"`{label}` is a {type(stream).__name__}, whose rows come in its own order, while "
         "minibatches are drawn at random. Pass it as the whole `dataset`, with dicts of arrays "

@@ -243,7 +243,7 @@ def _known(label: str, codes: np.ndarray) -> np.ndarray:
 
 
 def missing(label: str) -> str:
-    """Return why missing values are refused."""
+    """Return the message about missing values."""
     return f"`{label}` holds missing values. Drop or impute missing values before."
 
 

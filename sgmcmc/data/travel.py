@@ -134,7 +134,7 @@ def _portable(column: Column, size: int) -> Column:
 
 
 def _openers(given: Any) -> dict[str, Opener]:
-    """Return how to open those entries of a dataset that lie in files."""
+    """Return functions that open those entries of a dataset that are in files."""
     if not isinstance(given, Mapping):
         opener = _opener(given)
         return {} if opener is None else {_TABLE: opener}
@@ -143,7 +143,7 @@ def _openers(given: Any) -> dict[str, Opener]:
 
 
 def _opener(values: Any) -> Opener | None:
-    """Return how to open an array in another process; ``None`` if it must be sent."""
+    """Return a function that opens an array in another process; ``None`` if it must be sent."""
     if isinstance(values, np.ndarray):
         return _memmap_opener(values)
     kind = type(values).__module__.partition(".")[0]
@@ -162,7 +162,7 @@ def _opener(values: Any) -> Opener | None:
 
 
 def _memmap_opener(array: np.ndarray) -> Opener | None:
-    """Return how to map a file, or a part of it, that is mapped here."""
+    """Return a function that maps a file, or a part of it, that is mapped here."""
     filename = getattr(array, "filename", None)
     root = array
     while isinstance(root.base, np.memmap):

@@ -219,7 +219,7 @@ def _parse_chunk(text: bytes, out: Array, before: int) -> int:
 
 
 def _tokens(text: bytes, code: Codes, before: int) -> tuple[Places, Mask, Mask]:
-    """Return where in the text each token ends, whether it is an index, and whether a label.
+    """Return the end of each token in the text, and whether it is an index or a label.
 
     What follows a token decides. One that is neither is the value of the index before it.
     """

@@ -47,7 +47,7 @@ def known_folders() -> list[Path]:
 
 
 def writable_folder() -> Path | None:
-    """Return the first folder where files can be made, itself made if need be; None if none."""
+    """Return the first folder in which files can be made, made if necessary; None if none."""
     for folder in known_folders():
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)

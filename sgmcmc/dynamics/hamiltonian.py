@@ -384,5 +384,5 @@ class MALA(Hamiltonian):
     def move(
         self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
     ) -> tuple[Point, Moves]:
-        """Return where a step leads, or its start if that was not accepted."""
+        """Return the end of a step, or its start if the step was not accepted."""
         return HMC(n_leapfrog=1, jitter=0.0).move(motion, here, stepsize, seed)

@@ -257,7 +257,7 @@ class ZigZag(Subsampled):
         )
 
     def pace(self, size: int) -> tuple[float, float]:
-        """Return the time in which a coordinate moves by an SD, and a guess of how slow it is."""
+        """Return the time for a move by an SD, and a guess of the autocorrelation time."""
         return 1.0, 5.0
 
     @staticmethod
@@ -266,7 +266,7 @@ class ZigZag(Subsampled):
         return np.abs(factors).sum(1) * np.linalg.norm(factors, axis=1)
 
     def facts(self, state: ZigZagState) -> dict[str, float]:
-        """Return the cost of a move, and how tight the bounds are."""
+        """Return the cost of a move, and the tightness of the bounds."""
         moves = max(1.0, float(state.moves))
         return {
             "rows per iteration": float(state.rows) / moves,
@@ -280,7 +280,7 @@ class SubsampledState(NamedTuple):
 
     Attributes:
         position: ζ.
-        moves, rows, accepted: Numbers of moves, of rows looked at, and of accepted moves.
+        moves, rows, accepted: Numbers of moves, of rows read, and of accepted moves.
         excess: Largest difference of a row so far, as a part of its bound.
     """
 
@@ -368,7 +368,7 @@ class MHSS(Subsampled):
     def _rows(
         self, log_post: Any, here: tf.Tensor, there: tf.Tensor, size: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return the sum over the rows that are drawn, how many were proposed, and the excess.
+        """Return the sum over the rows that are drawn, the number of proposed rows, and the excess.
 
         Args:
             log_post: Log posterior.
@@ -414,7 +414,7 @@ class MHSS(Subsampled):
         return found, rows, most
 
     def pace(self, size: int) -> tuple[float, float]:
-        """Return the stepsize 1.5/√d, and a guess of how slow a random walk is with it."""
+        """Return the stepsize 1.5/√d, and a guess of the random walk's autocorrelation time."""
         return 1.5 / math.sqrt(size), 5.0 + 5.0 * size
 
     @staticmethod
@@ -423,7 +423,7 @@ class MHSS(Subsampled):
         return (factors**2).sum(1)
 
     def facts(self, state: SubsampledState) -> dict[str, float]:
-        """Return the cost of a move, and how tight the bounds are."""
+        """Return the cost of a move, and the tightness of the bounds."""
         moves = max(1.0, float(state.moves))
         return {
             "rows per iteration": float(state.rows) / moves,

@@ -173,7 +173,7 @@ class Source(NamedTuple):
         return generator(self.seed, self.chain, self.phase, purpose, block)
 
     def place(self, first: int) -> Place:
-        """Return where in the chain's sequence a minibatch is."""
+        """Return the place of a minibatch in the chain's sequence."""
         return Place(
             (self.seed, self.chain, int(self.phase)), partial(self.rng, Purpose.EPOCH), first
         )
@@ -278,7 +278,7 @@ class Prefetcher:
             rows[...] = drawn.reshape(count, *rows.shape[1:])[: len(rows)]
 
     def _place(self, number: int) -> Place:
-        """Return where in the chain's sequence the minibatches of a block begin.
+        """Return the first place of a block's minibatches in the chain's sequence.
 
         That at the start of the chain comes first; in turn, blocks begin with it.
         """

@@ -170,7 +170,7 @@ class Members:
         draws: int,
         **keywords: Any,
     ) -> Samples:
-        """Return draws of the chains, which go on from where they are.
+        """Return draws of the chains, which continue from their present positions.
 
         Args:
             use: Weight of each row.
@@ -246,7 +246,7 @@ class Members:
         return whole, n, float(step**2), float(friction)
 
     def _measured(self, use: Array) -> Scales:
-        """Return the scales of the weights where the members are, and the largest curvature."""
+        """Return the scales of the weights at the members' positions, and the largest curvature."""
         rng = np.random.default_rng([self.seed, self._calls])
         used = np.flatnonzero(use)
         at = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}

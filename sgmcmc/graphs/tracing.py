@@ -95,7 +95,7 @@ _lock = threading.Lock()
 
 
 def graphs_of(model: Any) -> dict[Any, Any]:
-    """Return where graphs made of a model are kept for all models that compute the same.
+    """Return the dict of graphs of a model, which models that compute the same share.
 
     Args:
         model: Graph of its value, and of its derivatives if :func:`has_own_gradients`.

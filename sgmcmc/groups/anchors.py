@@ -284,7 +284,7 @@ class Gauge:
         return self._quadratures.dtype
 
     def error(self, nodes: int) -> float:
-        """Return by how much the error of the log posterior differs from place to place, its SD.
+        """Return the SD of the error of the log posterior over the places.
 
         An error that is the same everywhere leaves the posterior as it is.
         """

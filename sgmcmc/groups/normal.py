@@ -74,7 +74,7 @@ class Normal(NamedTuple):
 
 
 def numbers_of(q: int) -> int:
-    """Return how many numbers :meth:`Normal.moved` changes."""
+    """Return the number of values that :meth:`Normal.moved` changes."""
     return 2 * q + q * (q - 1) // 2
 
 

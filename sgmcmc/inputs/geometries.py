@@ -335,7 +335,7 @@ def _read_points(label: str, alpha: Any, start: np.ndarray) -> np.ndarray:
 def _read_theta0(
     theta0: Any, alpha: Mapping[str, np.ndarray], dtype: tf.DType
 ) -> dict[str, np.ndarray]:
-    """Return where the unnormalized θ of some parameters start."""
+    """Return the starts of the unnormalized θ of some parameters."""
     if theta0 is None:
         return {}
     if not isinstance(theta0, Mapping):

@@ -90,7 +90,7 @@ class _Pickler(cloudpickle.Pickler):
         return key
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how to make those objects again that do not pickle by themselves."""
+        """Return the recipes for objects that do not pickle by themselves."""
         if isinstance(obj, tf.types.experimental.PolymorphicFunction):
             return _compiled, (obj.python_function, getattr(obj, "_autograph", True))
         probability = sys.modules.get("tensorflow_probability")

@@ -261,7 +261,7 @@ class OnDevice(RowNumbers):
 
 
 class InPlace(RowNumbers):
-    """Minibatches that the compiled chain gathers itself, from where the data lie.
+    """Minibatches that the compiled chain gathers itself, from the data's memory.
 
     A minibatch is gathered and used by one core, whose cache it never leaves. Only XLA can call
     what gathers it. Each column must have an address. ``threads``, 1 or 2, copy the rows of a
@@ -277,13 +277,13 @@ class InPlace(RowNumbers):
         self._threads = threads
 
     def _held(self) -> Tensors:
-        """Return where the columns lie."""
+        """Return the addresses of the columns."""
         return {
             name: tf.constant(column.address, tf.int64) for name, column in self.columns.items()
         }
 
     def dense(self, fixed: Tensors, block: Mapping[str, tf.Tensor], step: tf.Tensor) -> Tensors:
-        """Return the step's rows, gathered from where the data lie."""
+        """Return the step's rows, gathered from the data's memory."""
         return {
             name: column.seen(
                 native.gather_rows(
@@ -295,7 +295,7 @@ class InPlace(RowNumbers):
         }  # fmt: skip
 
     def copying(self, column: DenseColumn) -> int:
-        """Return how many threads copy the rows of a column."""
+        """Return the number of threads that copy the rows of a column."""
         row = column.held.itemsize * int(np.prod(column.row_shape))
         worth = row >= _LONG_ROW and self.size * row >= _WORTH_SHARING
         return self._threads if worth else 1

@@ -31,7 +31,7 @@ def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def word_table(words: tf.Tensor, lengths: tf.Tensor, n_words: int, dtype: tf.DType) -> tf.Tensor:
-    """Return how often each word occurs in each row, (n, W).
+    """Return the count of each word in each row, (n, W).
 
     ``words`` is (n, T), with anything after the end of a row, and ``lengths`` (n,).
     """
@@ -47,7 +47,7 @@ def component_counts(
     shape: tuple[int, int],
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return how many rows each component has, (K,), and how often each word, (K, W).
+    """Return the number of rows of each component, (K,), and its count of each word, (K, W).
 
     ``component`` and ``lengths`` are (n,), ``words`` is (n, T), and ``shape`` is K and W.
     """

@@ -192,7 +192,7 @@ class HeldOutRatings:
 
 
 def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Return log(eˣ + eʸ), where x may be −∞."""
+    """Return log(eˣ + eʸ); x may be −∞."""
     return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
 
 

@@ -50,7 +50,7 @@ class Calibration:
         self.p_values = {name: self._p_values(values) for name, values in self.ranks.items()}
 
     def _counts(self, ranks: np.ndarray) -> np.ndarray:
-        """Return how many simulations each bin of ranks has."""
+        """Return the number of simulations in each bin of ranks."""
         return np.bincount(ranks * self._bins // (self.draws + 1), minlength=self._bins)
 
     def _p_values(self, ranks: np.ndarray) -> np.ndarray:

@@ -264,7 +264,7 @@ class JointModel(Model):
         return {name: a.numpy() for name, a in zip(self._names, draw(seeds), strict=True)}
 
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return bijectors of constrained parameters, and where chains may start."""
+        """Return bijectors of constrained parameters, and possible starts of chains."""
         draws = self._draw(0, _STARTS)
         several = []
         for k in (0, 1):

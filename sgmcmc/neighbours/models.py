@@ -233,7 +233,7 @@ def as_column(array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
 
 
 def dependent(name: str, reason: str) -> str:
-    """Return why rows that depend on each other are refused."""
+    """Return the message about rows that depend on each other."""
     return (
         f"`rows`: the rows of {name!r} are not independent given the parameters: {reason}. A "
         "log-likelihood that is no sum over rows cannot be estimated from minibatches."

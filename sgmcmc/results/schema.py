@@ -143,7 +143,7 @@ class Schema:
 
 
 def estimates_apart(total: int, block: int) -> int:
-    """Return how many iterations the log posterior estimates of a run are apart at most.
+    """Return the largest number of iterations between log posterior estimates of a run.
 
     A block if blocks are short enough; else a power of two. So a longer run has some of those
     of a shorter one.
@@ -161,7 +161,7 @@ def estimates_apart(total: int, block: int) -> int:
 
 
 def most_estimates(total: int) -> int:
-    """Return how many of them there are at most, whatever shorter runs a run goes on from.
+    """Return the largest number of estimates, whatever shorter runs a run continues.
 
     Those first ``ESTIMATES`` of which none is skipped, and as many each time that a run gets twice
     as long.

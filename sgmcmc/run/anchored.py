@@ -1,4 +1,4 @@
-"""Models with groups, made ready for chains around a mode: nodes that stay where they are there."""
+"""Models with groups, made ready for chains around a mode: nodes that are fixed there."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def find_held(
     spread: Callable[[np.ndarray], np.ndarray],
     seed: int,
 ) -> Held | None:
-    """Return where nodes are held, and the fewest that do; ``None`` if none of those tried do.
+    """Return the anchors, with the smallest sufficient number of nodes; ``None`` if none is.
 
     Args:
         marginal: Log-likelihood of packs.

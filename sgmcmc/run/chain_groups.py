@@ -47,7 +47,7 @@ _MOST_ROWS = 2**14
 
 
 def group_size(sampler: Sampler, phase: Phase) -> int:
-    """Return how many chains of a phase share a kernel; 1 if each has its own.
+    """Return the number of chains of a phase that share a kernel; 1 if each has its own.
 
     A chain has its own kernel if it is one of fewer than ``FEWEST``, or if its minibatches
     are so large that a group's would not stay in the cache; and if the chains of a group would

@@ -142,7 +142,7 @@ class Checkpoints:
         self._slots: dict[int, int] = {}
 
     def resume(self, runners: Sequence[Runner]) -> None:
-        """Set runners to where they were when they were last saved."""
+        """Set runners to the state in which they were last saved."""
         if self._folder is None:
             return
         for number, runner in enumerate(runners):
@@ -156,7 +156,7 @@ class Checkpoints:
                 runner.restore(state)
 
     def save(self, number: int, runner: Runner) -> None:
-        """Write down where a runner is, unless that was done a moment ago."""
+        """Save the state of a runner, unless that was done a moment ago."""
         if self._folder is None:
             return
         now = time.monotonic()
@@ -164,7 +164,7 @@ class Checkpoints:
             self._write(self._folder, number, runner)
 
     def save_now(self, runners: Sequence[Runner]) -> None:
-        """Write down where all runners are."""
+        """Save the states of all runners."""
         if self._folder is None:
             return
         for number, runner in enumerate(runners):
@@ -222,7 +222,7 @@ class Ending:
         runners: Sequence[Runner],
         arrays: Mapping[str, np.ndarray],
     ) -> Ending:
-        """Return where these runners are now."""
+        """Return the present states of these runners."""
         modes = [
             (np.asarray(position), np.asarray(gradient))
             for position, gradient in (r.mode for r in runners if r.mode is not None)
@@ -243,7 +243,7 @@ class Ending:
                 arrays[name][:, :draws] = old[:, :draws]
 
     def resume(self, runners: Sequence[Runner], arrays: Mapping[str, np.ndarray]) -> None:
-        """Set runners, and the arrays they write to, to where the chains are."""
+        """Set runners, and the arrays they write to, to the state of the chains."""
         self.copy_to(arrays)
         for runner, state, old, new in zip(
             runners, self.states, self.arrays[LOG_POST], arrays[LOG_POST], strict=True

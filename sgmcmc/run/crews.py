@@ -201,7 +201,7 @@ class Chains:
 
 
 def _behind(runners: Sequence[Runner], goals: Sequence[int]) -> bool:
-    """Return whether a chain is not yet where it should go."""
+    """Return whether a chain has not reached its goal."""
     return any(runner.iteration < goal for runner, goal in zip(runners, goals, strict=True))
 
 

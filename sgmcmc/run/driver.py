@@ -241,7 +241,7 @@ def whole_by_chain(sampler: Sampler, found: dict[str, np.ndarray] | None = None)
 
 
 def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[np.ndarray]:
-    """Run the phases before the chain and return where they end, flat.
+    """Run the phases before the chain and return their ends, flat.
 
     Args:
         sampler: Sampler.

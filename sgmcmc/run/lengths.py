@@ -184,7 +184,7 @@ class UntilEffective(Lengths):
         return self.diagnostics is not None and self.diagnostics.enough(self._required.ess)
 
     def goals(self) -> Iterator[int]:
-        """Yield how many iterations to have run after burn-in; the draws so far come by ``see``."""
+        """Yield numbers of iterations after burn-in; ``see`` receives the draws so far."""
         started = time.monotonic()
         goal = self.first if self._required.max_seconds is None else min(self.first, self._trial)
         while True:

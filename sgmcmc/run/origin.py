@@ -34,7 +34,7 @@ GoOn = Callable[[int, bool], Samples]
 """Continues chains for some more iterations, with progress or without, and returns all draws."""
 
 Update = Callable[[Samples, Any, int | None, bool], Samples]
-"""Makes the draws of the same request with more rows, from where these draws ended."""
+"""Makes the draws of the same request with more rows, from the end of these draws."""
 
 Again = Callable[[Request, int, bool], Samples]
 """Runs the sampler of a request without open choices, for a number of iterations."""
@@ -53,7 +53,7 @@ class SamplerOrigin:
     Args:
         sampler: Sampler.
         facts: Facts about the moves of each chain, by name.
-        go_on: Function that continues the chains from where they ended; ``None`` if they diverged.
+        go_on: Function that continues the chains from their end; ``None`` if they diverged.
         again: Function that runs other chains of the same model.
         update: Function that makes the draws of the same call with more rows; ``None`` if the
             constants were given.

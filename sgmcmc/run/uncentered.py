@@ -220,7 +220,7 @@ class Search:
     def _climbed(
         self, u: np.ndarray, joint: EffectCoordinates, scale: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """Return where steps in some coordinates lead, with centered effects, and the gain."""
+        """Return the end of steps in some coordinates, with centered effects, and the gain."""
         best = u, -np.inf
 
         def both(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -245,7 +245,7 @@ class Search:
         return self._space.joined_by(joint).start(params, dtype).astype(np.float64)
 
     def look(self, joint: EffectCoordinates, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return log posterior and gradient at a position, and where that is, centered."""
+        """Return log posterior and gradient at a position, and the centered position."""
         dtype = self._centered.target.dtype
         position = tf.constant(x, dtype)
         with tf.GradientTape(watch_accessed_variables=False) as tape:

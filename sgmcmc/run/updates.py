@@ -1,4 +1,4 @@
-"""Posteriors that begin where another ended: with new rows, or of a call like an earlier one."""
+"""Posteriors that begin at the end of another: with new rows, or of a call like an earlier one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def updatable(samples: Samples, request: Request, call: Call) -> Samples:
 
 @brief
 def begun_at(request: Request, start: Any) -> Request:
-    """Return a request whose chains begin where others ended.
+    """Return a request whose chains begin at the end of others.
 
     That is the mode with the curvature there, if one was found for them, else their last draws.
     Effects of groups that are coordinates begin again, because there may be other groups.

@@ -322,7 +322,7 @@ def find_factors(target: Target, columns: Tensors) -> Factors | None:
 
 
 def _cut(graph: Any, columns: int) -> Factors | None:
-    """Return where the data meet the parameters in a graph."""
+    """Return the products in a graph in which the data meet the parameters."""
     known = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
     for place, leaf in enumerate(graph.inputs[: 1 + columns]):
         known[leaf.name] = _DATA if place else _PARAMETERS

@@ -140,7 +140,7 @@ def is_in_pieces(data: Data) -> bool:
 
 
 def piece_rows(columns: Tensors, d: int = 1) -> int:
-    """Return how many rows of these columns make a piece.
+    """Return the number of rows of these columns in a piece.
 
     A piece of few numbers and very many coordinates is larger: its gradient has d of them.
     """

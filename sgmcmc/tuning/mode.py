@@ -161,7 +161,7 @@ def _on_all_rows(
     source: Objective,
     hessian: np.ndarray | None = None,
 ) -> tuple[_Point, bool]:
-    """Return where Newton steps on all rows end, as :func:`_climb` does.
+    """Return the end of Newton steps on all rows, as :func:`_climb` does.
 
     They go in the dtype of the chain as far as its rounding lets them, and on in float64 if that is
     not close enough.
@@ -240,7 +240,7 @@ def _climb(
     hessian: np.ndarray | None = None,
     whole: Objective | None = None,
 ) -> tuple[_Point, bool]:
-    """Return where Newton steps end, and whether the curvature is that of all rows there.
+    """Return the end of Newton steps, and whether its curvature is that of all rows.
 
     Args:
         objective: Log posterior.
@@ -291,7 +291,7 @@ def _step(objective: Objective, here: _Point) -> _Point | None:
 
 
 def _error(objective: Objective, rough: Objective, here: _Point) -> float:
-    """Return how far the curvature at a point is from the one used, relative to the latter.
+    """Return the relative difference of the curvature at a point from the one used.
 
     It is estimated from products of the Hessian H with a few vectors. The error is
     ‖Cᵀ(H − H')Cz‖/‖z‖, with CCᵀ the covariance that is used: the root mean square over signs z, or

@@ -75,7 +75,7 @@ class Climber:
 
     @staticmethod
     def distance(zeta: np.ndarray, others: list[np.ndarray]) -> float:
-        """Return how far the nearest of the others is, in posterior SDs."""
+        """Return the distance to the nearest of the others, in posterior SDs."""
         return min((float(np.linalg.norm(zeta - other)) for other in others), default=np.inf)
 
     def climb(self, start: np.ndarray, known: list[np.ndarray]) -> Any:
@@ -257,7 +257,7 @@ def _places(
     N: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Return where searches for other modes start, whitened; at random if there are N rows."""
+    """Return the starts of searches for other modes, whitened; at random if there are N rows."""
     turned = _turned(part, target, home) + ([2 * away - home] if N else [])
     far = [zeta for zeta in turned if part.distance(zeta, [home]) > _APART]
     best = sorted(far, key=part.value, reverse=True)[:_BEST]

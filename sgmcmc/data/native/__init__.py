@@ -135,7 +135,7 @@ def gather_rows(
     dtype: np.dtype,
     threads: int = 1,
 ) -> tf.Tensor:
-    """Return the rows of one minibatch, from where the array lies.
+    """Return the rows of one minibatch, read from the array's memory.
 
     Args:
         address: Address of the array, an int64 scalar; the array must outlive the graph's runs.

@@ -122,7 +122,7 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
 
 
 def checkpoint(folder: Path, kind: str, number: int | str) -> Path:
-    """Return the file that says where a runner is; ``"*"`` matches any number."""
+    """Return the file with the state of a runner; ``"*"`` matches any number."""
     return folder / f"{kind}-{number}.npz"
 
 
@@ -197,7 +197,7 @@ def state_of(path: Path, chain: int) -> dict[str, np.ndarray] | None:
 
 
 def counted(state: Mapping[str, np.ndarray], name: str) -> int:
-    """Return how many rows of a record count."""
+    """Return the number of valid rows of a record."""
     return int(state["blocks" if name == LOG_POST else "draws"])
 
 

@@ -155,7 +155,7 @@ def _measured(
 ) -> tuple[_Ran, MeasuredError]:
     """Return the chains whose error is within the tolerance, or the last, with that error.
 
-    They run again at half the stepsize, from where the others ended. If the difference is an error
+    They run again at half the stepsize, from the ends of the others. If the difference is an error
     beyond the tolerance, these are the draws, and their error is what extrapolation leaves; if
     that is too large still, the stepsize is halved again.
     """
@@ -203,7 +203,7 @@ def _settled(
     verbose: bool,
     clock: Clock,
 ) -> tuple[LocalPlan, list[np.ndarray]]:
-    """Return the plan after a warm-up, and where that has led."""
+    """Return the plan after a warm-up, and the positions at its end."""
     target, data, seed = request.read.target, request.read.data, request.read.seed
     around = _look(target, data, positions, seed, verbose)
     plan = choose_locally(around, dynamics, required.tolerance)
@@ -352,6 +352,6 @@ def _told(names: list[str], lengths: Watched) -> list[str]:
 
 
 def _others(names: list[str]) -> str:
-    """Return how many more there are than those that are named."""
+    """Return the number of those that are not named."""
     more = len(names) - _NAMED
     return f", and {more} other watched quantities fall short" if more > 0 else ""

@@ -76,7 +76,7 @@ class UntilEffectiveInEach(UntilEffective):
 def run_in_modes(
     chosen: Chosen, surveyed: Survey, required: Requirements, thin: int, verbose: bool, began: float
 ) -> Samples:
-    """Run chains in every mode, and report which are where.
+    """Run chains in every mode, and report the mode of each.
 
     Coordinates are whitened by the mean of the modes' informations, so that none is much narrower
     than the chains expect; control variates are centered at each chain's own mode.

@@ -47,7 +47,7 @@ _KEPT = (
 def spread_out(
     space: Space, starts: Sequence[np.ndarray], chains: int, around: Neighbourhood, seed: int
 ) -> list[np.ndarray]:
-    """Return where chains start, flat and unconstrained: the user's starts, or spread around one.
+    """Return the starts of chains, flat and unconstrained: the user's, or spread around one.
 
     The first chain starts at ``params``. The others start about one sd of each coordinate away, but
     no further than the components of a parameter are in the root mean square, which stays what it
@@ -146,7 +146,7 @@ def _run(
     what: str,
     verbose: bool,
 ) -> list[np.ndarray]:
-    """Run the chains that are asked for, keep nothing of them, and return where they end."""
+    """Run the requested chains, keep no draws, and return their ends."""
     options = without(asked.read.options, (name for name in KEYWORDS if name not in _KEPT))
     sampler = make_sampler(replace(asked, model=replace(asked.read, options=options)))
     chain = sampler.chain

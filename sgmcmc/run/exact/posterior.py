@@ -136,7 +136,7 @@ def _need_fixed_length(options: Options, required: Requirements) -> None:
 
 
 def _fitting(required: Requirements, log: ChoiceLog) -> int:
-    """Return how many iterations half the time that is left is enough for, by the warm-up's."""
+    """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
     if required.max_seconds is None or log.warmed_up is None:
         return _TRIAL
     left = log.clock.began + required.max_seconds - time.monotonic()
@@ -231,7 +231,7 @@ def _with_effects(
 def _with_curvature(
     request: Request, start: Start, required: Requirements, log: ChoiceLog, verbose: bool
 ) -> WarmedUp:
-    """Return the result of a warm-up whose coordinates come from the curvature where chains are.
+    """Return the result of a warm-up whose coordinates come from the curvature at the chains.
 
     Before coordinates are known, trajectories of a given length would have very many steps.
     """

@@ -1,4 +1,4 @@
-"""Coordinates from the curvature where chains are, if d is too large for a mode."""
+"""Coordinates from the curvature at the chains, if d is too large for a mode."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Shape:
         return [target.space.params(self._whitening.origin + m, target.dtype) for m in moves]
 
     def held(self, scales: Preconditioner | None) -> Preconditioner | None:
-        """Return scales with which chains leave parameters with few coordinates where they are.
+        """Return scales with which chains hardly move parameters with few coordinates.
 
         Effects and the scale of all of them would rise together, far from the posterior, if the
         effects do not fit the data at the start.

@@ -62,7 +62,7 @@ class Judgement:
 
 
 def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
-    """Return why draws cannot be judged by curvature, or ``None`` if they can."""
+    """Return the reason why draws cannot be judged by curvature; ``None`` if they can."""
     dynamics, stored = sampler.chain.dynamics, set(samples)
     if sampler.latents is not None:
         return "latent variables are drawn by `gibbs`"

@@ -59,7 +59,7 @@ class Geometry:
         return self.start(value, dtype)
 
     def dimension(self, shape: tuple[int, ...]) -> int:
-        """Return in how many directions a parameter of this shape can move."""
+        """Return the number of directions in which a parameter of this shape can move."""
         return math.prod(self.coordinate_shape(shape))
 
     def tangent(self, u: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
@@ -116,7 +116,7 @@ class Geometry:
         return self.slope(point, gradient)
 
     def nearer(self) -> Geometry:
-        """Return the same geometry with ``limit`` nearer to where it goes, for comparison."""
+        """Return the same geometry with ``limit`` nearer to its end, for comparison."""
         return self
 
     def score(self, u: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:

@@ -107,7 +107,7 @@ class Space:
         return tuple(name for name, geometry in self.geometries.items() if geometry.curved)
 
     def dimensions(self) -> dict[str, int]:
-        """Return in how many directions each parameter can move."""
+        """Return the number of directions in which each parameter can move."""
         return {n: g.dimension(self.user_layout.shapes[n]) for n, g in self.geometries.items()}
 
     def tangent(self, position: tf.Tensor, vector: tf.Tensor) -> tf.Tensor:
@@ -237,7 +237,7 @@ class Space:
         return self._each("limit", points)
 
     def nearer(self) -> Space:
-        """Return the same space with these points nearer to where they go."""
+        """Return the same space with these points nearer to their limits."""
         geometries = {name: geometry.nearer() for name, geometry in self.geometries.items()}
         return Space(self.user_layout.shapes, geometries, self.preconditioner, self.joint)
 
