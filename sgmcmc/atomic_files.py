@@ -76,7 +76,7 @@ def arrays_in(file: BinaryIO) -> dict[str, np.ndarray]:
 
 
 def _array(members: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """Return one array; its checksum is looked at when its last byte is read."""
+    """Return one array; its checksum is compared when its last byte is read."""
     if member.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{member.filename!r} is compressed")
     with members.open(member) as data:

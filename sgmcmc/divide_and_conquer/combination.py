@@ -16,7 +16,7 @@ _ACCEPTED = 0.1
 """Share of pairs that the Weierstrass sampler accepts."""
 
 _PAIRS = 2**15
-"""Pairs of draws that are looked at together."""
+"""Number of pairs of draws that are compared together."""
 
 
 def aligned(draws: list[np.ndarray]) -> np.ndarray:

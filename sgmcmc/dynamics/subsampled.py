@@ -138,7 +138,7 @@ class ZigZagState(NamedTuple):
     Attributes:
         position: ζ.
         velocity: Direction in each coordinate, 1 or −1, (d,).
-        moves, rows, switches: Numbers of moves, of rows looked at, and of changes of direction.
+        moves, rows, switches: Numbers of moves, of rows read, and of changes of direction.
         excess: Largest rate so far, as a part of its bound.
     """
 

@@ -31,7 +31,7 @@ _BATCHES = 20
 """Batches of each chain whose means show which coordinates are slow."""
 
 _SLOWEST = 3
-"""Slow coordinates that are looked at first, by their values and by their distances from the mean.
+"""Slow coordinates that are checked first, by their values and by their distances from the mean.
 """
 
 

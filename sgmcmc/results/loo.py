@@ -20,7 +20,7 @@ class Loo:
         se: Its standard error: that of a sum over rows and that of the rows left out of it.
         subsampling_se: Part of ``se`` that comes from using only some rows.
         p_loo: Effective number of parameters.
-        pareto_k: Shape of the tail of the importance weights of the rows looked at; above 0.7 a
+        pareto_k: Shape of the tail of the importance weights of the sampled rows; above 0.7 a
             row is too influential for the estimate.
         rows: Numbers of the rows that were used.
         terms: Log predictive density of each of these rows, left out.

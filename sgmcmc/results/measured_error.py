@@ -18,7 +18,7 @@ _EACH = 20
 """Largest number of coordinates of a parameter for which each is watched."""
 
 _LOOKED_AT = 200
-"""Coordinates looked at of a parameter with more."""
+"""Number of watched coordinates of a parameter with more."""
 
 _WORST = 5
 """Coordinates watched of these, those with the fewest effective draws."""

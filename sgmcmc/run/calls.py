@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def brief(function: Function) -> Function:
-    """Have errors that name an argument begin here, as if it had been looked at here.
+    """Start the traceback of errors that name an argument here, as if it had been read here.
 
     Such a message begins with the argument's name in backticks, and is complete. Of
     errors in the user's own functions the cause keeps its traceback.

@@ -39,7 +39,7 @@ _SMALLER = 4.0
 """Divisor of the stepsize from one attempt to the next."""
 
 FEWEST = 25
-"""Draws that a chain has to have kept to be looked at."""
+"""Number of kept draws from which on a chain is checked."""
 
 
 def need_draws(required: Requirements, thin: int) -> None:
