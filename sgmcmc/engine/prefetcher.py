@@ -87,7 +87,8 @@ class Buffer:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.array = aligned(shape, np.dtype(dtype))
-        self._shared = tensor_of(self.array) if is_shared(self.array) else None
+        same = is_shared(self.array) or self.array.size == 0  # an empty one never changes
+        self._shared = tensor_of(self.array) if same else None
 
     def tensor(self) -> tf.Tensor:
         """Return the tensor of the array's present values."""

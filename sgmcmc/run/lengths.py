@@ -26,6 +26,10 @@ _MOST_DRAWS = 2_000_000
 _TRIAL = 1000
 """Iterations after which the draws are checked first, if seconds are limited."""
 
+_FIRST = 1.6
+"""Predicted effective sample size of a first run relative to what is required: that of the worst of
+many coordinates is smaller than the prediction."""
+
 _MARGIN = 1.2
 """Factor by which chains are longer than they seem to need."""
 
@@ -167,7 +171,7 @@ class UntilEffective(Lengths):
         if self.burn_in is None:
             self.burn_in = int(max(100, 20 * time_of))
             self.burn_in = min(self.burn_in, _MOST_DRAWS)
-        draws = 2.0 * required.ess * max(time_of, thin) / required.n_chains
+        draws = _FIRST * required.ess * max(time_of, thin) / required.n_chains
         if pace is not None:
             draws = _MARGIN * required.ess * pace
         first = int(np.ceil(max(250, FEWEST * thin, draws)))
