@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,7 +159,11 @@ class Marginal:
         integral.
         """
         if rule is None and self.groups.normal:
-            return closed_form(self.joint(params, dataset), self._start(params, dataset))
+            return closed_form(
+                self.joint(params, dataset),
+                partial(self.heights, params, dataset),
+                self._start(params, dataset),
+            )
         normal = self.normal(params, dataset)
         if rule is None:
             if self.nodes == 1:

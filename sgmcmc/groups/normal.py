@@ -28,6 +28,9 @@ _BESIDE = 1e-12
 """Number added to effects whose third derivatives are needed: at zero, that of ``z ** 2`` is NaN in
 TensorFlow."""
 
+_APART = 4.0
+"""Distance from the mode, in SDs, of the effects that a quadratic function is computed from."""
+
 
 class Normal(NamedTuple):
     """The normal approximation of each group's effects, given the global parameters.
@@ -153,21 +156,34 @@ def laplace(height: Height, normal: Normal) -> tf.Tensor:
     return value - Normal(mode, root).log_root + 0.5 * q * np.log(2.0 * np.pi)
 
 
-def closed_form(height: Height, start: tf.Tensor) -> tf.Tensor:
+def closed_form(height: Height, heights: Height, start: tf.Tensor) -> tf.Tensor:
     """Return log ∫ exp(height), (m,), of a height that is a quadratic function of the effects.
 
-    It is computed at the mode, which one Newton step finds, so that no digits are lost if
-    effects are large.
+    It is computed from heights at a few effects around the mode, which one Newton step finds, so
+    that no digits are lost if effects are large, and no derivatives of third order are needed:
+    those of ``r ** 2`` are NaN in TensorFlow at r = 0.
 
     Args:
         height: Log density of effects, which depends on the parameters.
+        heights: The same of several effects of each slot, (k, m), of (k, m, q).
         start: Effects to begin at, (m, q).
     """
     _, slope, root = curvature(height, start)
-    mode = tf.stop_gradient(start + newton_step(slope, root)[0]) + _BESIDE
-    value, slope, root = curvature(height, mode)
-    gain, q = newton_step(slope, root)[1], len(root)
-    return value + 0.5 * gain - Normal(mode, root).log_root + 0.5 * q * np.log(2.0 * np.pi)
+    held = [[tf.stop_gradient(entry) for entry in row] for row in root]
+    near = Normal(tf.stop_gradient(start + newton_step(slope, root)[0]), held)
+    q, axes = len(root), _APART * np.eye(len(root))
+    pairs = [(i, j) for i in range(q) for j in range(i)]
+    points = np.stack([0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]])
+    nodes = near.mode + near.spread(tf.constant(points[:, np.newaxis], start.dtype))
+    found = heights(nodes)
+    middle, above, below = found[0], found[1 : q + 1], found[q + 1 : 2 * q + 1]
+    tilt = tf.transpose(above - below) / (2.0 * _APART)
+    bends = [[(2.0 * middle - above[i] - below[i]) / _APART**2] * q for i in range(q)]
+    for (i, j), both in zip(pairs, tf.unstack(found[2 * q + 1 :]), strict=True):
+        bends[i][j] = bends[j][i] = (above[i] + above[j] - middle - both) / _APART**2
+    root = _root(bends)
+    gain, log_roots = newton_step(tilt, root)[1], near.log_root + Normal(near.mode, root).log_root
+    return middle + 0.5 * gain - log_roots + 0.5 * q * np.log(2.0 * np.pi)
 
 
 def curvature(

@@ -72,22 +72,28 @@ class Trial:
         complete: Function that adds latent variables to a minibatch.
         start: Flat position.
         columns: Some rows.
+        on_halves: Whether `log_lik` is evaluated on halves of the rows, too.
     """
 
     def __init__(
-        self, target: Target, complete: Complete | None, start: np.ndarray, columns: Tensors
+        self,
+        target: Target,
+        complete: Complete | None,
+        start: np.ndarray,
+        columns: Tensors,
+        on_halves: bool = True,
     ) -> None:
         self.rows = next(iter(columns.values())).shape[0]
         self.positions = [start]
-        graph = trace(_values(target, complete), tf.constant(start), columns)
-        # An operation with its own seed gives what another with that seed gives, but not twice.
-        self.found = [self._numbers(graph(tf.constant(start), columns)) for _ in range(2)]
+        self._columns = columns
+        self._graph = trace(_values(target, complete, on_halves), tf.constant(start), columns)
+        self.found = [self._at(start)]
         draw = np.random.default_rng(0).standard_normal(start.size) * (1.0 + np.abs(start))
         for move in _MOVES:
             moved = tf.constant((start + move * draw).astype(start.dtype))
             position = target.space.retracted(moved).numpy()
             try:
-                found = self._numbers(graph(tf.constant(position), columns))
+                found = self._at(position)
             except tf.errors.OpError:  # it checks its numbers by itself
                 continue
             if np.isfinite(found["log_lik"]).all():
@@ -95,21 +101,27 @@ class Trial:
                 self.found.append(found)
                 return
 
-    @property
-    def repeated(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Values at the start, computed twice."""
-        return self.found[0], self.found[1]
+    def _at(self, position: np.ndarray) -> dict[str, list[Any]]:
+        """Return the values of each function at a position, which should all be the same.
 
-    @staticmethod
-    def _numbers(found: Mapping[str, Any]) -> dict[str, Any]:
-        return tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(found))
+        The graph has each function twice, for random numbers that are drawn when it is traced and
+        operations with seeds of their own, and it is run twice: two values alone may be close to
+        each other by chance.
+        """
+        runs = [self._graph(tf.constant(position), self._columns) for _ in range(2)]
+        first, second = (
+            tf.nest.map_structure(lambda tensor: tensor.numpy(), dict(found)) for found in runs
+        )
+        return {
+            name: values if name == "halves" else [*values, *second[name]]
+            for name, values in first.items()
+        }
 
     def sums(self) -> Sums | None:
         """Return the changes between the positions, or ``None`` if there are none."""
-        found = self.found[1:]
-        if len(found) < 2 or any("halves" not in each for each in found):
+        if len(self.found) < 2 or any("halves" not in each for each in self.found):
             return None
-        values = [np.array([each["log_lik"][0], *each["halves"]]) for each in found]
+        values = [np.array([each["log_lik"][0], *each["halves"]]) for each in self.found]
         if not np.isfinite(values).all():
             return None
         whole, *halves = (values[1] - values[0]).tolist()
@@ -118,7 +130,9 @@ class Trial:
         return Sums(whole, (halves[0], halves[1]), (first, self.rows - first), rounding)
 
 
-def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str, Any]]:
+def _values(
+    target: Target, complete: Complete | None, on_halves: bool
+) -> Callable[..., dict[str, Any]]:
     """Return the function that evaluates the user's, each twice, and `log_lik` on halves."""
 
     def total(params: Tensors, columns: Tensors) -> tf.Tensor:
@@ -137,7 +151,7 @@ def _values(target: Target, complete: Complete | None) -> Callable[..., dict[str
             ]
         found["log_lik"] = [total(params, columns) for _ in range(2)]
         try:
-            if _of_rows(complete, params, given, columns):
+            if on_halves and _of_rows(complete, params, given, columns):
                 parts, half = Parts(columns), rows // 2
                 found["halves"] = [
                     total(params, parts.part(start, length))
@@ -225,15 +239,12 @@ def refuse_silent_mistakes(
         trial = Trial(target, complete, start, columns)
     except Exception as error:  # it may be written for minibatches of n rows and no others
         pass_on(error)
-        return
+        whole = data.rows(np.arange(rows))  # on which it was evaluated before: no error is expected
+        trial = Trial(target, complete, start, whole, on_halves=False)
     for found in trial.found:
-        for name, pair in found.items():
+        for name, values in found.items():
             if name != "halves":
-                _refuse_randomness(name, *pair)
-    once, again = trial.repeated
-    for name in once:
-        if name != "halves":
-            _refuse_randomness(name, once[name][0], again[name][0])
+                _refuse_randomness(name, values)
     sums = trial.sums()
     if size < 2 or sums is None or sums.is_sum:
         return
@@ -244,11 +255,12 @@ def refuse_silent_mistakes(
         _refuse_what_is_no_sum(target, complete, trial, columns, sums)
 
 
-def _refuse_randomness(name: str, first: Any, second: Any) -> None:
-    """Raise an error if a function gives two values for the same arguments."""
+def _refuse_randomness(name: str, values: list[Any]) -> None:
+    """Raise an error if the values of a function for the same arguments are not the same."""
+    first = values[0]
     if name == "gibbs":
         for key, value in first.items():
-            if not _equal(value, second[key]):
+            if not all(_equal(value, other[key]) for other in values[1:]):
                 raise ValueError(
                     f"`gibbs` returns different values of {key!r} for the same arguments, seed "
                     "included. Random numbers must come from the seed that it receives, "
@@ -257,12 +269,13 @@ def _refuse_randomness(name: str, first: Any, second: Any) -> None:
                     "draws would be drawn once and for all when the chain is compiled."
                 )
         return
-    if not np.isfinite([first, second]).all():
+    if not np.isfinite(values).all():
         return
-    if abs(first - second) > _REPEATED * max(abs(first), abs(second)):
+    other = max(values, key=lambda value: abs(value - first))
+    if abs(first - other) > _REPEATED * max(abs(first), abs(other)):
         raise ValueError(
             f"`{name}` draws random numbers: for the same arguments it is {first:g}, and then "
-            f"{second:g}. A chain needs a function of its arguments alone, and what NumPy draws "
+            f"{other:g}. A chain needs a function of its arguments alone, and what NumPy draws "
             "would be drawn once and for all when the chain is compiled. Leave out tf.random and "
             "np.random, call networks with training=False so that there is no dropout, and draw "
             "latent variables in `gibbs`."

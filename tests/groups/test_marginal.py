@@ -102,6 +102,46 @@ def test_derivatives_are_those_of_the_integral(dims, normal):
     np.testing.assert_allclose(bends, hessian, rtol=1e-4, atol=2e-3)
 
 
+def test_closed_form_where_residuals_are_zero():
+    """The third derivative of r ** 2 is NaN in TensorFlow at r = 0."""
+    x = np.linspace(-1.0, 1.0, 6).reshape(3, 2).round(1)
+    y = np.full((3, 2), 1e5)
+
+    def log_lik(p, d):
+        mean = 1e5 + p["b"] * d["x"] + p["z"]
+        return -0.5 * ((d["y"] - mean) / p["s"]) ** 2 - tf.math.log(p["s"])
+
+    def law(effects, p):
+        return -0.5 * (effects["z"] / p["tau"]) ** 2 - tf.math.log(p["tau"])
+
+    dataset = {"x": x.ravel(), "y": y.ravel(), "g": np.repeat(np.arange(3), 2)}
+    at = {"b": 0.0, "s": 0.6, "tau": 0.7}
+    groups = Groups("g", {"z": 0.0}, law, normal=True)
+    model = read_groups(groups, log_lik, dataset, at, None, tf.float64)
+    tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+
+    @tf.function
+    def derivatives(v):
+        with tf.GradientTape() as outer:
+            outer.watch(v)
+            with tf.GradientTape() as inner:
+                inner.watch(v)
+                params = dict(zip(at, tf.unstack(v), strict=True))
+                value = tf.reduce_sum(model.log_lik(params, tensors))
+            slope = inner.gradient(value, v)
+        return slope, outer.jacobian(slope, v)
+
+    slope, bends = derivatives(tf.constant(list(at.values()), tf.float64))
+    s2, t2 = 0.36, 0.49  # a group's covariance is s² I + τ² 1 1ᵀ, with the eigenvalues s², s² + 2τ²
+    np.testing.assert_allclose(
+        slope, [0.0, -3 / 0.6 - 3 * 0.6 / (s2 + 2 * t2), -6 * 0.7 / (s2 + 2 * t2)], rtol=1e-9,
+        atol=1e-12,
+    )  # fmt: skip
+    inverse = np.linalg.inv(s2 * np.eye(2) + t2)
+    np.testing.assert_allclose(-bends[0, 0], np.einsum("gi,ij,gj", x, inverse, x), rtol=1e-9)
+    assert np.isfinite(bends).all()
+
+
 @pytest.mark.parametrize("rounded", ["log_lik", "law"])
 def test_closed_form_is_refused_where_the_density_is_not_normal(rounded):
     def log_lik(p, d):

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.inputs import silent_mistakes
 from tests.conftest import short_call
 
 Tensors = dict[str, tf.Tensor]
@@ -152,6 +153,36 @@ def test_mistakes_are_found(mistake: str) -> None:
     for part in says:
         assert part in str(caught.value)
     assert len(str(caught.value)) < 700, "a message is for reading"
+
+
+@pytest.mark.parametrize("seed", [60, 107])
+def test_two_values_that_are_close_by_chance(seed: int) -> None:
+    """With these seeds the first two values near the start differ by less than a ten-thousandth."""
+    tf.random.set_seed(seed)
+    with pytest.raises(ValueError, match="draws random numbers"):
+        short_call(**{**GIVEN, "minibatch_size": N}, log_lik=with_dropout)
+
+
+def test_random_numbers_of_what_fails_on_halves() -> None:
+    """It is tried on the whole minibatch alone."""
+
+    def of_many(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        enough = tf.debugging.assert_greater(tf.reduce_sum(dataset["one"]), 9.5)
+        with tf.control_dependencies([enough]):
+            return with_dropout(params, dataset)
+
+    dataset = {"X": X, "y": Y, "one": np.ones(N)}
+    with pytest.raises(ValueError, match="draws random numbers"):
+        short_call(**{**GIVEN, "dataset": dataset}, log_lik=of_many)
+
+
+def test_an_unexpected_error_of_the_trial_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(silent_mistakes, "Trial", fails)
+    with pytest.raises(RuntimeError, match="no such thing"):
+        short_call(**GIVEN, log_lik=lambda p, d: 1.25 * total(p, d))
 
 
 @pytest.mark.parametrize("method", ["sgldcv", "sghmc", "sgnht"])
