@@ -95,7 +95,8 @@ def write(results: Mapping[str, Any]) -> None:
 def _condition(report: Mapping[str, Any]) -> str:
     if "Mode" not in report:
         return "no mode"
-    return f"{report['Mode']['condition number of observed information']:.0e}"
+    found = report["Mode"]["condition number of observed information"]
+    return found if isinstance(found, str) else f"{found:.0e}"
 
 
 def _predicted(result: Mapping[str, Any]) -> str:

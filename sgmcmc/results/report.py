@@ -128,7 +128,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return "not available" if np.isnan(value) else f"{value:.4g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):

@@ -17,6 +17,9 @@ _SETTLING = 12
 _FLOOR = 1e-12
 """The least curvature, as a part of the largest after scaling by the diagonal."""
 
+_CLEARLY = 1e-3
+"""The least upward curvature that is not rounding, as a part of the largest of any sign."""
+
 _PLAIN = 1e10
 """Largest condition number for which no eigenvalues are needed: all are positive, and none is near
 the floor."""
@@ -32,18 +35,32 @@ class Information:
         held_up: Part of each coordinate's curvature that comes from a prior with a kink, measured
             over one SD to each side.
         scale: Scale over which it is measured: one SD, by coordinate.
+        not_positive: Number of directions in which the negative Hessian is not positive; J has its
+            absolute value there.
+        upward: Step in the direction in which the log posterior is clearly curved upward, the most
+            of all, by which it rises by one half where its gradient is zero; ``None`` if it is not.
     """
 
     matrix: np.ndarray
     covariance: np.ndarray
     held_up: np.ndarray
     scale: np.ndarray
+    not_positive: int = 0
+    upward: np.ndarray | None = None
 
     @property
     def condition(self) -> float:
         """The condition number of J, infinite if rounding leaves no smallest eigenvalue."""
         values = np.linalg.eigvalsh(self.matrix)
         return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
+
+    @property
+    def told_condition(self) -> float | str:
+        """The condition number, or why there is none."""
+        if self.not_positive:
+            return f"none: not positive in {self.not_positive} of {len(self.matrix)} directions"
+        found = self.condition
+        return found if np.isfinite(found) else "beyond rounding"
 
 
 def observed_information(
@@ -84,10 +101,11 @@ def observed_information(
             break
     matrix = smooth + np.diag(extra)
     covariance = _plain_inverse(matrix)
-    if covariance is None:
-        matrix = _positive(matrix)
-        covariance = _inverse(matrix)
-    return Information(matrix, covariance, extra, scale)
+    if covariance is not None:
+        return Information(matrix, covariance, extra, scale)
+    count, upward = _not_positive(matrix)
+    matrix = _positive(matrix)
+    return Information(matrix, _inverse(matrix), extra, scale, count, upward)
 
 
 def prior_on_both_sides(
@@ -115,6 +133,17 @@ def _first_scale(matrix: np.ndarray) -> np.ndarray:
     """Return SDs to begin with: those of single coordinates, at most one if data say nothing."""
     diagonal = np.diag(matrix)
     return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+
+
+def _not_positive(matrix: np.ndarray) -> tuple[int, np.ndarray | None]:
+    """Return the number of eigenvalues that are not positive, and :attr:`Information.upward`."""
+    scale = _scale(matrix)
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    largest = np.abs(values).max()
+    count = int((values <= _FLOOR * largest).sum())
+    if values[0] >= -_CLEARLY * largest:
+        return count, None
+    return count, vectors[:, 0] / scale / np.sqrt(-values[0])
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:

@@ -48,6 +48,9 @@ represents: the log posterior of all rows is lower at the sample's mode by half 
 _DIRECTIONS = 3
 """Random directions in which curvature is measured."""
 
+_SADDLES = 3
+"""Largest number of saddles that are left."""
+
 _GOOD = 0.1
 """Largest accepted relative error of curvature, root mean square over coordinates."""
 
@@ -94,6 +97,9 @@ def find_mode(
 ) -> Mode:
     """Return the mode.
 
+    A saddle, such as all factors of a product at zero, is left along its direction of most upward
+    curvature, on the higher side, and the search begins again.
+
     A part of a large dataset is maximized first, by trust-region Newton steps, and a sample that
     suits that place after it. From there Newton steps go on all rows, with the likelihood's
     curvature of the sample at the last point where it was computed, as long as they are quick, and
@@ -111,6 +117,25 @@ def find_mode(
             is anywhere. Steps begin on all rows, with this curvature.
     """
     start = np.asarray(start, np.float64)
+    found = _search(objective, start, part, sample, known)
+    for _ in range(_SADDLES):
+        upward = found.information.upward
+        if not found.converged or upward is None:
+            break
+        sides = [found.position + upward, found.position - upward]
+        higher = max(sides, key=lambda u: objective.value_and_gradient(u)[0])
+        found = _search(objective, higher, part, sample, None)
+    return found
+
+
+def _search(
+    objective: Objective,
+    start: np.ndarray,
+    part: Objective | None,
+    sample: Sample | None,
+    known: np.ndarray | None,
+) -> Mode:
+    """Return where one search ends, of :func:`find_mode`."""
     rough = objective if part is None else objective.rough.over(None)
     if known is not None:
         here = _on_all_rows(objective, rough, start, part or objective, known)

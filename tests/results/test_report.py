@@ -127,10 +127,11 @@ def test_constant_entries_do_not_hinder() -> None:
         ([1.73501, 1.73502], "1.735"),
         ([-2.2e-16, 0.0], "0"),
         ([float("nan")], "not available"),
+        (float("nan"), "not available"),
         ([], "none"),
     ],
 )
-def test_a_range_is_as_short_as_it_can_be(values: list[float], shown: str) -> None:
+def test_a_range_is_as_short_as_it_can_be(values: float | list[float], shown: str) -> None:
     lines = str(Report({"Draws": {"R-hat": values}, "warnings": []})).splitlines()
     assert [line.split("R-hat")[1].strip() for line in lines if "R-hat" in line] == [shown]
 

@@ -49,6 +49,26 @@ def test_hessian_of_a_logistic_regression(log_lik: object, dtype: tf.DType) -> N
     assert found.condition == pytest.approx(np.linalg.cond(expected), rel=1e-6)
 
 
+def test_a_saddle_and_a_flat_direction_have_no_condition_number() -> None:
+    """The Hessian of −Σ(y − uv)²/2 − (u² + v²)/2 at zero has −1 beside Σy."""
+
+    def product(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params["u"] * params["v"]) ** 2
+
+    def total(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params["u"] - params["v"]) ** 2
+
+    data, shapes = {"y": np.full(8, 0.5)}, {"u": (), "v": ()}
+    saddle = observed_information(
+        objective(product, data, shapes, gaussian_prior(1.0)), np.zeros(2)
+    )
+    assert saddle.told_condition == "none: not positive in 1 of 2 directions"
+    np.testing.assert_allclose(np.abs(saddle.upward), [1 / np.sqrt(6)] * 2)  # 4 − 1 = 3
+    flat = observed_information(objective(total, data, shapes), np.zeros(2))
+    assert flat.told_condition == "none: not positive in 1 of 2 directions"
+    assert flat.upward is None
+
+
 def test_without_a_prior() -> None:
     found = observed_information(objective(logistic_terms, DATA, SHAPES), BETA)
     np.testing.assert_allclose(found.matrix, HESSIAN, rtol=1e-9, atol=1e-6)

@@ -279,6 +279,26 @@ def test_no_mode_there() -> None:
     assert np.isfinite(found.position).all()
 
 
+def product(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    """Return the terms of y ~ N(u v, 1)."""
+    return -0.5 * (dataset["y"] - params["u"] * params["v"]) ** 2
+
+
+@pytest.mark.parametrize("with_part", [False, True])
+def test_a_saddle_is_left(with_part: bool) -> None:
+    """With u = v = 0 the gradient is zero, and the modes are at uv = ȳ − 1/(Nσ²), u = v."""
+    y = np.random.default_rng(1).normal(1.0, 1.0, 400)
+    shapes, prior = {"u": (), "v": ()}, gaussian_prior(1.0)
+    whole = objective(product, {"y": y}, shapes, prior)
+    part = objective(product, {"y": y}, shapes, prior, rows=np.arange(100)) if with_part else None
+    found = find_mode(whole, np.zeros(2), part)
+    assert found.converged
+    assert found.information.not_positive == 0
+    squared = y.astype(np.float32).mean() - 1 / 400
+    sds = np.sqrt(np.diag(found.information.covariance))
+    np.testing.assert_allclose(np.abs(found.position), np.sqrt(squared), atol=COARSE * sds[0])
+
+
 def test_undefined_at_the_start_of_a_step() -> None:
     """A log of what Newton's method makes negative: the step is halved until it is finite."""
 

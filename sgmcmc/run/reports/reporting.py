@@ -220,6 +220,11 @@ def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
 
 
 def _of_mode(mode: Mode) -> list[str]:
+    if mode.converged and mode.information.upward is not None:
+        return [
+            "The mode is a saddle: the gradient is zero there, and the log posterior curved "
+            "upward in some direction. Start at another place, not at one of symmetry such as zero."
+        ]
     if mode.converged:
         return []
     return [
@@ -247,7 +252,7 @@ def mode_facts(mode: Mode) -> dict[str, Any]:
         "found": mode.converged,
         "remaining Newton step, posterior SDs": mode.distance,
         "passes over the data": mode.evaluations,
-        "condition number of observed information": mode.information.condition,
+        "condition number of observed information": mode.information.told_condition,
         **({"information from a sample, relative error": mode.error} if mode.error else {}),
     }
 
