@@ -6,7 +6,7 @@ set against an (n,), a prior within it) or draws random numbers, and its draws a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
