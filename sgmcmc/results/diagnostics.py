@@ -75,6 +75,8 @@ class Diagnostics:
     @property
     def agree(self) -> bool:
         """Whether no R-hat is above its limit; not if there is a single chain."""
+        if np.isnan(self.rhat).all():
+            return False
         return float(np.nanmax(np.divide(self.rhat, self.limits))) <= 1.0
 
     def warnings(self, ess: float) -> list[str]:
@@ -142,12 +144,16 @@ def diagnose(
         draws: Arrays of shape (chains, draws, *shape), by parameter. Of very many coordinates some
             are used, evenly over each array.
         places: Coordinates of each parameter to use; ``None`` for these.
+
+    Returns:
+        Diagnostics, with effective sample sizes of zero if no chain has moved at all.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     az = libraries.arviz()
     found: list[tuple[float, ...]] = []
     limits: list[float] = []
     names: list[str] = []
+    moved = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, a in draws.items():
@@ -157,11 +163,14 @@ def diagnose(
                 names.append(coordinate_name(name, a.shape[2:], place))
                 coordinate = flat[:, :, place]
                 x = np.asarray(coordinate, np.float64)
+                moved |= bool((x != x.flat[0]).any())
                 rhat = az.rhat(x) if chains > 1 else np.nan
                 ess = az.ess(x)
                 found.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
                 limits.append(_limit(float(ess), flat.shape[2], chains))
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
+    if not moved:  # of constants ArviZ says that each draw counts
+        bulk = tail = [0.0] * len(names)
     return Diagnostics(count, bulk, tail, rhat, names, limits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held, free
 from sgmcmc.groups.marginal import DRIFT, MODE, ROOT
 from sgmcmc.groups.model import read_groups
+from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.origin import origin_of
 
 LEVELS = 40
@@ -136,6 +138,30 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
     variance = 1.2 / 300  # of the mean of means of five, each with variance 1 + 1/5
     assert abs(samples["a"].mean() - y.mean()) < 4 * np.sqrt(variance / 200)
     assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
+
+
+def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):
+    """Far from the mode nodes that are held there give a wrong density, in which chains get lost.
+
+    The warm-up of HMC is told that its chains were lost; NUTS goes on from the mode.
+    """
+    whole, seen = exact_posterior.WarmUp.run, []
+
+    def lost(self, verbose):
+        seen.append(self._sampler.data.columns)
+        return replace(whole(self, verbose), lost=len(seen) == 1)
+
+    monkeypatch.setattr(exact_posterior.WarmUp, "run", lost)
+    samples = sgmcmc.sample(
+        log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4, "tau": 0.6},
+        lambda params: -params["tau"], groups=sgmcmc.Groups("g", {"z": 0.0}, law), ess=50,
+        bijectors={"tau": tfp.bijectors.Exp()}, seed=1, verbose=False,
+    )  # fmt: skip
+    assert [MODE in columns for columns in seen] == [True, False]
+    assert samples.settings["method"] == "nuts"
+    assert "HMC left the surroundings" in samples.report["Dynamics"]["reason for NUTS"]
+    assert samples.report["Mode"]["found"]
+    assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
 
 
 def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model():

@@ -110,6 +110,12 @@ def test_slow_coordinates_are_looked_at_first(scale: float) -> None:
     assert until_enough({"beta": draws}, found.smallest).complete
 
 
+def test_chains_that_have_not_moved_have_no_effective_draws() -> None:
+    found = diagnose({"beta": np.full((4, 500, 2), 0.3)})
+    assert not found.enough(100)
+    assert found.warnings(100) == ["The smallest effective sample size is 0 (beta[0]), not 100."]
+
+
 def test_constant_entries_do_not_hinder() -> None:
     """Such as the zeros of a triangular matrix; ArviZ has no R-hat for them."""
     rng = np.random.default_rng(3)

@@ -14,8 +14,10 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.dynamics import HMC, MALA, NUTS
 from sgmcmc.dynamics.hamiltonian import Motion, Point, log_weight
+from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
+from sgmcmc.run.exact.reporting import _of_divergences
 from sgmcmc.run.exact.start import find_start, read
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.run.request import Request
@@ -480,6 +482,22 @@ def test_the_neck_of_a_funnel_is_no_mode() -> None:
     start = find_start(read(request).read, None, 4, False)
     assert start.mode is None and "No mode" in start.warnings[0]
     assert start.params["t"] == 1.0
+
+
+@pytest.mark.parametrize(("scale", "said"), [(1.5, "sd[1] comes near zero"), (0.1, "is m.")])
+def test_a_warning_of_divergences_names_a_parameter(scale: float, said: str) -> None:
+    """A scale of which one draw in a hundred is near zero, or the slowest coordinate."""
+
+    class Draws(dict[str, Array]):
+        settings = {"n_chains": 4, "stepsize": 0.4}
+
+    rng = np.random.default_rng(1)
+    sds = np.exp([0.1, scale] * rng.normal(size=(4, 500, 2)))
+    draws = Draws(sd=sds, m=np.repeat(rng.normal(size=(4, 50)), 10, axis=1))
+    text = _of_divergences(3.0, [{"moves": 500.0}] * 4, draws, diagnose(draws))
+    assert text.startswith("3 of 2000 trajectories diverged")
+    assert "a smaller `stepsize`, such as 0.2, or" in text
+    assert said in text
 
 
 @pytest.mark.slow

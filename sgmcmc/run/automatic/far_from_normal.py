@@ -23,6 +23,7 @@ from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import shrunk_covariance
+from sgmcmc.tuning.mode import Mode
 from sgmcmc.tuning.plan import Plan
 
 _PATIENCE = 6
@@ -140,8 +141,17 @@ def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:
 
 
 def run_by_nuts(
-    request: Request, plan: Plan, required: Requirements, verbose: bool, began: float, reason: str
+    request: Request,
+    plan: Plan,
+    required: Requirements,
+    verbose: bool,
+    began: float,
+    reason: str,
+    mode: Mode | None = None,
 ) -> Samples:
-    """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay."""
+    """Return draws by the No-U-Turn Sampler, with their report; the plan's doubts stay.
+
+    It begins around the mode, if that is given; otherwise it looks for one.
+    """
     doubts = of_rising(plan.surveyed)
-    return run_exact(request, NUTS(), required, verbose, began, reason, doubts)
+    return run_exact(request, NUTS(), required, verbose, began, reason, doubts, mode=mode)

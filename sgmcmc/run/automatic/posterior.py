@@ -28,6 +28,7 @@ from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, all_parts_open, choose, open_arguments, read
 from sgmcmc.run.driver import run_lengths, run_tuned
+from sgmcmc.run.exact.adaptation import LostError
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -168,13 +169,22 @@ def run_with_effects(
 def _by_hmc(
     request: Request, chosen: Chosen, required: Requirements, verbose: bool, began: float
 ) -> Samples:
-    """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning."""
+    """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
+
+    NUTS has no nodes that are held around the mode, and begins at the same mode.
+    """
     plan = chosen.plan
+    structure = request.groups
+    mode = None if structure is None or structure.coordinates else plan.mode
     reason = "effects of groups are integrated out, and it needs the fewest gradients"
     doubts = of_rising(plan.surveyed)
-    samples = run_exact(
-        chosen.request, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
-    )
+    try:
+        samples = run_exact(
+            chosen.request, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
+        )
+    except LostError:
+        against = "the posterior is far from normal: HMC left the surroundings of the mode"
+        return run_by_nuts(request, plan, required, verbose, began, against, mode)
     assert samples.report is not None
     against = samples.report.warnings[len(doubts) :]
     left = (
@@ -182,7 +192,7 @@ def _by_hmc(
     )
     if not against or not may_start_again(required, left):
         return samples
-    return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}")
+    return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
 
 
 def _around(

@@ -66,6 +66,10 @@ _NORMAL = 2.5
 """A variance in the chain's coordinates, or its inverse, that calls for others."""
 
 
+class LostError(Exception):
+    """Chains left the region around the mode in which alone their log posterior is right."""
+
+
 @dataclass(frozen=True)
 class WarmedUp:
     """Result of the warm-up.
@@ -233,6 +237,11 @@ class WarmUp:
         return cut > _STUCK * sum(facts["moves"] for facts in moves)
 
     @property
+    def _hopeless(self) -> bool:
+        """Whether there is no time left, or no progress after the first windows."""
+        return self._late or (self._done >= sum(self._windows[:2]) and self._stuck)
+
+    @property
     def _restarted(self) -> float:
         """The stepsize to begin with in new coordinates."""
         return first_stepsize(self._sampler.target.size)
@@ -254,7 +263,7 @@ class WarmUp:
     def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
         """Run all chains for some iterations."""
         end, began = self._done + length, self._done
-        while self._done < end and not (self._late and self._done > self._windows[0]):
+        while self._done < end and not (self._hopeless and self._done > self._windows[0]):
             single = self._done - began < _SINGLE
             batch = min(1 if single else _BATCH, end - self._done)
             before = self._accepted()

@@ -22,7 +22,15 @@ from sgmcmc.inputs.tuning import JOINT, need_steps
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
-from sgmcmc.run.exact.adaptation import LAST, SHORT, WINDOWS, WarmedUp, WarmUp, first_stepsize
+from sgmcmc.run.exact.adaptation import (
+    LAST,
+    SHORT,
+    WINDOWS,
+    LostError,
+    WarmedUp,
+    WarmUp,
+    first_stepsize,
+)
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
@@ -86,6 +94,8 @@ def run_exactly(
     earlier: Mapping[str, float] | None = None,
 ) -> Samples:
     """Make the open choices, run the chains, and return draws with their report.
+
+    ``LostError`` is raised if nodes of groups are held around the mode, and the chains leave it.
 
     Args:
         request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
@@ -190,6 +200,8 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
         found = _with_curvature(request, start, required, log, verbose)
     else:
         found = _warmed_up(request, start, required, log, verbose)
+    if found.lost and request.held is not None:
+        raise LostError
     if found.lost and start.mode is not None:
         # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
         start, log.mode = start_at_params(model, preconditioner), None

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sgmcmc.bars import Clock
-from sgmcmc.results.diagnostics import diagnose
+from sgmcmc.checks import is_number
+from sgmcmc.results.arrays import by_chain, coordinate_name
+from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -27,6 +29,12 @@ _FEW_ACCEPTED = 0.5
 
 _OFTEN_CUT = 0.01
 """Largest fraction of trajectories cut short without a warning."""
+
+_NEAR_ZERO = 0.25
+"""Part of its median below which a scale is near zero."""
+
+_LOOKED_AT = 10_000
+"""Draws that are looked at for it."""
 
 
 @dataclass
@@ -62,7 +70,9 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     facts = origin.facts
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
-    warnings = [*log.warnings, *_about_moves(facts, rates, divergences)]
+    warnings = [*log.warnings, *_about_moves(facts, rates)]
+    if divergences:
+        warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
     warnings += _about_rounding(samples, origin.sampler.target.space)
     warnings += diagnostics.warnings(ess)
     found: Sections = {}
@@ -98,17 +108,46 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     return make_report(origin.sampler, samples, diagnostics, found, warnings, log.clock)
 
 
-def _about_moves(
-    facts: Sequence[Mapping[str, float]], rates: list[float], divergences: float
-) -> list[str]:
+def _of_divergences(
+    divergences: float,
+    facts: Sequence[Mapping[str, float]],
+    samples: Samples,
+    diagnostics: Diagnostics,
+) -> str:
+    """Return a warning with the scale that comes near zero, or the slowest coordinate.
+
+    A scale counts as near zero if one draw in a hundred is less than a part of the median.
+    """
+    moves = sum(chain["moves"] for chain in facts)
+    stepsize = samples.settings["stepsize"]
+    half = f", such as {stepsize / 2:.2g}" if is_number(stepsize) else ""
+    said = (
+        f"{divergences:.0f} of {moves:.0f} trajectories diverged: the posterior has regions "
+        "of high curvature that this stepsize cannot resolve, and is not explored well "
+        f"there. Use a smaller `stepsize`{half}, or reparameterize the model. "
+    )
+    found: dict[str, tuple[float, float]] = {}
+    for name, array in by_chain(samples.settings, samples).items():
+        flat = np.asarray(array).reshape(-1, int(np.prod(array.shape[2:])))
+        flat = flat[:: max(1, len(flat) // _LOOKED_AT)]
+        low, middle = np.quantile(flat, [0.01, 0.5], axis=0)
+        for place in np.flatnonzero((flat.min(0) > 0) & (low < _NEAR_ZERO * middle)):
+            label = coordinate_name(name, array.shape[2:], int(place))
+            found[label] = float(low[place]), float(middle[place])
+    if not found:
+        return said + f"The slowest coordinate is {diagnostics.scarcest}."
+    name, (low, middle) = min(found.items(), key=lambda each: each[1][0] / each[1][1])
+    return said + (
+        f"{name} comes near zero: one draw in a hundred is below {low:.2g}, with a median of "
+        f"{middle:.2g}. If it is the SD of effects, integrate them out by `groups=`, write them as "
+        "scale × standard normal, or give it a prior that vanishes at zero, such as Gamma(2, rate)."
+    )
+
+
+def _about_moves(facts: Sequence[Mapping[str, float]], rates: list[float]) -> list[str]:
+    """Return warnings about acceptance rates and trajectories cut short."""
     warnings = []
     moves = sum(chain["moves"] for chain in facts)
-    if divergences:
-        warnings.append(
-            f"{divergences:.0f} of {moves:.0f} trajectories diverged: the posterior has regions "
-            "of high curvature that this stepsize cannot resolve, and is not explored well "
-            "there. Use a smaller `stepsize`, or reparameterize the model."
-        )
     if min(rates) < _FEW_ACCEPTED:
         warnings.append(
             f"Only {min(rates):.0%} of the moves of a chain were accepted: the stepsize is too "
