@@ -135,7 +135,7 @@ def _search(
     sample: Sample | None,
     known: np.ndarray | None,
 ) -> Mode:
-    """Return where one search ends, of :func:`find_mode`."""
+    """Return the mode at the end of one search of :func:`find_mode`."""
     rough = objective if part is None else objective.rough.over(None)
     if known is not None:
         here = _on_all_rows(objective, rough, start, part or objective, known)
