@@ -183,8 +183,8 @@ def _by_hmc(
             chosen.request, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
         )
     except LostError:
-        against = "the posterior is far from normal: HMC left the surroundings of the mode"
-        return run_by_nuts(request, plan, required, verbose, began, against, mode)
+        lost = "the posterior is far from normal: HMC left the surroundings of the mode"
+        return run_by_nuts(request, plan, required, verbose, began, lost, mode)
     assert samples.report is not None
     against = samples.report.warnings[len(doubts) :]
     left = (
