@@ -234,17 +234,27 @@ def _need_quadratic(
 ) -> None:
     """Refuse functions whose third differences in the effects are not zero."""
     mine = {name: effects[name] for name in factor.shapes}
+    # Unlike steps of the entries, for what is cubic in several of them together.
+    step = np.sqrt(1.0 + np.arange(factor.size))
+    steps = factor.named(tf.constant(step, next(iter(mine.values())).dtype))
 
     def both(moved: Tensors) -> tf.Tensor:
         return terms({**effects, **moved}) + factor.log_prior(dict(moved), dict(params))
 
-    for name, value in mine.items():
-        at = np.stack([both({**mine, name: value + k}).numpy() for k in range(4)])
+    for names in [*([name] for name in mine), list(mine)]:
+        at = np.stack(
+            [
+                both({**mine, **{n: mine[n] + k * steps[n][tf.newaxis] for n in names}}).numpy()
+                for k in range(4)
+            ]
+        )
         third = at.astype(np.float64).T @ [-1.0, 3.0, -3.0, 1.0]
         if not (np.abs(third) <= _QUADRATIC * np.abs(at).max()).all():
+            said = " and ".join(repr(name) for name in names)
             raise ValueError(
                 f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
-                f"quadratic functions of the effect {name!r}. Leave `normal` out."
+                f"quadratic functions of the effect{'s' * (len(names) > 1)} {said}. Leave "
+                "`normal` out."
             )
 
 

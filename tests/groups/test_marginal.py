@@ -159,6 +159,26 @@ def test_closed_form_is_refused_where_the_density_is_not_normal(rounded):
         read_groups(groups, log_lik, data, params, None)
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_closed_form_is_refused_where_effects_have_a_cubic_product(apart):
+    """It is quadratic in each effect alone, and cubic in two together."""
+
+    def log_lik(p, d):
+        u, v = (p["u"], p["v"]) if apart else (p["w"][:, 0], p["w"][:, 1])
+        return -0.5 * (d["y"] - p["a"] - u - 0.1 * u * v) ** 2
+
+    def law(effects, p):
+        return sum(-0.5 * tf.reduce_sum(tf.reshape(e, [e.shape[0], -1]) ** 2, 1)
+                   for e in effects.values())  # fmt: skip
+
+    data, _ = _linear(1)
+    effects = {"u": 0.0, "v": 0.0} if apart else {"w": np.zeros(2)}
+    groups = Groups("g", effects, law, normal=True)
+    said = "effects 'u' and 'v'" if apart else "effect 'w'"
+    with pytest.raises(ValueError, match=rf"`groups`: 'g' has normal=True.*{said}"):
+        read_groups(groups, log_lik, data, {"a": 0.4}, None)
+
+
 def test_logistic_groups_against_adaptive_integration():
     rng = np.random.default_rng(2)
     x = rng.normal(size=len(GROUP))
