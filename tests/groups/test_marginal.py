@@ -46,6 +46,22 @@ def _named(v):
     return dict(zip(("a", "b", "s", "tau"), tf.unstack(v), strict=True))
 
 
+def _derivatives(terms, at):
+    """Return gradient and Hessian of a sum of terms."""
+
+    @tf.function
+    def both(v):
+        with tf.GradientTape() as outer:
+            outer.watch(v)
+            with tf.GradientTape() as inner:
+                inner.watch(v)
+                value = tf.reduce_sum(terms(v))
+            slope = inner.gradient(value, v)
+        return slope, outer.jacobian(slope, v)
+
+    return both(tf.constant(at, tf.float64))
+
+
 def _model(dims: int, nodes: int | None = None, normal: bool = False):
     data, at = _linear(dims)
     groups = Groups("g", {"u": np.zeros(dims)}, _law, nodes, normal=normal)
@@ -76,17 +92,7 @@ def test_linear_mixed_model_has_the_value_of_algebra(dims, normal):
 def test_derivatives_are_those_of_the_integral(dims, normal):
     model, tensors, data, at = _model(dims, normal=normal)
 
-    @tf.function
-    def derivatives(v):
-        with tf.GradientTape() as outer:
-            outer.watch(v)
-            with tf.GradientTape() as inner:
-                inner.watch(v)
-                value = tf.reduce_sum(model.log_lik(_named(v), tensors))
-            slope = inner.gradient(value, v)
-        return slope, outer.jacobian(slope, v)
-
-    slope, bends = derivatives(tf.constant(at))
+    slope, bends = _derivatives(lambda v: model.log_lik(_named(v), tensors), at)
     step, axes = 1e-4, np.eye(4)
 
     def exact(move):
@@ -120,18 +126,10 @@ def test_closed_form_where_residuals_are_zero():
     model = read_groups(groups, log_lik, dataset, at, None, tf.float64)
     tensors = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
 
-    @tf.function
-    def derivatives(v):
-        with tf.GradientTape() as outer:
-            outer.watch(v)
-            with tf.GradientTape() as inner:
-                inner.watch(v)
-                params = dict(zip(at, tf.unstack(v), strict=True))
-                value = tf.reduce_sum(model.log_lik(params, tensors))
-            slope = inner.gradient(value, v)
-        return slope, outer.jacobian(slope, v)
+    def by_group(v):
+        return model.log_lik(dict(zip(at, tf.unstack(v), strict=True)), tensors)
 
-    slope, bends = derivatives(tf.constant(list(at.values()), tf.float64))
+    slope, bends = _derivatives(by_group, list(at.values()))
     s2, t2 = 0.36, 0.49  # a group's covariance is s² I + τ² 1 1ᵀ, with the eigenvalues s², s² + 2τ²
     np.testing.assert_allclose(
         slope, [0.0, -3 / 0.6 - 3 * 0.6 / (s2 + 2 * t2), -6 * 0.7 / (s2 + 2 * t2)], rtol=1e-9,
