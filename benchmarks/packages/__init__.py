@@ -55,7 +55,9 @@ PACKAGES: dict[str, Package] = {
         "sgmcmcjax",
         note="minibatches with replacement (its only kind); in SGLD-CV the log-likelihood is "
         "written with `logaddexp`, because on JAX 0.4.30 the full gradient of the other form is "
-        "wrong at N = 581 012; chains: the faster of `vmap` and `pmap`",
+        "wrong at N = 581 012; its BAOAB and BADODAB are left out: in this release "
+        "they use one half of the step twice, and positions never move; chains: the faster of "
+        "`vmap` and `pmap`",
     ),
     "sgmcmcjax-pmap": Package(
         "SGMCMCJax, pmap",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from sgmcmcjax.samplers import (
-    build_badodab_sampler,
-    build_baoab_sampler,
     build_psgld_sampler,
     build_sghmc_sampler,
     build_sgld_sampler,
@@ -51,12 +48,6 @@ def build(workload: Workload, data: Arrays, params: Arrays) -> Callable[[int], A
         sampler = build_sghmc_sampler(
             workload.stepsize, workload.L, *model, alpha=workload.alpha, pbar=False
         )
-    elif workload.method == "badodab":  # its momentum is ours over √ε
-        step = sqrt(workload.stepsize)
-        sampler = build_badodab_sampler(step, *model, a=workload.alpha / step, pbar=False)
-    elif workload.method == "baoab":
-        step = sqrt(workload.stepsize)
-        sampler = build_baoab_sampler(step, *model, gamma=workload.alpha / step, pbar=False)
     elif workload.method == "psgld":  # its pSGLD has ours
         sampler = build_psgld_sampler(workload.stepsize, *model, pbar=False)
     elif workload.method == "sgnht":
