@@ -156,6 +156,7 @@ bench-posteriors: $(STAMP) ## posteriors against references, and bad constants; 
 
 bench-large: $(STAMP) ## posteriors of 500 coordinates and more against references; hours; needs insteval.csv and MNIST; writes docs/posteriors.md
 	$(RUN) benchmarks.large.run
+	$(RUN) benchmarks.large.run --nuts
 
 bench-laws: $(STAMP) ## exact and measured variances of every chain with a closed form; writes docs/laws.md
 	$(RUN) benchmarks.laws.run

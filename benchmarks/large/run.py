@@ -3,8 +3,8 @@
 Two calls each. The first is what a user writes: its seconds, its effective sample sizes and its
 warnings are in the table. The second asks for an effective sample size of 1600, so that errors of
 means and SDs can be told from those of Monte Carlo; if the first took long it is judged itself.
-With `--nuts`, NumPyro's NUTS runs after it until its worst scalar has the effective sample size
-that `sample` ends at by default.
+With `--nuts`, NumPyro's NUTS runs instead, until its worst scalar has the effective sample size
+that `sample` ends at by default; its seconds are kept with the rest.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def nuts_of_numpyro(name: str, posterior: Large) -> dict[str, float] | None:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def measure(name: str, reference: Mapping[str, Any], nuts: bool) -> dict[str, Any]:
+def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything about one posterior."""
     posterior = POSTERIORS[name]()
     began = time.perf_counter()
@@ -108,22 +108,30 @@ def measure(name: str, reference: Mapping[str, Any], nuts: bool) -> dict[str, An
         "how": reference["how"],
         "judged": compare(posterior, dict(judged), reference["of"]),
         "judged warnings": judged.report.warnings,
-        "NUTS": nuts_of_numpyro(name, posterior) if nuts else None,
     }
+
+
+def with_nuts(name: str) -> dict[str, Any]:
+    """Return what is known of a posterior, and what NumPyro's NUTS takes."""
+    return {**table.read()[name], "NUTS": nuts_of_numpyro(name, POSTERIORS[name]())}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
-    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS for each")
+    parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS, kept with the rest")
     options = parser.parse_args(arguments)
     names = options.names
     if lacking := [name for name in names or POSTERIORS if name not in references.read()]:
         references.main(lacking)
     known = references.read()
+
+    def one(name: str) -> dict[str, Any]:
+        return with_nuts(name) if options.nuts else measure(name, known[name])
+
     results = measure_each(
         table.RESULTS, "posteriors", names or POSTERIORS,
-        lambda name: attempted(measure, name, known[name], options.nuts), table.line,
+        lambda name: attempted(one, name), table.line,
     )  # fmt: skip
     if not names:
         table.write(results)
