@@ -101,7 +101,11 @@ def _scalar(found: Mapping[str, Any]) -> str:
 
 def _nuts(result: Mapping[str, Any]) -> str:
     nuts = result.get("NUTS")
-    return "" if nuts is None else f"{nuts['seconds']:.0f} ({nuts['ess']:.0f})"
+    if nuts is None:
+        return ""
+    if "failed" in nuts:
+        return "—"
+    return f"{nuts['seconds']:.0f} ({nuts['ess']:.0f})"
 
 
 def _method(result: Mapping[str, Any]) -> str:
