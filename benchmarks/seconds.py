@@ -154,7 +154,7 @@ def _flat(samples: Any) -> np.ndarray:
 
 def _differences(updated: Any, fresh: Any) -> dict[str, float]:
     """Return the largest differences of means, in SDs, and of SDs, relative."""
-    # NumPy adds float32 up in float32: the mean of 200 000 draws at 200 SDs from 0 is off by 0.2 SD.
+    # In float32 the mean of 200 000 draws, 200 SDs from zero, is off by 0.2 SD.
     one, other = (_flat(draws) for draws in (updated, fresh))
     sds = other.std(0)
     return {
