@@ -336,7 +336,7 @@ def _of_posteriors(found: dict[str, Any]) -> list[str]:
     return [
         f"The {len(found)} posteriors of `make bench-posteriors`, one after another in one process,"
         f" a call each: median {statistics.median(seconds):.1f} s, at most {max(seconds):.1f}; "
-        f"above {LONG:.0f} s: {', '.join(long) or 'none'}. Resident memory afterwards:",
+        f"above {LONG:.0f} s: {', '.join(long) or 'none'}. Resident memory after some of them:",
         table(
             ["after call", *(str(place + 1) for place in places)],
             [["MB", *(f"{held[place]:.0f}" for place in places)]],
