@@ -133,10 +133,9 @@ def summary(
     # ArviZ adds up in the dtype of the draws: in float32 the mean of 400 000 of them, 200 SDs from
     # zero, is off by a third of an SD.
     exact = {name: np.asarray(samples[name], np.float64) for name in names}
-    double = Samples(exact, settings=samples.settings)
-    data = to_inference_data(double)
+    data = to_inference_data(Samples(exact, settings=samples.settings))
     if libraries.arviz_is_new():
-        table = _table(double, names, quantiles)
+        table = _table(data, by_chain(samples.settings, exact), names, quantiles)
         return _with_warnings(table, samples)
     with _silent():
         shown = az.summary(
@@ -152,13 +151,13 @@ def summary(
     return _with_warnings(table, samples)
 
 
-def _table(samples: Samples, names: Sequence[str], quantiles: Sequence[float]) -> Any:
+def _table(
+    data: Any, draws: Mapping[str, np.ndarray], names: Sequence[str], quantiles: Sequence[float]
+) -> Any:
     """Return the table from ArviZ 1, with the columns of ArviZ 0."""
     az = libraries.arviz()
-    data = to_inference_data(samples)
     shown = az.summary(data, var_names=names, kind="stats", round_to="none")[["mean", "sd"]]
     judged = az.summary(data, var_names=names, kind="diagnostics", round_to="none")
-    draws = by_chain(samples.settings, samples)
     every = [np.reshape(draws[name], (np.prod(draws[name].shape[:2]), -1)) for name in names]
     found = np.quantile(np.concatenate(every, axis=1), list(quantiles), axis=0)
     for q, values in zip(quantiles, found, strict=True):

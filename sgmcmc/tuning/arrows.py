@@ -83,10 +83,9 @@ class Products:
 
     def information(self, u: np.ndarray) -> np.ndarray:
         """Return the whole matrix at a position, (d, d): from rows' factors if they are known."""
-        objective = self._objective
-        if not objective.has_factors(u):
+        if not self._objective.has_factors(u):
             return self(u, np.eye(len(u)))
-        return -(objective.likelihood_hessian(u) + objective.prior_hessian(u))
+        return self._objective.information(u)
 
     def _many(self, u: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         dtype = self._target.dtype.as_numpy_dtype

@@ -55,7 +55,7 @@ class Information:
         return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
     @property
-    def told_condition(self) -> float | str:
+    def shown_condition(self) -> float | str:
         """The condition number, or why there is none."""
         if self.not_positive:
             return f"none: not positive in {self.not_positive} of {len(self.matrix)} directions"
@@ -103,9 +103,13 @@ def observed_information(
     covariance = _plain_inverse(matrix)
     if covariance is not None:
         return Information(matrix, covariance, extra, scale)
-    count, upward = _not_positive(matrix)
-    matrix = _positive(matrix)
-    return Information(matrix, _inverse(matrix), extra, scale, count, upward)
+    units, values, vectors = _eigen(matrix)
+    count, upward = _not_positive(units, values, vectors)
+    both = np.outer(units, units)
+    positive = _turned_up(values)
+    matrix = (vectors * positive) @ vectors.T * both
+    covariance = (vectors / positive) @ vectors.T / both
+    return Information(matrix, covariance, extra, scale, count, upward)
 
 
 def prior_on_both_sides(
@@ -135,10 +139,10 @@ def _first_scale(matrix: np.ndarray) -> np.ndarray:
     return 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
 
 
-def _not_positive(matrix: np.ndarray) -> tuple[int, np.ndarray | None]:
+def _not_positive(
+    scale: np.ndarray, values: np.ndarray, vectors: np.ndarray
+) -> tuple[int, np.ndarray | None]:
     """Return the number of eigenvalues that are not positive, and :attr:`Information.upward`."""
-    scale = _scale(matrix)
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     largest = np.abs(values).max()
     count = int((values <= _FLOOR * largest).sum())
     if values[0] >= -_CLEARLY * largest:
@@ -146,18 +150,12 @@ def _not_positive(matrix: np.ndarray) -> tuple[int, np.ndarray | None]:
     return count, vectors[:, 0] / scale / np.sqrt(-values[0])
 
 
-def _positive(matrix: np.ndarray) -> np.ndarray:
-    """Return the matrix with eigenvalues that are not positive turned up."""
-    scale, values, vectors = _turned_up(matrix)
-    return (vectors * values) @ vectors.T * np.outer(scale, scale)
-
-
 def _inverse(matrix: np.ndarray) -> np.ndarray:
     plain = _plain_inverse(matrix)
     if plain is not None:
         return plain
-    scale, values, vectors = _turned_up(matrix)
-    return (vectors / values) @ vectors.T / np.outer(scale, scale)
+    scale, values, vectors = _eigen(matrix)
+    return (vectors / _turned_up(values)) @ vectors.T / np.outer(scale, scale)
 
 
 def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
@@ -182,12 +180,16 @@ def _scale(matrix: np.ndarray) -> np.ndarray:
     return np.sqrt(np.where(diagonal > np.finfo(float).tiny, diagonal, 1.0))
 
 
-def _turned_up(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scale, eigenvalues and eigenvectors; nothing at all counts as a curvature of one."""
+def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scale of each coordinate, and eigenvalues and eigenvectors in these units."""
     scale = _scale(matrix)
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    return scale, *np.linalg.eigh(matrix / np.outer(scale, scale))
+
+
+def _turned_up(values: np.ndarray) -> np.ndarray:
+    """Return eigenvalues, all positive; nothing at all counts as a curvature of one."""
     values = np.abs(values)
-    return scale, np.maximum(values, _FLOOR * values.max() if values.any() else 1.0), vectors
+    return np.maximum(values, _FLOOR * values.max() if values.any() else 1.0)
 
 
 def shrunk_covariance(draws: np.ndarray, effective: float) -> np.ndarray:

@@ -354,7 +354,7 @@ def _trust_region(
     at = start.copy()
 
     def hessian(u: np.ndarray) -> np.ndarray:
-        found = -(objective.likelihood_hessian(u) + objective.prior_hessian(u))
+        found = objective.information(u)
         if not np.isfinite(found).all():
             raise np.linalg.LinAlgError
         at[:] = u

@@ -257,6 +257,10 @@ class Objective:
         (found,) = self._prior("prior hessian", u)
         return (found + found.T) / 2
 
+    def information(self, u: np.ndarray) -> np.ndarray:
+        """Return the negative Hessian of the log posterior, (d, d)."""
+        return -(self.likelihood_hessian(u) + self.prior_hessian(u))
+
     def prior_gradients(self, points: np.ndarray) -> np.ndarray:
         """Return the gradient of log-prior and log-Jacobian at several positions, (k, d)."""
         return self._prior("prior gradients", points)[0]

@@ -62,10 +62,10 @@ def test_a_saddle_and_a_flat_direction_have_no_condition_number() -> None:
     saddle = observed_information(
         objective(product, data, shapes, gaussian_prior(1.0)), np.zeros(2)
     )
-    assert saddle.told_condition == "none: not positive in 1 of 2 directions"
+    assert saddle.shown_condition == "none: not positive in 1 of 2 directions"
     np.testing.assert_allclose(np.abs(saddle.upward), [1 / np.sqrt(6)] * 2)  # 4 − 1 = 3
     flat = observed_information(objective(total, data, shapes), np.zeros(2))
-    assert flat.told_condition == "none: not positive in 1 of 2 directions"
+    assert flat.shown_condition == "none: not positive in 1 of 2 directions"
     assert flat.upward is None
 
 

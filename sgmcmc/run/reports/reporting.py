@@ -252,7 +252,7 @@ def mode_facts(mode: Mode) -> dict[str, Any]:
         "found": mode.converged,
         "remaining Newton step, posterior SDs": mode.distance,
         "passes over the data": mode.evaluations,
-        "condition number of observed information": mode.information.told_condition,
+        "condition number of observed information": mode.information.shown_condition,
         **({"information from a sample, relative error": mode.error} if mode.error else {}),
     }
 
