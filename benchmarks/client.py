@@ -8,7 +8,9 @@ import os
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.environments import HERE
@@ -19,6 +21,38 @@ TIMEOUT = 900  # seconds that one request may take
 
 # All on the CPU, whatever else the machine has.
 CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+
+def output_of(
+    python: Path | str,
+    *arguments: str,
+    request: Any = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    timeout: float | None = None,
+) -> str:
+    """Return the last line that a process on the CPU prints.
+
+    Args:
+        python: Interpreter.
+        arguments: Of the interpreter.
+        request: Anything that JSON can hold; the process reads it.
+        variables: Of its environment, besides ours.
+        timeout: Seconds that it may take.
+
+    Raises:
+        WorkerError: It failed.
+    """
+    done = subprocess.run(
+        [str(python), *arguments], input=json.dumps(request), capture_output=True, text=True,
+        cwd=HERE.parent, env={**os.environ, **CPU_ONLY, **variables}, timeout=timeout,
+    )  # fmt: skip
+    if done.returncode:
+        raise WorkerError(_last_words(done.stderr))
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def _last_words(said: str) -> str:
+    return "\n".join(said.strip().splitlines()[-5:])
 
 
 class WorkerError(Exception):
@@ -65,7 +99,7 @@ class Worker:
         if not line:
             self._process.wait()
             self._errors.seek(0)
-            raise WorkerError("\n".join(self._errors.read().strip().splitlines()[-5:]))
+            raise WorkerError(_last_words(self._errors.read()))
         answer = json.loads(line)
         if "unsupported" in answer:
             raise UnsupportedWorkloadError(answer["unsupported"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import numpy as np
 
 from benchmarks.accuracy import references
 from benchmarks.accuracy.problems import covertype
-from benchmarks.client import CPU_ONLY
+from benchmarks.client import output_of
 from benchmarks.environments import HERE, interpreter
 from benchmarks.memory import peak, resident
 from benchmarks.report import publish, table
@@ -233,16 +232,7 @@ def _outside(environment: str, request: dict[str, Any], smoke: bool) -> dict[str
     """Return seconds, effective draws and errors of another package."""
     from benchmarks.posteriors.moments import moments
 
-    done = subprocess.run(
-        [str(interpreter(environment)), "-m", "benchmarks.seconds_outside"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=HERE.parent,
-        env={**os.environ, **CPU_ONLY},
-    )
-    if done.returncode:
-        raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
+    output_of(interpreter(environment), "-m", "benchmarks.seconds_outside", request=request)
     with np.load(request["out"]) as file:
         answer = dict(file)
     found = {name: float(answer[name]) for name in ("before", "seconds")}

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,8 +22,8 @@ from benchmarks import machine
 from benchmarks.accuracy import ours, references, table
 from benchmarks.accuracy.curves import Run, summarized
 from benchmarks.accuracy.problems import PROBLEMS
-from benchmarks.client import CPU_ONLY
-from benchmarks.environments import HERE, interpreter
+from benchmarks.client import output_of
+from benchmarks.environments import interpreter
 from benchmarks.packages import PACKAGES
 from benchmarks.workloads import Workload
 
@@ -49,14 +47,8 @@ def asked(python: Path, request: dict[str, Any], variables: dict[str, str]) -> R
     """Send a request to another environment."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "draws.npz"
-        done = subprocess.run(
-            [str(python), "-m", "benchmarks.accuracy.outside"],
-            input=json.dumps({**request, "out": str(out)}),
-            capture_output=True, text=True, cwd=HERE.parent,
-            env={**os.environ, **CPU_ONLY, **variables},
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
+        request = {**request, "out": str(out)}
+        output_of(python, "-m", "benchmarks.accuracy.outside", request=request, variables=variables)
         with np.load(out) as file:
             return Run(file["draws"], float(file["before"]), float(file["seconds"]))
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import tempfile
 import time
 import warnings
@@ -23,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from benchmarks.client import CPU_ONLY
+from benchmarks.client import output_of
 from benchmarks.environments import HERE, interpreter
 from benchmarks.large import references, table
 from benchmarks.large.base import Large
@@ -78,13 +76,9 @@ def nuts_of_numpyro(name: str, posterior: Large) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         request = Path(folder) / "request.npz"
         np.savez(request, about=json.dumps(about), **arrays)
-        done = subprocess.run(
-            [str(interpreter("numpyro")), str(HERE / "large" / "with_numpyro.py"), str(request)],
-            capture_output=True, text=True, timeout=NUTS_SECONDS, env={**os.environ, **CPU_ONLY},
-        )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        script = str(HERE / "large" / "with_numpyro.py")
+        said = output_of(interpreter("numpyro"), script, str(request), timeout=NUTS_SECONDS)
+    return json.loads(said)
 
 
 def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:

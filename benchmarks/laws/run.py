@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.client import CPU_ONLY
+from benchmarks.client import WorkerError, output_of
 from benchmarks.environments import HERE, InstallError, interpreter
 from benchmarks.laws.elsewhere import ALPHA, SHARE, L, N, n
 from benchmarks.laws.exact import published_sghmc
@@ -109,14 +107,11 @@ def _asked(environment: str | None, method: str, draws: int) -> str:
         python = interpreter(environment)
     except InstallError as error:
         return f"not installed: {error}"
-    done = subprocess.run(
-        [str(python), "-m", "benchmarks.laws.elsewhere"],
-        input=json.dumps({"package": environment or "sgmcmc", "method": method, "draws": draws}),
-        capture_output=True, text=True, cwd=HERE.parent, env={**os.environ, **CPU_ONLY},
-    )  # fmt: skip
-    if done.returncode:
+    request = {"package": environment or "sgmcmc", "method": method, "draws": draws}
+    try:
+        found = json.loads(output_of(python, "-m", "benchmarks.laws.elsewhere", request=request))
+    except WorkerError:
         return "fails"
-    found = json.loads(done.stdout.strip().splitlines()[-1])
     return f"{found['ratio']:.3f} ± {found['error']:.3f}"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.client import CPU_ONLY
+from benchmarks.client import output_of
 from benchmarks.environments import HERE, interpreter
 from benchmarks.mamba.problem import discrepancy, gradients, laplace, make, thinned
 from benchmarks.report import measure_each, number, publish, results_of, table
@@ -34,15 +32,12 @@ HEAD = [
 
 def asked(environment: str | None, module: str, request: dict[str, Any], out: Path) -> Any:
     """Return what a run on one core said, and its draws."""
-    done = subprocess.run(
-        [str(interpreter(environment)), "-c", _PINNED.format(module=module)],
-        input=json.dumps({**request, "out": str(out)}), capture_output=True, text=True,
-        cwd=HERE.parent, env={**os.environ, **CPU_ONLY, **ONE_CORE},
+    said = output_of(
+        interpreter(environment), "-c", _PINNED.format(module=module),
+        request={**request, "out": str(out)}, variables=ONE_CORE,
     )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
     with np.load(out) as file:
-        return json.loads(done.stdout.strip().splitlines()[-1]), dict(file)
+        return json.loads(said), dict(file)
 
 
 _PINNED = """

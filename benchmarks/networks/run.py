@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.client import CPU_ONLY
+from benchmarks.client import output_of
 from benchmarks.environments import HERE, interpreter
 from benchmarks.networks import tables
 from benchmarks.report import describe_machine, replace_section, table
@@ -61,14 +59,8 @@ def bde(data: tables.Split, seed: int, seconds: float) -> dict[str, float]:
         split, out = Path(folder) / "split.npz", Path(folder) / "out.npz"
         np.savez(split, X=data[0], y=data[1], X_test=data[2])
         request = {"split": str(split), "out": str(out), "seed": seed, "seconds": seconds}
-        done = subprocess.run(
-            [str(interpreter("bde")), "-m", "benchmarks.networks.with_bde"],
-            input=json.dumps(request), capture_output=True, text=True, cwd=HERE.parent,
-            env={**os.environ, **CPU_ONLY},
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError("\n".join(done.stderr.strip().splitlines()[-5:]))
-        took = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
+        said = output_of(interpreter("bde"), "-m", "benchmarks.networks.with_bde", request=request)
+        took = json.loads(said)["seconds"]
         with np.load(out) as file:
             return {**tables.scores(file["mean"], file["sd"], data[3]), "seconds": took}
 
