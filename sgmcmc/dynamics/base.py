@@ -220,6 +220,8 @@ class ExactDynamics(Dynamics):
     Attributes:
         acceptance: Acceptance rate that the stepsize is chosen for.
         tells_log_post: Whether the state has the log posterior and its gradient.
+        in_step: Whether chains of one stepsize compute as many gradients as each other in every
+            move.
 
     Example:
         >>> import dataclasses, sgmcmc, tensorflow as tf
@@ -248,6 +250,16 @@ class ExactDynamics(Dynamics):
     seeds = 1
     acceptance: float = 0.8
     tells_log_post: bool = True
+    in_step: bool = False
+
+    def drawn(self, seed: tf.Tensor, size: int) -> Any:
+        """Return the random numbers of a transition, or the seed if they are drawn on the way.
+
+        Args:
+            seed: Two int32, used nowhere else.
+            size: d.
+        """
+        return seed
 
     @abstractmethod
     def start(self, log_post: LogPost, position: tf.Tensor) -> Any:
@@ -259,16 +271,14 @@ class ExactDynamics(Dynamics):
         """
 
     @abstractmethod
-    def transition(
-        self, log_post: LogPost, state: Any, stepsize: tf.Tensor, seed: tf.Tensor
-    ) -> Any:
+    def transition(self, log_post: LogPost, state: Any, stepsize: tf.Tensor, seed: Any) -> Any:
         """Return the state after a move that leaves the posterior as it is.
 
         Args:
             log_post: Function of the position that returns the log posterior and its gradient.
             state: State.
             stepsize: ε, a scalar or (d,).
-            seed: Two int32, used nowhere else.
+            seed: Result of ``drawn``: by default two int32.
         """
 
     def init(

@@ -44,6 +44,18 @@ class Moves(NamedTuple):
     cut: tf.Tensor
 
 
+class Drawn(NamedTuple):
+    """Random numbers of a trajectory, in float64.
+
+    Attributes:
+        uniforms: For the stepsize and for the acceptance, (2,).
+        velocity: ν at its start, (d,).
+    """
+
+    uniforms: tf.Tensor
+    velocity: tf.Tensor
+
+
 class ExactState(NamedTuple):
     """The state of Hamiltonian Monte Carlo in all its forms.
 
@@ -141,7 +153,7 @@ class Hamiltonian(ExactDynamics):
 
     @abstractmethod
     def move(
-        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: Any
     ) -> tuple[Point, Moves]:
         """Return the end of one move, and counts.
 
@@ -149,7 +161,7 @@ class Hamiltonian(ExactDynamics):
             motion: Motion of the move.
             here: Start of it, whose z is zero.
             stepsize: ε, a scalar or (d,), in float64.
-            seed: Two int32.
+            seed: Result of ``drawn``.
         """
 
     def start(self, log_post: LogPost, position: tf.Tensor) -> ExactState:
@@ -170,7 +182,7 @@ class Hamiltonian(ExactDynamics):
         )
 
     def transition(
-        self, log_post: LogPost, state: ExactState, stepsize: tf.Tensor, seed: tf.Tensor
+        self, log_post: LogPost, state: ExactState, stepsize: tf.Tensor, seed: Any
     ) -> ExactState:
         """Return the state one move on."""
         start, dtype = tf.cast(state.position, tf.float64), state.position.dtype
@@ -286,6 +298,7 @@ class HMC(Hamiltonian):
 
     name = "hmc"
     acceptance = 0.85
+    in_step = True
 
     def bind(self, space: Space) -> HMC:
         """Return this dynamics with its constants checked."""
@@ -306,8 +319,14 @@ class HMC(Hamiltonian):
             return stepsize
         return self.length / max(1, math.ceil(self.length / stepsize))
 
+    def drawn(self, seed: tf.Tensor, size: int) -> Drawn:
+        """Return the random numbers of a move."""
+        first, second = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        uniforms = tf.random.stateless_uniform([2], first, dtype=tf.float64, alg="philox")
+        return Drawn(uniforms, normals([size], second))
+
     def move(
-        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: Drawn
     ) -> tuple[Point, Moves]:
         """Return the end of one trajectory, or its start if that was not accepted."""
         steps, cut = tf.constant(self.n_leapfrog or STEPS), tf.constant(False)
@@ -315,9 +334,7 @@ class HMC(Hamiltonian):
             wanted = tf.math.ceil(self.length / tf.reduce_min(stepsize) - _ROUNDING)
             cut = wanted > _MOST
             steps = tf.cast(tf.clip_by_value(wanted, 1.0, _MOST), tf.int32)
-        first, second = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        uniforms = tf.random.stateless_uniform([2], first, dtype=tf.float64, alg="philox")
-        velocity = normals(here.z.shape, second)
+        uniforms, velocity = seed
         jittered = stepsize * (1.0 + self.jitter * (2.0 * uniforms[0] - 1.0))
         _, end, final = tf.while_loop(
             lambda i, *_: i < steps,
@@ -376,13 +393,21 @@ class MALA(Hamiltonian):
 
     name = "mala"
     acceptance = 0.574
+    in_step = True
 
     def bind(self, space: Space) -> MALA:
         """Return this dynamics, which has no constants."""
         return self
 
+    def drawn(self, seed: tf.Tensor, size: int) -> Drawn:
+        """Return the random numbers of a step."""
+        return _ONE_STEP.drawn(seed, size)
+
     def move(
-        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: tf.Tensor
+        self, motion: Motion, here: Point, stepsize: tf.Tensor, seed: Drawn
     ) -> tuple[Point, Moves]:
         """Return the end of a step, or its start if the step was not accepted."""
-        return HMC(n_leapfrog=1, jitter=0.0).move(motion, here, stepsize, seed)
+        return _ONE_STEP.move(motion, here, stepsize, seed)
+
+
+_ONE_STEP = HMC(n_leapfrog=1, jitter=0.0)

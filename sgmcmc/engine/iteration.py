@@ -179,11 +179,8 @@ class Iteration:
         stepsize = self._layout.spread(tf.gather(inputs.stepsizes, row))
         if isinstance(dynamics, ExactDynamics):
             columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
-            whole, seed = WholePosterior(self.target, columns), tf.gather(inputs.seeds, i)[0]
-            state = dynamics.transition(whole, carry.state, stepsize, seed)
-            if not dynamics.tells_log_post:
-                return carry._replace(state=state)
-            return carry._replace(state=state, gradient=state.gradient)
+            seed = dynamics.drawn(tf.gather(inputs.seeds, i)[0], self._layout.size)
+            return self.move(carry, columns, stepsize, seed)
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 
@@ -206,6 +203,23 @@ class Iteration:
             (tf.constant(0), carry),
             parallel_iterations=1,
         )[1]
+
+    def move(self, carry: Carry, columns: Tensors, stepsize: tf.Tensor, seed: Any) -> Carry:
+        """Return the carry after a transition of exact dynamics.
+
+        Args:
+            carry: State.
+            columns: Whole dataset.
+            stepsize: ε, a scalar or (d,).
+            seed: What the dynamics have drawn for it.
+        """
+        dynamics = self.dynamics
+        assert isinstance(dynamics, ExactDynamics)
+        whole = WholePosterior(self.target, columns)
+        state = dynamics.transition(whole, carry.state, stepsize, seed)
+        if not dynamics.tells_log_post:
+            return carry._replace(state=state)
+        return carry._replace(state=state, gradient=state.gradient)
 
     def _step(
         self,

@@ -262,12 +262,13 @@ class Prefetcher:
         table = stepsizes.at(first, min(length, total - first + 1))
         return np.pad(table, ((0, length - len(table)), (0, 0)), mode="edge")
 
-    def draw(self, number: int, rows: np.ndarray, noise: np.ndarray) -> None:
+    def draw(self, number: int, rows: np.ndarray, noise: np.ndarray, seeds: np.ndarray) -> None:
         """Write the numbers of the first iterations of a block to the buffers of a group of chains.
 
         ``rows`` is (iterations, steps, n), or (iterations, 0, n) to draw none; ``noise`` is
-        (iterations, vectors, d).
+        (iterations, vectors, d), and ``seeds`` (the block's iterations, seeds, 2).
         """
+        self._seeds(Purpose.SEEDS, seeds, number)
         rng = self._source.rng(Purpose.NOISE, number)
         normals = np.empty(noise.shape, self._dtype)
         standard_normals(rng, normals)

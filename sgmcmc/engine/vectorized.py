@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.dynamics.schedules import Stepsizes
 from sgmcmc.engine.block import BlockInputs, BlockResult, Carry, folded, recorded
 from sgmcmc.engine.iteration import Iteration
@@ -42,6 +43,7 @@ class GroupKernel:
             alone.target, alone.dynamics, alone.gradient, stream.each, alone.recorder,
             unseen=alone.iteration.unseen,
         )  # fmt: skip
+        self._exact = isinstance(alone.dynamics, ExactDynamics)
         self._run: Compiled | None = None
 
     def compile(self, compiler: Compiler, carry: Carry, inputs: BlockInputs) -> bool:
@@ -62,6 +64,22 @@ class GroupKernel:
         factors = carry.stepsize_factor[tf.newaxis, :, tf.newaxis]
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
+        def move(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
+            """Return what a transition of exact dynamics leaves, in step and of one stepsize."""
+            dynamics, layout = self.alone.dynamics, self._target.space.layout
+            seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
+            drawn = tf.nest.map_structure(
+                lambda *parts: tf.stack(parts), *(dynamics.drawn(s, layout.size) for s in seeds)
+            )
+            stepsize = layout.spread(tf.gather(stepsizes, 0 if stepsizes.shape[0] == 1 else i)[0])
+            columns = self.stream.each.minibatch(fixed, {}, i).columns
+
+            def of_one(given: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
+                carry, seed = given
+                return folded(recorder, self._iteration.move(carry, columns, stepsize, seed), now)
+
+            return _for_each((carry, drawn), of_one)
+
         def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
             def of_one(given: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
                 carry, inputs = given
@@ -77,7 +95,8 @@ class GroupKernel:
             )
             return _for_each((carry, consumed), of_one)
 
-        carry, records = recorded(recorder, self.length, span, carry, iterate, (self.chains,))
+        one = move if self._exact else iterate
+        carry, records = recorded(recorder, self.length, span, carry, one, (self.chains,))
         return BlockResult(
             carry,
             records,
@@ -88,6 +107,8 @@ class GroupKernel:
 
     def _log_post(self, carry: Carry, fixed: Tensors, rows: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
         """Return the log posterior estimates from the minibatches of an iteration's last step."""
+        if self._exact:
+            return carry.state.log_post
         last = tf.constant(self.alone.dynamics.steps - 1)
 
         def of_one(given: tuple[tf.Tensor, Tensors]) -> tf.Tensor:
@@ -146,11 +167,12 @@ def unstack(structure: Any, count: int) -> list[Any]:
 
 
 class GroupBuffers(NamedTuple):
-    """Memory of a block of a group: row numbers, normals and stepsizes."""
+    """Memory of a block of a group: row numbers, normals, stepsizes and seeds."""
 
     rows: Buffer
     noise: Buffer
     stepsizes: Buffer
+    seeds: Buffer
 
 
 def group_pool(kernel: GroupKernel, stepsizes: Stepsizes) -> Pool[GroupBuffers]:
@@ -165,6 +187,7 @@ def _buffers(kernel: GroupKernel, stepsizes: Stepsizes) -> GroupBuffers:
         Buffer(*kernel.stream.rows(length)),
         Buffer((length, kernel.chains, alone.dynamics.normals, alone.target.size), dtype),
         Buffer((1 if stepsizes.constant else length, stepsizes.columns), dtype),
+        Buffer((length, kernel.chains, alone.iteration.seeds_of_step, 2), np.dtype(np.int32)),
     )
     for buffer in made:  # places of chains that are through are read, too
         buffer.array[...] = 0
@@ -261,13 +284,14 @@ class Group:
             rows = self._kernel.stream.places(buffers.rows.array)[:most]
             for k in wanted:
                 prefetcher = self._runners[k].prefetcher
-                prefetcher.draw(block, rows[:, k], buffers.noise.array[:most, k])
+                noise, seeds = buffers.noise.array[:most, k], buffers.seeds.array[:, k]
+                prefetcher.draw(block, rows[:, k], noise, seeds)
             first = self._runners[wanted[0]].prefetcher
             buffers.stepsizes.array[...] = first.stepsizes_of(block * length + 1)
             self._block = block, wanted
-        seeds = tf.zeros([self._kernel.chains, 0], tf.int32)
         minibatches = {"rows": buffers.rows.tensor()}
-        return BlockInputs(minibatches, buffers.noise.tensor(), buffers.stepsizes.tensor(), seeds)
+        _, *others = (buffer.tensor() for buffer in buffers)
+        return BlockInputs(minibatches, *others)
 
     def _release(self) -> None:
         """Let the memory of the present block be used again."""

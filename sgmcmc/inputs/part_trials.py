@@ -205,7 +205,7 @@ def _exact_methods(
     """Return the methods of exact dynamics as functions of the state."""
     sparse = any(isinstance(column, tf.SparseTensor) for column in columns.values())
     few = columns if sparse else {name: c[:_ROWS_OF_EXACT] for name, c in columns.items()}
-    seed = tf.constant([1, 2], tf.int32)
+    seed = dynamics.drawn(tf.constant([1, 2], tf.int32), target.size)
 
     def log_post(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return WholePosterior(target, few)(position)

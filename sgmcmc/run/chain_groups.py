@@ -45,18 +45,33 @@ _BLOCK = 2**26
 _MOST_ROWS = 2**14
 """Largest number of rows of a dataset of which every iteration uses all."""
 
+_WIDE = 2**10
+"""Bytes of a row from which on chains of exact dynamics read a large dataset together."""
+
+_LARGE = 2**25
+"""Bytes of a dataset that does not stay in the cache from one gradient to the next."""
+
 
 def group_size(sampler: Sampler, phase: Phase) -> int:
     """Return the number of chains of a phase that share a kernel; 1 if each has its own.
 
     A chain has its own kernel if it is one of fewer than ``FEWEST``, or if its minibatches
     are so large that a group's would not stay in the cache; and if the chains of a group would
-    have to stop at different places, or do what has no form for many chains at a time: with exact
-    dynamics, latent variables, parameters that move in turn, gradients that use the whole
+    have to stop at different places, or do what has no form for many chains at a time: with NUTS,
+    latent variables, parameters that move in turn, gradients that use the whole
     dataset on the way (SVRG, SAGA), draws from other distributions than the normal, without XLA, on
     a GPU, and step by step.
+
+    Chains of exact dynamics that take as many gradients as each other share one if rows are wide
+    and do not stay in the cache: then most of the time is that of reading them.
     """
     chains = len(sampler.starts)
+    if isinstance(phase.dynamics, ExactDynamics):
+        data, most = sampler.data, min(chains, LARGEST)
+        large = data.row_bytes >= _WIDE and data.size * data.row_bytes >= _LARGE
+        if not large or chains == 1 or libraries.no_groups() or not _can_share(sampler, phase):
+            return 1
+        return -(-chains // -(-chains // most))
     if chains < FEWEST or libraries.no_groups() or not _can_share(sampler, phase):
         return 1
     stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
@@ -81,8 +96,7 @@ def _can_share(sampler: Sampler, phase: Phase) -> bool:
         and sampler.latents is None
         and phase.turns is None
         and not recorder.stepwise
-        and not isinstance(dynamics, ExactDynamics)
-        and not dynamics.seeds
+        and (dynamics.in_step if isinstance(dynamics, ExactDynamics) else not dynamics.seeds)
         and phase.gradient.refresh_every(sampler.whole()) is None
         and shared_stream(sampler, phase, 1) is not None
     )

@@ -162,6 +162,75 @@ def test_one_of_a_group_diverges(few: list[int]) -> None:
     assert np.isfinite(one).all()
 
 
+def exact(method: str, **given: Any) -> Samples:
+    """Return a short call of several chains of exact dynamics, with their warm-up."""
+    x = np.random.default_rng(2).normal(size=20)
+    call = getattr(sgmcmc, method)
+    return call(
+        log_lik,
+        {"x": x},
+        {"theta": 0.0, "beta": np.ones((2, 1))},
+        lambda params: -0.5 * (params["theta"] ** 2 + tf.reduce_sum(params["beta"] ** 2)),
+        **{
+            "n_iters": 100,
+            "n_chains": 3,
+            "dtype": tf.float64,
+            "seed": 4,
+            "verbose": False,
+            **given,
+        },
+    )
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every dataset be one that chains of exact dynamics read together."""
+    monkeypatch.setattr(chain_groups, "_WIDE", 1)
+    monkeypatch.setattr(chain_groups, "_LARGE", 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("hmc", {}),
+        pytest.param("hmc", {"stepsize": {"theta": 0.1, "beta": 0.05}}, marks=pytest.mark.slow),
+        pytest.param("hmc", {"preconditioner": "diagonal"}, marks=pytest.mark.slow),
+        pytest.param("mala", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_chains_of_exact_dynamics_read_a_large_dataset_together(
+    method: str,
+    given: dict[str, Any],
+    few: list[int],
+    large: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the warm-up too, in which the coordinates are parts of the state."""
+    together, counted = exact(method, **given), few[0]
+    monkeypatch.setenv("SGMCMC_NO_GROUPS", "1")
+    alone = exact(method, **given)
+    assert counted == few[0] > 0
+    assert together.settings["paths"]["chains"] == "in groups of 2"
+    assert alone.settings["paths"]["chains"] == "one by one"
+    for name in together:
+        np.testing.assert_allclose(together[name], alone[name], rtol=1e-7, atol=1e-9)
+    for key in ("acceptance rate", "gradients per trajectory"):
+        np.testing.assert_allclose(together.report["Chain"][key], alone.report["Chain"][key])
+
+
+def test_a_store_of_exact_dynamics_goes_on(
+    tmp_path: Path, few: list[int], large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"stepsize": 0.05, "preconditioner": "none", "burn_in": 3}
+    monkeypatch.setattr("sgmcmc.engine.block.LONGEST_EXACT", 16)
+    never_stopped = exact("hmc", **given)
+    go_on = stop_after(4, monkeypatch)
+    with pytest.raises(StopError):
+        exact("hmc", **given, store=tmp_path / "chain")
+    go_on()
+    same(exact("hmc", **given, store=tmp_path / "chain"), never_stopped)
+
+
 @pytest.mark.parametrize("blocks", [pytest.param(8, marks=pytest.mark.slow), 13])
 def test_stopped_and_resumed_to_the_bit(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: list[int]
@@ -257,6 +326,11 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert size(n=50, columns=54, d=54) == 19
     full = sgmcmc.gradients.FullGradient()
     assert size(n=None, gradient=full) == 32
+    whole = {"n": None, "gradient": full, "columns": 300, "N": 30_000}
+    assert size(**whole, dynamics=sgmcmc.dynamics.HMC(), n_chains=4) == 4
+    assert size(**whole, dynamics=sgmcmc.dynamics.MALA(), n_chains=40) == 20
+    assert size(**whole, dynamics=sgmcmc.dynamics.NUTS(), n_chains=4) == 1
+    assert size(**whole, dynamics=sgmcmc.dynamics.HMC(), n_chains=1) == 1
 
 
 @pytest.mark.parametrize(
