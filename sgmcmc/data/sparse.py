@@ -160,10 +160,9 @@ class Parts:
         return {
             name: self._sparse(name, start, length)
             if name in self._splits
+            # With -1 for "all the rest" XLA copies the column into a larger array first.
             else tf.slice(
-                column,
-                [start, *[0] * (len(column.shape) - 1)],
-                [length, *[-1] * (len(column.shape) - 1)],
+                column, [start, *[0] * (len(column.shape) - 1)], [length, *column.shape[1:]]
             )
             for name, column in self._columns.items()
         }

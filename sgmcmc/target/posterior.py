@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +19,14 @@ backward pass."""
 
 MOST_ROWS = 2048
 """Rows in a piece, whose sum in float32 is then right to about 10⁻³."""
+
+_MOST_BYTES = 2**28
+"""Bytes of the results for all rows up to which a gradient is computed in one piece: a product with
+a vector then takes a half to a fifth of the time, since XLA computes those with a selection of rows
+number by number."""
+
+_OF_A_TERM = 64
+"""Bytes of such results for each term of a row, where a row stands for many terms."""
 
 _LARGEST = 2**17
 """Most rows of a piece, of a position with very many coordinates."""
@@ -44,7 +53,7 @@ class WholePosterior:
         self._columns = columns
         self._parts = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
-        self.rows = min(self._size, rows or piece_rows(columns, target.size))
+        self.rows = rows and min(self._size, rows)
 
     def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
@@ -94,6 +103,9 @@ class WholePosterior:
 
     def _sum(self, points: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood and its gradients at the points, over all pieces."""
+        if self.rows is None:
+            fits = self._bytes(points) <= _MOST_BYTES
+            self.rows = self._size if fits else piece_rows(self._columns, self._target.size)
         pieces, rest = divmod(self._size, self.rows)
         total = self._piece(points, self._slice(pieces * self.rows if rest else 0, rest))
         if pieces == 0 or (pieces == 1 and not rest):
@@ -108,6 +120,27 @@ class WholePosterior:
             lambda i, *_: i < pieces, add, (first, *total), parallel_iterations=1
         )
         return value, parts
+
+    def _bytes(self, points: Tensors) -> int:
+        """Return the bytes of everything that a gradient over all rows computes for each of them.
+
+        XLA keeps but a part of it in memory.
+        """
+        if self._size <= MOST_ROWS:
+            return 0
+        specs = {name: tf.TensorSpec(v.shape, v.dtype) for name, v in points.items()}
+        piece = tf.function(partial(self._piece, columns=self._columns), autograph=False)
+        graph = piece.get_concrete_function(specs).graph
+        results = [
+            result
+            for operation in graph.get_operations()
+            if operation.type != "Placeholder"
+            for result in operation.outputs
+            if (result.shape.num_elements() or 0) >= self._size
+        ]
+        unseen = _OF_A_TERM * self._target.row_terms if self._target.row_terms > 1 else 0
+        sizes = (result.shape.num_elements() * result.dtype.size for result in results)
+        return sum(sizes) + unseen * self._size
 
     def _slice(self, start: int | tf.Tensor, length: int) -> Tensors:
         """Return some rows of each column; a length of zero means a whole piece."""
