@@ -67,6 +67,7 @@ class GroupKernel:
         def move(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
             """Return what a transition of exact dynamics leaves, in step and of one stepsize."""
             dynamics, layout = self.alone.dynamics, self._target.space.layout
+            assert isinstance(dynamics, ExactDynamics)
             seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])
             drawn = tf.nest.map_structure(
                 lambda *parts: tf.stack(parts), *(dynamics.drawn(s, layout.size) for s in seeds)

@@ -45,7 +45,7 @@ _BLOCK = 2**26
 _MOST_ROWS = 2**14
 """Largest number of rows of a dataset of which every iteration uses all."""
 
-_WIDE = 2**10
+_WIDE = 2**7
 """Bytes of a row from which on chains of exact dynamics read a large dataset together."""
 
 _LARGE = 2**25

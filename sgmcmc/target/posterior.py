@@ -53,7 +53,7 @@ class WholePosterior:
         self._columns = columns
         self._parts = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
-        self.rows = rows and min(self._size, rows)
+        self._rows = rows
 
     def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
@@ -103,16 +103,18 @@ class WholePosterior:
 
     def _sum(self, points: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood and its gradients at the points, over all pieces."""
-        if self.rows is None:
-            fits = self._bytes(points) <= _MOST_BYTES
-            self.rows = self._size if fits else piece_rows(self._columns, self._target.size)
-        pieces, rest = divmod(self._size, self.rows)
-        total = self._piece(points, self._slice(pieces * self.rows if rest else 0, rest))
-        if pieces == 0 or (pieces == 1 and not rest):
-            return total
+        if self._rows is None:
+            self._rows = piece_rows(self._columns, self._target.size)
+            if self._rows < self._size and self._in_one_piece(points):
+                self._rows = self._size
+        rows = min(self._size, self._rows)
+        if rows == self._size:
+            return self._piece(points, self._columns)
+        pieces, rest = divmod(self._size, rows)
+        total = self._piece(points, self._parts.part(pieces * rows if rest else 0, rest or rows))
 
         def add(i: tf.Tensor, value: tf.Tensor, parts: list[tf.Tensor]) -> tuple:
-            more, others = self._piece(points, self._slice(i * self.rows, self.rows))
+            more, others = self._piece(points, self._parts.part(i * rows, rows))
             return i + 1, value + more, [a + b for a, b in zip(parts, others, strict=True)]
 
         first = tf.constant(0 if rest else 1)
@@ -121,43 +123,44 @@ class WholePosterior:
         )
         return value, parts
 
-    def _bytes(self, points: Tensors) -> int:
-        """Return the bytes of everything that a gradient over all rows computes for each of them.
+    def _in_one_piece(self, points: Tensors) -> bool:
+        """Return whether a gradient over all rows at once is precise, and takes little memory.
 
-        XLA keeps but a part of it in memory.
+        A log-likelihood that adds up its terms by itself does so in the dtype of the chain. Of the
+        results counted here XLA keeps but a part in memory.
         """
-        if self._size <= MOST_ROWS:
-            return 0
+        target = self._target
         specs = {name: tf.TensorSpec(v.shape, v.dtype) for name, v in points.items()}
-        piece = tf.function(partial(self._piece, columns=self._columns), autograph=False)
-        graph = piece.get_concrete_function(specs).graph
+        gradient = tf.function(partial(self._gradient, columns=self._columns), autograph=False)
+        graph = gradient.get_concrete_function(specs)
+        if graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64:
+            return False
         results = [
             result
-            for operation in graph.get_operations()
+            for operation in graph.graph.get_operations()
             if operation.type != "Placeholder"
             for result in operation.outputs
             if (result.shape.num_elements() or 0) >= self._size
         ]
-        unseen = _OF_A_TERM * self._target.row_terms if self._target.row_terms > 1 else 0
-        sizes = (result.shape.num_elements() * result.dtype.size for result in results)
-        return sum(sizes) + unseen * self._size
-
-    def _slice(self, start: int | tf.Tensor, length: int) -> Tensors:
-        """Return some rows of each column; a length of zero means a whole piece."""
-        length = length or self.rows
-        if length == self._size:
-            return self._columns
-        return self._parts.part(start, length)
+        unseen = _OF_A_TERM * target.row_terms * self._size if target.row_terms > 1 else 0
+        seen = sum(result.shape.num_elements() * result.dtype.size for result in results)
+        return seen + unseen <= _MOST_BYTES
 
     def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood of a piece and its gradients at the points, in float64."""
+        return self._gradient(points, columns)[1:]
+
+    def _gradient(
+        self, points: Tensors, columns: Tensors
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """Return what the user's log-likelihood returns, its sum, and the gradients of that."""
         target = self._target
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
             found = target.log_lik(dict(target.space.of_points(points)), dict(columns))
             value = tf.reduce_sum(tf.cast(found, tf.float64))
         gradients = _gradients(tape, value, points)
-        return value, [tf.cast(gradient, tf.float64) for gradient in gradients]
+        return found, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
 
 
 def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:
