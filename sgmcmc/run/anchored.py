@@ -15,6 +15,7 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode, find_mode
+from sgmcmc.tuning.modes import has_images
 from sgmcmc.tuning.objective import Objective
 
 _PART = 1500
@@ -26,6 +27,9 @@ fixed nodes."""
 
 _FOLLOWED = 1000
 """Largest number of packs for which nodes follow the parameters."""
+
+_IF_NEEDED = 20_000
+"""Largest number for which they do if fixed nodes are not precise enough."""
 
 _COORDINATES = 50
 """Largest number of coordinates of the posterior for which they do; with more they are fixed."""
@@ -62,8 +66,8 @@ class Anchored(NamedTuple):
 def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     """Return a request whose groups have nodes that are held around the mode.
 
-    Returns ``None`` if there are no groups to integrate out, no mode was found, or the posterior is
-    so wide that such nodes would not do.
+    Returns ``None`` if there are no groups to integrate out, no mode was found, there is another
+    that is a rearrangement of it, or the posterior is so wide that such nodes would not do.
 
     Args:
         request: Request, read.
@@ -80,7 +84,7 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     part = Searching.part_of(target, data, seed)
     whole = Searching(target, data) if data.size > 2 * _PART else part
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
-    if not mode.converged:
+    if not mode.converged or has_images(part, target, mode):
         return None
     root = np.linalg.cholesky(mode.information.covariance)
     found = find_held(marginal, target, data, mode.position, lambda z: z @ root.T, seed)
@@ -123,6 +127,8 @@ def find_held(
 ) -> Held | None:
     """Return the anchors, with the smallest sufficient number of nodes; ``None`` if none is.
 
+    Nodes that follow the parameters serve in a wider posterior, and take more time.
+
     Args:
         marginal: Log-likelihood of packs.
         target: Log posterior.
@@ -133,25 +139,27 @@ def find_held(
     """
     space, dtype = target.space, target.dtype
     center = space.params(position, dtype)
-    follow = data.size <= _FOLLOWED and target.size <= _COORDINATES
-    sides = tuple(
-        (space.params(position + side, dtype), space.params(position - side, dtype))
-        for side in (spread(np.eye(target.size)) if follow else ())
-    )
-    held = Held(marginal.nodes, center, sides)
-    near, packs = held.hold(marginal, data)
     rng = generator(seed, 2, RunPhase.MODE, Purpose.START)
     places = position + _WIDE * spread(rng.standard_normal((_PLACES, target.size)))
     points = [space.params(place, dtype) for place in places]
     params = {name: np.stack([point[name] for point in points]) for name in points[0]}
-    gauge = Gauge(near, packs, params, None if follow else center)
     groups = marginal.groups
-    tried = (marginal.nodes,) if groups.nodes_given else _NODES[follow][groups.size]
-    nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
-    if nodes is None:
-        return None
-    held = replace(held, nodes=nodes)
-    return held if follow else held.corrected(near, packs, gauge.dtype)
+    most = data.size if target.size <= _COORDINATES else np.inf
+    ways = [True] if most <= _FOLLOWED else [False, True] if most <= _IF_NEEDED else [False]
+    for follow in ways:
+        sides = tuple(
+            (space.params(position + side, dtype), space.params(position - side, dtype))
+            for side in (spread(np.eye(target.size)) if follow else ())
+        )
+        held = Held(marginal.nodes, center, sides)
+        near, packs = held.hold(marginal, data)
+        gauge = Gauge(near, packs, params, None if follow else center)
+        tried = (marginal.nodes,) if groups.nodes_given else _NODES[follow][groups.size]
+        nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
+        if nodes is not None:
+            held = replace(held, nodes=nodes)
+            return held if follow else held.corrected(near, packs, gauge.dtype)
+    return None
 
 
 class Searching(Objective):

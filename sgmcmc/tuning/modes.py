@@ -197,8 +197,7 @@ def survey(
         seed: Seed of the rows and starts.
         objective: Log posterior over the dataset, if there is one already.
         find: Function that finds the mode from a position; ``None`` to go by all rows.
-        far: Whether to search from random places too; not if the log posterior is right only near
-            the mode and its rearrangements.
+        far: Whether to search at all; not if the log posterior is right only near the mode.
     """
     rng = generator(seed, 1, RunPhase.MODE, Purpose.START)
     rows, whole = None, (objective or Objective(target, data)).over(None)
@@ -212,14 +211,14 @@ def survey(
     away = part.into(np.asarray(start, np.float64))
     rising = _rising(part, home, away, mode, target)
     found = [home]
-    for place in _places(part, target, home, away, data.size if far else 0, rng):
+    for place in _places(part, target, home, away, data.size, rng) if far else ():
         end = part.climb(place, found)
         if end is None or not part.arrived(end) or part.distance(end, found) <= _APART:
             continue
         # A prior with kinks stops a search anywhere; without a dip it is the same mode.
         if all(part.dips(end, other) for other in found):
             found.append(end)
-    for place in list(found):
+    for place in list(found) if far else ():
         found += _images(part, target, place, found)
     others = sorted(found[1:], key=part.value, reverse=True)[:_FOLLOWED]
     modes = [mode]
@@ -257,12 +256,10 @@ def _places(
     N: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Return the starts of searches for other modes, whitened; at random if there are N rows."""
-    turned = _turned(part, target, home) + ([2 * away - home] if N else [])
+    """Return the starts of searches for other modes, whitened."""
+    turned = [*_turned(part, target, home), 2 * away - home]
     far = [zeta for zeta in turned if part.distance(zeta, [home]) > _APART]
     best = sorted(far, key=part.value, reverse=True)[:_BEST]
-    if not N:
-        return best
     scales = [*_NEAR, *(factor * np.sqrt(N) for factor in _WIDE)]
     scales *= _TWICE if len(home) <= _LOW else 1
     return best + [home + scale * rng.standard_normal(len(home)) for scale in scales]
@@ -272,6 +269,16 @@ def _turned(part: Climber, target: Target, zeta: np.ndarray) -> list[np.ndarray]
     """Return rearrangements of a place."""
     u = part.out_of(zeta)
     return [part.into(other) for other in rearranged(target.space, u, target.dtype)]
+
+
+def has_images(objective: Objective, target: Target, mode: Mode) -> bool:
+    """Return whether a rearrangement of a mode, apart from it, is as high."""
+    u, height = mode.position, objective.value_and_gradient(mode.position)[0]
+    for other in rearranged(target.space, u, target.dtype):
+        apart = (other - u) @ mode.information.matrix @ (other - u) > _APART**2
+        if apart and abs(objective.value_and_gradient(other)[0] - height) < _SAME:
+            return True
+    return False
 
 
 def _images(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import NUTS
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
@@ -39,18 +38,17 @@ _PERHAPS = 2 * 10**7
 """Observations times coordinates above which a full gradient is too slow to be worth timing."""
 
 
-def may_be_exact(request: Request, plan: Plan, data: Data, required: Requirements) -> bool:
+def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
     """Return whether the sampler is open, and NUTS on the whole dataset can be afforded.
 
     Args:
-        request: Request of the user.
+        request: Request of the user, whose nodes of groups are searched for.
         plan: Plan that was chosen.
-        data: Dataset.
         required: Requested precision and length of the draws.
     """
     if not all_parts_open(request):
         return False
-    target = request.read.target
+    target, data = request.read.target, request.read.data
     numbers = data.size * target.row_terms * len(plan.mode.position)
     if plan.around.exact or numbers <= _SURELY:
         return True

@@ -98,7 +98,7 @@ def _run_around_mode(
     Those of little data, far from normal, go on by NUTS.
     """
     plan, apart = chosen.plan, _SPREAD
-    exact = may_be_exact(request, plan, chosen.data, required)
+    exact = may_be_exact(request, plan, required)
     if exact and not plan.mode.converged:
         return run_by_nuts(request, plan, required, verbose, began, "no mode was found")
     if exact and _hmc_is_quicker(plan, chosen.target):
@@ -231,7 +231,7 @@ def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Sam
     def tune(request: Request) -> Request:
         chosen = choose(reading, required.tolerance, verbose)
         plan, target = chosen.plan, chosen.target
-        if not plan.mode.converged and may_be_exact(request, plan, chosen.data, required):
+        if not plan.mode.converged and may_be_exact(request, plan, required):
             raise ValueError(
                 "`store`: no mode was found, so that no constants can be kept for a chain on disk. "
                 "Use sgmcmc.nuts(..., store=...)."
