@@ -16,8 +16,11 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held, free
 from sgmcmc.groups.marginal import DRIFT, MODE, ROOT
 from sgmcmc.groups.model import read_groups
+from sgmcmc.run import anchored
+from sgmcmc.run.automatic import far_from_normal
 from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.origin import origin_of
+from sgmcmc.tuning import modes
 
 LEVELS = 40
 SIZES = np.random.default_rng(1).integers(1, 9, LEVELS)
@@ -281,3 +284,40 @@ def test_few_groups_search_at_each_draw():
         bijectors={"tau": tfp.bijectors.Exp()},
     )  # fmt: skip
     assert MODE not in origin_of(samples).sampler.data.columns
+
+
+def _chain(**given):
+    return sgmcmc.sample(
+        log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4, "tau": 0.6},
+        lambda params: -params["tau"], groups=sgmcmc.Groups("g", {"z": 0.0}, law), ess=50,
+        bijectors={"tau": tfp.bijectors.Exp()}, seed=1, verbose=False, **given,
+    )  # fmt: skip
+
+
+def test_no_mode_is_looked_for_where_held_nodes_are_wrong(monkeypatch):
+    """Rearrangements of the parameters, such as a and b exchanged, are many SDs away.
+
+    With a million groups of two effects a search from there ended in a mode of the wrong density,
+    which was higher, and chains sampled that.
+    """
+    starts = []
+    climb = modes.Climber.climb
+    monkeypatch.setattr(
+        modes.Climber,
+        "climb",
+        lambda self, zeta, known: starts.append(zeta) or climb(self, zeta, known),
+    )
+    _chain()
+    assert len(starts) == 1
+    assert not starts[0].any()
+
+
+def test_nodes_follow_where_fixed_ones_are_not_precise(monkeypatch):
+    monkeypatch.setattr(anchored, "_FOLLOWED", 0)
+    monkeypatch.setattr(far_from_normal, "_SURELY", 0)  # so that NUTS, too, is timed
+    monkeypatch.setitem(anchored._NODES, False, {1: (2,)})
+    columns = origin_of(_chain()).sampler.data.columns
+    assert MODE in columns
+    assert DRIFT in columns
+    monkeypatch.setattr(anchored, "_IF_NEEDED", 0)
+    assert MODE not in origin_of(_chain(max_seconds=20)).sampler.data.columns

@@ -217,6 +217,33 @@ def test_pieces_add_up_to_the_whole(rows: int, jit_compile: bool) -> None:
     np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("added", "dtype", "wide", "pieces"),
+    [
+        (False, tf.float32, 1, False),
+        (True, tf.float32, 1, True),  # its sum would be in float32
+        (True, tf.float64, 1, False),
+        (False, tf.float32, 10_000, True),  # more results than there should be at a time
+    ],
+)
+def test_one_piece_where_that_is_precise_and_takes_little_memory(
+    added: bool, dtype: tf.DType, wide: int, pieces: bool
+) -> None:
+    seen = []
+
+    def log_lik(params: Any, data: Any) -> tf.Tensor:
+        seen.append(data["x"].shape[0])
+        terms = -0.5 * tf.reduce_sum(
+            (data["x"][:, None] - params["theta"] * tf.ones([wide], dtype)) ** 2, 1
+        )
+        return tf.reduce_sum(terms) if added else terms
+
+    x = tf.ones([5000], dtype)
+    target = Target(log_lik, None, Space({"theta": ()}), dtype)
+    tf.function(WholePosterior(target, {"x": x})).get_concrete_function(tf.zeros([1], dtype))
+    assert (set(seen) != {5000}) == pieces
+
+
 def test_terms_are_added_up_in_double_precision() -> None:
     """Differences at a log posterior of 7 × 10⁵, of which float32 knows 0.06, are right to 0.01."""
     N = 300_000

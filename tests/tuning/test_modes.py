@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.tuning.mode import find_mode
-from sgmcmc.tuning.modes import Survey, survey
+from sgmcmc.tuning.modes import Survey, has_images, survey
 from sgmcmc.tuning.objective import Objective
 from sgmcmc.tuning.symmetries import rearranged
 from tests.tuning.models import (
@@ -263,3 +263,18 @@ class TestRearranged:
 
     def test_many_components_stay_bounded(self) -> None:
         assert len(places({"beta": np.arange(1.0, 301.0)})) <= 24
+
+
+@pytest.mark.parametrize("signs", [True, False])
+def test_images_of_a_mode(signs: bool) -> None:
+    """With the sign of a product, not of a sum, both factors may be turned."""
+    x = np.random.default_rng(1).normal(2.0, 1.0, 200)
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        both = params["a"] * params["b"] if signs else params["a"] + 3.0 * params["b"]
+        return -0.5 * (dataset["x"] - both) ** 2
+
+    target, data = make(log_lik, {"x": x}, {"a": (), "b": ()}, gaussian_prior(3.0))
+    objective = Objective(target, data)
+    mode = find_mode(objective, np.array([1.0, 1.5]))
+    assert has_images(objective, target, mode) == signs
