@@ -65,7 +65,7 @@ class GroupKernel:
         stepsizes = factors * inputs.stepsizes[:, tf.newaxis]
 
         def move(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
-            """Return what a transition of exact dynamics leaves, in step and of one stepsize."""
+            """Return state and records after a move of all chains, of one stepsize."""
             dynamics, layout = self.alone.dynamics, self._target.space.layout
             assert isinstance(dynamics, ExactDynamics)
             seeds = tf.unstack(tf.gather(inputs.seeds, i)[:, 0])

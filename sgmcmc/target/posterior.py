@@ -157,7 +157,7 @@ class WholePosterior:
     def _gradient(
         self, points: Tensors, columns: Tensors
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Return what the user's log-likelihood returns, its sum, and the gradients of that."""
+        """Return the result of the user's log-likelihood, its sum, and the gradients of that."""
         target = self._target
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(points.values()))
