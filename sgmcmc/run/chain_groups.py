@@ -1,9 +1,10 @@
 """Many chains of a small model run in groups, each in one kernel.
 
 A chain alone takes a thread, a call and small matrices, which leave the processor mostly idle.
-If there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.vectorized`). The
-rule below depends on the sampler alone, not on the machine, so that the same call gives the same
-draws again. They differ from those of chains run one by one by no more than rounding.
+If there are many chains, groups of them share a kernel (:mod:`sgmcmc.engine.vectorized`). So do
+chains of exact dynamics that would read a large dataset one after the other. The rule below depends
+on the sampler alone, not on the machine, so that the same call gives the same draws again. They
+differ from those of chains run one by one by no more than rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from sgmcmc import libraries
+from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import ExactDynamics
 from sgmcmc.engine import scheduler
 from sgmcmc.engine.block import Carry, block_length
@@ -66,14 +68,22 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     and do not stay in the cache: then most of the time is that of reading them.
     """
     chains = len(sampler.starts)
-    if isinstance(phase.dynamics, ExactDynamics):
-        data, most = sampler.data, min(chains, LARGEST)
-        large = data.row_bytes >= _WIDE and data.size * data.row_bytes >= _LARGE
-        if not large or chains == 1 or libraries.no_groups() or not _can_share(sampler, phase):
-            return 1
-        return -(-chains // -(-chains // most))
-    if chains < FEWEST or libraries.no_groups() or not _can_share(sampler, phase):
+    exact = isinstance(phase.dynamics, ExactDynamics)
+    fewest = 2 if exact else FEWEST
+    if chains < fewest or libraries.no_groups() or not _can_share(sampler, phase):
         return 1
+    most = _most_of_exact(sampler.data) if exact else _most_in_cache(sampler, phase)
+    return -(-chains // -(-chains // most))
+
+
+def _most_of_exact(data: Data) -> int:
+    """Return the largest number of chains of exact dynamics that share a kernel."""
+    large = data.row_bytes >= _WIDE and data.size * data.row_bytes >= _LARGE
+    return LARGEST if large else 1
+
+
+def _most_in_cache(sampler: Sampler, phase: Phase) -> int:
+    """Return the largest number of chains whose minibatches stay in the cache together."""
     stream, target, dynamics = chosen_stream(sampler, phase), sampler.target, phase.dynamics
     rows = dynamics.steps * stream.size
     if sampler.draws.every_row:
@@ -83,8 +93,8 @@ def group_size(sampler: Sampler, phase: Phase) -> int:
     an_iteration = 4 * rows + (dynamics.normals + 2) * target.size * target.dtype.size
     a_block = block_length(stream, dynamics, target) * an_iteration
     in_cache = _CACHE // max(1, rows * sampler.data.row_bytes)
-    most = min(LARGEST, in_cache, _BLOCK // a_block, chains // 4)
-    return 1 if most < SMALLEST else -(-chains // -(-chains // most))
+    most = min(LARGEST, in_cache, _BLOCK // a_block, len(sampler.starts) // 4)
+    return 1 if most < SMALLEST else most
 
 
 def _can_share(sampler: Sampler, phase: Phase) -> bool:

@@ -22,8 +22,8 @@ MOST_ROWS = 2048
 
 _MOST_BYTES = 2**28
 """Bytes of the results for all rows up to which a gradient is computed in one piece: a product with
-a vector then takes a half to a fifth of the time, since XLA computes those with a selection of rows
-number by number."""
+a vector then takes a quarter to three quarters of the time, since XLA computes those with a
+selection of rows number by number."""
 
 _MOST_SUMMED = 2**14
 """Rows that a user's own sum in float32 may be over; its rounding is about 10⁻³, too."""

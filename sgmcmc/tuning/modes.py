@@ -271,14 +271,11 @@ def _turned(part: Climber, target: Target, zeta: np.ndarray) -> list[np.ndarray]
     return [part.into(other) for other in rearranged(target.space, u, target.dtype)]
 
 
+@np.errstate(all="ignore")
 def has_images(objective: Objective, target: Target, mode: Mode) -> bool:
     """Return whether a rearrangement of a mode, apart from it, is as high."""
-    u, height = mode.position, objective.value_and_gradient(mode.position)[0]
-    for other in rearranged(target.space, u, target.dtype):
-        apart = (other - u) @ mode.information.matrix @ (other - u) > _APART**2
-        if apart and abs(objective.value_and_gradient(other)[0] - height) < _SAME:
-            return True
-    return False
+    home = np.zeros(target.size)
+    return bool(_images(Climber(objective, mode), target, home, [home]))
 
 
 def _images(
