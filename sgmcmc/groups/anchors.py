@@ -1,10 +1,9 @@
-"""Quadrature whose nodes stay in place: at the modes that groups have at the posterior's mode.
+"""Quadrature whose nodes are held: around the modes that groups have at the posterior's mode.
 
 The posterior of the global parameters is narrow against the density of a group's effects once there
-are some hundred groups. So the nodes of a group at the mode θ̂ may serve everywhere in the
-posterior, and no chain searches for modes of groups. With fewer groups the nodes follow the
-parameters, as linear functions of them. How far off that is, and how many nodes it needs, is
-measured: against modes that are searched for, with more nodes.
+are some hundred groups. So no chain searches for the modes of groups: the nodes follow the
+parameters from their mode θ̂, as linear functions of them. How far off that is, and how many nodes
+it needs, is measured: against modes that are searched for, with more nodes.
 
 The error of the gradient at θ̂ itself is removed: it is the difference to a finer quadrature, once,
 over all groups. What is left is the error of the curvature, which matters no more with a million

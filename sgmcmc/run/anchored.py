@@ -25,20 +25,11 @@ _FEW = 30
 """Largest number of groups for which the posterior of the global parameters is too wide to try
 fixed nodes."""
 
-_FOLLOWED = 1000
-"""Largest number of packs for which nodes follow the parameters."""
-
-_IF_NEEDED = 20_000
-"""Largest number for which they do if fixed nodes are not precise enough."""
-
 _COORDINATES = 50
-"""Largest number of coordinates of the posterior for which they do; with more they are fixed."""
+"""Largest number of coordinates of the posterior for which nodes follow them."""
 
-_NODES = {
-    True: {1: (3, 5, 7, 11, 17), 2: (3, 5, 7, 11), 3: (3, 5, 7)},
-    False: {1: (5, 7, 11, 17), 2: (5, 7, 11), 3: (4, 5, 7)},
-}
-"""Nodes in each direction that are tried, by whether they follow and the number of directions."""
+_NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
+"""Nodes in each direction that are tried, by the number of directions."""
 
 _ERROR = 0.02
 """Largest accepted error of the log posterior by quadrature, its SD over the posterior. Means are
@@ -127,7 +118,8 @@ def find_held(
 ) -> Held | None:
     """Return the anchors, with the smallest sufficient number of nodes; ``None`` if none is.
 
-    Nodes that follow the parameters serve in a wider posterior, and take more time.
+    Nodes follow the parameters, unless these have so many coordinates that the numbers by which
+    they follow would take more memory than the rows.
 
     Args:
         marginal: Log-likelihood of packs.
@@ -144,22 +136,20 @@ def find_held(
     points = [space.params(place, dtype) for place in places]
     params = {name: np.stack([point[name] for point in points]) for name in points[0]}
     groups = marginal.groups
-    most = data.size if target.size <= _COORDINATES else np.inf
-    ways = [True] if most <= _FOLLOWED else [False, True] if most <= _IF_NEEDED else [False]
-    for follow in ways:
-        sides = tuple(
-            (space.params(position + side, dtype), space.params(position - side, dtype))
-            for side in (spread(np.eye(target.size)) if follow else ())
-        )
-        held = Held(marginal.nodes, center, sides)
-        near, packs = held.hold(marginal, data)
-        gauge = Gauge(near, packs, params, None if follow else center)
-        tried = (marginal.nodes,) if groups.nodes_given else _NODES[follow][groups.size]
-        nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
-        if nodes is not None:
-            held = replace(held, nodes=nodes)
-            return held if follow else held.corrected(near, packs, gauge.dtype)
-    return None
+    axes = spread(np.eye(target.size)) if target.size <= _COORDINATES else ()
+    sides = tuple(
+        (space.params(position + side, dtype), space.params(position - side, dtype))
+        for side in axes
+    )
+    held = Held(marginal.nodes, center, sides)
+    near, packs = held.hold(marginal, data)
+    gauge = Gauge(near, packs, params, center)
+    groups = marginal.groups
+    tried = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
+    nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
+    if nodes is None:
+        return None
+    return replace(held, nodes=nodes).corrected(near, packs, gauge.dtype)
 
 
 class Searching(Objective):

@@ -312,12 +312,10 @@ def test_no_mode_is_looked_for_where_held_nodes_are_wrong(monkeypatch):
     assert not starts[0].any()
 
 
-def test_nodes_follow_where_fixed_ones_are_not_precise(monkeypatch):
-    monkeypatch.setattr(anchored, "_FOLLOWED", 0)
+def test_nodes_are_searched_for_where_held_ones_are_not_precise(monkeypatch):
     monkeypatch.setattr(far_from_normal, "_SURELY", 0)  # so that NUTS, too, is timed
-    monkeypatch.setitem(anchored._NODES, False, {1: (2,)})
     columns = origin_of(_chain()).sampler.data.columns
     assert MODE in columns
     assert DRIFT in columns
-    monkeypatch.setattr(anchored, "_IF_NEEDED", 0)
+    monkeypatch.setattr(anchored, "_ERROR", 1e-12)
     assert MODE not in origin_of(_chain(max_seconds=20)).sampler.data.columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from sgmcmc.run.automatic.methods import (
     seconds_of_gradient,
 )
 from sgmcmc.run.choices import all_parts_open
-from sgmcmc.run.lengths import Requirements, UntilEffective
-from sgmcmc.run.reports.judging import unconstrained
+from sgmcmc.run.lengths import FEWEST, Requirements, UntilEffective
+from sgmcmc.run.origin import origin_of
+from sgmcmc.run.reports.judging import judge, unconstrained
+from sgmcmc.run.reports.misgivings import is_right
 from sgmcmc.run.reports.reporting import WIDE, of_rising
 from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Space
@@ -30,6 +33,9 @@ _PATIENCE = 6
 
 _GRADIENTS = 25
 """Gradients of a move of NUTS if the posterior is far from normal."""
+
+_PILOT = 5
+"""Part of the first run after which the noise along the chains is measured: 1 / 5."""
 
 _SURELY = 10**6
 """Observations times coordinates of a full gradient that takes about a millisecond at most."""
@@ -62,6 +68,10 @@ def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
 class UntilFar(UntilEffective):
     """Runs until coordinates have their effective sample size, or are found far from normal.
 
+    After a short first part it measures the noise of the gradients along the chains, and stops if
+    that is too large for the stepsize: noise at draws of the Laplace approximation, from which the
+    stepsize was chosen, may be smaller.
+
     Args:
         required: Requested precision and length of the draws.
         plan: Plan that was chosen.
@@ -77,6 +87,8 @@ class UntilFar(UntilEffective):
         variances: Eigenvalues of the spread, ascending.
         against: Evidence in the draws that their posterior is far from normal; empty if there is
             none.
+        quieter: Plan with a stepsize for the noise along the chains; ``None`` if the plan's own
+            will do.
     """
 
     def __init__(
@@ -96,6 +108,8 @@ class UntilFar(UntilEffective):
         self.spread = np.eye(target.size)
         self.variances: np.ndarray = np.ones(target.size)
         self.against = ""
+        self.quieter: Plan | None = None
+        self._measured = False
 
     @property
     def normal(self) -> bool:
@@ -104,13 +118,27 @@ class UntilFar(UntilEffective):
 
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
+        pilot = max(FEWEST * self._thin, self.first // _PILOT)
+        if self._may_be_noisy and pilot < self.first:
+            yield pilot
+            if self.quieter is not None:
+                return
         for goal in super().goals():
             yield goal
             if self.against and self._may_stop:
                 return
 
+    @property
+    def _may_be_noisy(self) -> bool:
+        """Whether the noise along the chains is to be measured, and the stepsize may be lowered."""
+        plan = self._plan
+        return plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
+
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
+        if self._may_be_noisy and not self._measured:
+            self._measured = True
+            self.quieter = _quieter(samples, self._plan, self._required.tolerance)
         super().see(samples)
         assert self.diagnostics is not None
         self.spread = _spread(samples, self._plan, self._space)
@@ -129,6 +157,15 @@ class UntilFar(UntilEffective):
                 f"after {draws} draws of each chain the smallest effective sample size was "
                 f"{self.diagnostics.smallest:.0f}, far from what a normal posterior would give"
             )
+
+
+def _quieter(samples: Samples, plan: Plan, tolerance: float) -> Plan | None:
+    """Return the plan with a stepsize for the noise along the chains, if that is too large."""
+    found = judge(origin_of(samples).sampler, samples, tolerance, plan.mode, plan.meter)
+    if is_right(found, tolerance) or not found.largest:
+        return None
+    prediction = found.around.predict(plan.given.dynamics, found.largest, plan.given.in_turn)
+    return replace(plan, stepsize=found.largest, around=found.around, prediction=prediction)
 
 
 def _spread(samples: Samples, plan: Plan, space: Space) -> np.ndarray:

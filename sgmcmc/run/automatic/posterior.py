@@ -46,6 +46,9 @@ _SPREAD = 1.5
 _ROUNDS = 4
 """Largest number of restarts of a chain, whitened by its own draws."""
 
+_HMC_GRADIENTS = 3.0
+"""Gradients that an independent draw of HMC takes, in whitened coordinates."""
+
 _SLOWEST = 1e5
 """Autocorrelation time above which a restart does not help."""
 
@@ -101,7 +104,8 @@ def _run_around_mode(
     exact = may_be_exact(request, plan, required)
     if exact and not plan.mode.converged:
         return run_by_nuts(request, plan, required, verbose, began, "no mode was found")
-    if exact and _hmc_is_quicker(plan, chosen.target):
+    integrated = isinstance(chosen.target.log_lik, Marginal)
+    if exact and integrated and _hmc_is_quicker(plan, chosen.data.size):
         return _by_hmc(request, chosen, required, verbose, began)
     for rounds in range(_ROUNDS):
         try:
@@ -115,6 +119,9 @@ def _run_around_mode(
         if exact and lengths.against and may_start_again(required, lengths.left):
             return run_by_nuts(request, plan, required, verbose, began, lengths.against)
         last = rounds == _ROUNDS - 1 or lengths.left <= 0
+        if lengths.quieter is not None and not last:
+            plan = lengths.quieter
+            continue
         if lengths.reached or lengths.normal or last or not _may_rewhiten(request):
             break
         root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
@@ -127,19 +134,21 @@ def _run_around_mode(
     return samples.with_report(report)
 
 
-def _hmc_is_quicker(plan: Plan, target: Target) -> bool:
+def _hmc_is_quicker(plan: Plan, groups: int) -> bool:
     """Return whether HMC needs fewer seconds than the plan, and gives a smaller error.
 
-    This happens for groups that are integrated out, if each gradient is over all of them. Gradients
-    are slow then, and a draw of HMC needs two to six of them, not twenty. The decision depends on
-    counts alone, not on a clock, so that the same seed gives the same draws on every machine.
+    This happens for effects that are integrated out: two gradients of a minibatch for each of the
+    plan's iterations are compared with some of all groups. The decision depends on counts alone,
+    not on a clock, so that the same seed gives the same draws on every machine.
 
     Args:
         plan: Plan that was chosen.
-        target: Log posterior.
+        groups: Number of packs of groups.
     """
-    integrated = isinstance(target.log_lik, Marginal)
-    return integrated and plan.around.exact and plan.mode.converged
+    if not plan.mode.converged:
+        return False
+    iterations = plan.autocorrelation
+    return plan.around.exact or 2 * iterations * plan.minibatch_size >= _HMC_GRADIENTS * groups
 
 
 def run_with_effects(

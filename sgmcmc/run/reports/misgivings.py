@@ -22,7 +22,7 @@ _OFF_CENTER = 0.5
 """Largest distance of the center of control variates from the mode, in posterior SDs."""
 
 _MARGIN = 1.2
-"""Accepted multiple of the tolerance: noise along the chain is a little larger than at the mode."""
+"""Accepted multiple of the tolerance: three standard errors of the noise along the chain."""
 
 _FAR = 3.0
 """Distance of the mean from the mode, in posterior SDs, that is too large."""
