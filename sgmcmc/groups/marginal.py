@@ -39,6 +39,9 @@ _FEW = 8
 """Largest number of groups of a pack for which rows and groups meet by comparison, which has no
 scattered sums."""
 
+_NARROW = 16
+"""Largest number of numbers in a row that is repeated for every node."""
+
 MOVES = 8
 """Moves of the sampler that draws effects: its error is about (1 − acceptance)^8."""
 
@@ -131,8 +134,10 @@ class Marginal:
     def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,).
 
-        It is traced once for all graphs that call it with such packs.
+        Unless its operations are few it is traced once for all graphs that call it with such packs.
         """
+        if has_few_operations(dataset):
+            return self._of_packs(params, dataset)
         given = tf.nest.map_structure(_spec, (params, dataset))
         key = tuple((name, spec.shape, spec.dtype) for part in given for name, spec in part.items())
         if key not in self._graphs:
@@ -197,11 +202,20 @@ class Marginal:
         return tf.concat([here, taken[:, tf.newaxis]], 1)
 
     def heights(self, params: Tensors, dataset: Tensors, effects: tf.Tensor) -> tf.Tensor:
-        """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q)."""
-        joint = self.joint(params, dataset)
-        if effects.shape[0] == 1:
-            return joint(effects[0])[tf.newaxis]
-        return tf.vectorized_map(joint, effects)
+        """Return log p(y_g, z_g | θ) at several effects of each slot, (k, m), of (k, m, q).
+
+        Narrow rows are repeated, which XLA compiles well. Of wide ones, what does not depend on the
+        effects is computed once.
+        """
+        if not (_are_narrow(dataset) and effects.shape.is_fully_defined()):
+            return tf.vectorized_map(self.joint(params, dataset), effects)
+        k, m, q = effects.shape
+        repeated = {
+            name: tf.tile(column, [k, *[1] * (column.shape.rank - 1)])
+            for name, column in dataset.items()
+            if name == SLOT or name not in COLUMNS
+        }
+        return tf.reshape(self.joint(params, repeated)(tf.reshape(effects, [k * m, q])), [k, m])
 
     def of_rows(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return log p(y_i | the other rows of its group, θ) of the rows of packs, (packs, width).
@@ -310,6 +324,27 @@ class Marginal:
         slots = self.most * _count(dataset[SLOT])
         start = tf.constant(self.groups.start, next(iter(params.values())).dtype)
         return tf.broadcast_to(start, [slots, q])
+
+
+def has_few_operations(packs: Mapping[str, Any]) -> bool:
+    """Return whether the likelihood of packs is a few operations, which XLA compiles quickly.
+
+    That is so if their nodes are held and their rows are narrow.
+
+    Args:
+        packs: Packs; tensors, or their shapes.
+    """
+    return MODE in packs and _are_narrow(packs)
+
+
+def _are_narrow(packs: Mapping[str, Any]) -> bool:
+    """Return whether rows have so few numbers that they are repeated for every node."""
+    columns = [column for name, column in packs.items() if name not in COLUMNS]
+    if any(isinstance(column, tf.SparseTensor) for column in columns):
+        return False
+    shapes = [column.shape for column in columns]
+    known = all(shape.rank is not None and None not in shape[1:] for shape in shapes)
+    return known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _NARROW
 
 
 def _spec(tensor: tf.Tensor) -> tf.TensorSpec:

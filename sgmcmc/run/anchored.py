@@ -31,7 +31,7 @@ _COORDINATES = 50
 _NODES = {1: (3, 5, 7, 11, 17), 2: (3, 4, 5, 7, 11), 3: (3, 4, 5, 7)}
 """Nodes in each direction that are tried, by the number of directions."""
 
-_ERROR = 0.02
+_ERROR = 0.01
 """Largest accepted error of the log posterior by quadrature, its SD over the posterior. Means are
 off by at most as many posterior SDs."""
 

@@ -224,10 +224,7 @@ def prepared(request: Request) -> Request:
 
 
 def _with_groups(request: Request) -> Request:
-    """Return a request whose ``groups`` have become log-likelihood, dataset and parameters.
-
-    Graphs of groups take XLA longer to compile than it gains in a chain of usual length.
-    """
+    """Return a request whose ``groups`` have become log-likelihood, dataset and parameters."""
     wanted = request.keywords.get("groups")
     if wanted is None:
         return request
@@ -238,7 +235,7 @@ def _with_groups(request: Request) -> Request:
         )
     if request.keywords.get("storage") is not None:
         raise ValueError("`storage` is for models without `groups`, whose data are packed again.")
-    keywords = {"jit_compile": False, **request.keywords, "groups": None}
+    keywords = {**request.keywords, "groups": None}
     model = read_groups(
         wanted,
         request.log_lik,

@@ -19,6 +19,7 @@ from sgmcmc.engine.iteration import Turns
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import Latents
+from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.graphs import compiler
 from sgmcmc.graphs.compiler import Compiler
 from sgmcmc.inputs import parts
@@ -329,7 +330,14 @@ def _make_recorder(
 def _may_compile(
     request: Request, dynamics: Dynamics, data: Data, jit_compile: bool | None
 ) -> bool | None:
+    """Return whether XLA compiles the chain; ``None`` tries.
+
+    Most graphs of groups take it longer to compile than it gains in a chain of usual length.
+    """
     if dynamics.compilable and not data.sparse:
+        grouped = isinstance(request.log_lik, Marginal)
+        if jit_compile is None and grouped and not has_few_operations(data.slice(0, 1)):
+            return False
         return jit_compile
     if jit_compile and data.sparse:
         raise ValueError(
