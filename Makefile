@@ -103,6 +103,7 @@ doctest: $(STAMP) ## the examples in the docstrings
 bench: $(STAMP) ## compare with other packages, which takes long; writes docs/benchmarks.md
 	$(RUN) benchmarks.run $(BENCH_ARGS)
 	$(RUN) benchmarks.run --section further $(BENCH_ARGS)
+	$(RUN) benchmarks.limits
 
 bench-scaling: $(STAMP) ## cost and memory up to a hundred million rows; 6.5 GB of temporary disk
 	$(RUN) benchmarks.scaling

@@ -28,6 +28,7 @@ TARGETS = {
     "growing": "bench-growing",
     "large": "bench-large",
     "laws": "bench-laws",
+    "limits": "bench",
     "long-chains": "bench-long",
     "mamba": "bench-mamba",
     "manifolds": "bench-manifolds",
