@@ -300,6 +300,11 @@ class Gauge:
         return np.array([self._quadratures.value(*place, nodes) for place in places])
 
 
+def precise_dtype(marginal: Marginal, data: Data, point: Point) -> tf.DType:
+    """Return float64 if the user's functions support it, their own dtype otherwise."""
+    return _in_double(marginal, point, data.slice(0, 1)).dtype
+
+
 def _in_double(marginal: Marginal, point: Point, packs: Tensors) -> _Quadratures:
     """Return sums in float64, if the user's functions support it."""
     double = _Quadratures(marginal, tf.float64)

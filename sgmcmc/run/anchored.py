@@ -10,7 +10,7 @@ import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held
+from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held, precise_dtype
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
@@ -80,6 +80,26 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     root = np.linalg.cholesky(mode.information.covariance)
     found = find_held(marginal, target, data, mode.position, lambda z: z @ root.T, seed)
     return None if found is None else Anchored(with_held(request, found), mode)
+
+
+def with_more_nodes(request: Request) -> Request | None:
+    """Return a request with the next larger number of nodes, held as they are.
+
+    Returns ``None`` if nodes are not held, their number is the user's, or there is no larger one.
+    """
+    held, marginal, model = request.held, request.log_lik, request.read
+    if held is None or not isinstance(marginal, Marginal) or marginal.groups.nodes_given:
+        return None
+    nodes = next((n for n in _NODES[marginal.groups.size] if n > held.nodes), None)
+    if nodes is None:
+        return None
+    target = model.target
+    prior = target.log_prior.log_prior if held.slope else target.log_prior
+    plain = Target(marginal, prior, target.space, target.dtype)
+    more = replace(held, nodes=nodes, slope={})
+    near, packs = more.hold(marginal, model.data)
+    more = more.corrected(near, packs, precise_dtype(near, packs, held.center))
+    return with_held(replace(request, model=replace(model, target=plain)), more)
 
 
 def with_held(request: Request, held: Held) -> Request:

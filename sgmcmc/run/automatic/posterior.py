@@ -16,6 +16,7 @@ from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
+from sgmcmc.run.anchored import with_more_nodes
 from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
 from sgmcmc.run.automatic.large import run_large
 from sgmcmc.run.automatic.methods import (
@@ -180,28 +181,36 @@ def _by_hmc(
 ) -> Samples:
     """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
 
-    NUTS has no nodes that are held around the mode, and begins at the same mode.
+    Chains that went where nodes that are held do not serve run again with more. NUTS has no nodes
+    that are held around the mode, and begins at the same mode.
     """
     plan = chosen.plan
     structure = request.groups
     mode = None if structure is None or structure.coordinates else plan.mode
     reason = "effects of groups are integrated out, and it needs the fewest gradients"
     doubts = of_rising(plan.surveyed)
-    try:
-        samples = run_exact(
-            chosen.request, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
-        )
-    except LostError:
-        lost = "the posterior is far from normal: HMC left the surroundings of the mode"
-        return run_by_nuts(request, plan, required, verbose, began, lost, mode)
-    assert samples.report is not None
-    against = samples.report.warnings[len(doubts) :]
-    left = (
-        np.inf if required.max_seconds is None else began + required.max_seconds - time.monotonic()
-    )
-    if not against or not may_start_again(required, left):
-        return samples
-    return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
+
+    def may_go_on() -> bool:
+        most = required.max_seconds
+        left = np.inf if most is None else began + most - time.monotonic()
+        return may_start_again(required, left)
+
+    asked: Request | None = chosen.request
+    while asked is not None:
+        try:
+            samples = run_exact(
+                asked, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
+            )
+        except LostError:
+            asked = with_more_nodes(asked) if may_go_on() else None
+            continue
+        assert samples.report is not None
+        against = samples.report.warnings[len(doubts) :]
+        if not against or not may_go_on():
+            return samples
+        return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
+    lost = "the posterior is far from normal: HMC left the surroundings of the mode"
+    return run_by_nuts(request, plan, required, verbose, began, lost, mode)
 
 
 def _around(

@@ -36,6 +36,8 @@ from sgmcmc.run.exact.shape import Shape
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective
+from sgmcmc.run.origin import origin_of
+from sgmcmc.run.reports.reporting import COARSE, quadrature_error
 from sgmcmc.run.request import Around, Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
@@ -65,6 +67,23 @@ class _Quick:
     """A chain whose draws are nearly independent, for the choice of its length."""
 
     autocorrelation: float = 1.0
+
+
+class _UntilLost(UntilEffective):
+    """Runs until every coordinate has its effective sample size, near where nodes are held.
+
+    Farther away the density by these nodes may be any, even higher than at the mode.
+    """
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far.
+
+        Raises:
+            LostError: The quadrature over effects is too coarse for them.
+        """
+        super().see(samples)
+        if quadrature_error(origin_of(samples).sampler, samples) > COARSE:
+            raise LostError
 
 
 def _whole(request: Request) -> Request:
@@ -126,7 +145,8 @@ def run_exactly(
     if options.store is None:
         request = tune(request) if open_ else request
         trial = _fitting(required, log)
-        lengths = UntilEffective(required, _Quick(), d, options.thin, log.clock.began, trial)
+        kind = UntilEffective if request.held is None else _UntilLost
+        lengths = kind(required, _Quick(), d, options.thin, log.clock.began, trial)
         return _reported(run_lengths(request, lengths, verbose), required, log)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)

@@ -44,9 +44,8 @@ _HELD = {
     True: "around its mode, linear in the parameters",
 }
 
-_COARSE = 0.1
+COARSE = 0.1
 """Error of the log posterior, from draw to draw, at which a quadrature is called coarse."""
-
 
 Sections = dict[str, Any]
 """Facts by section, or functions that return them."""
@@ -162,6 +161,26 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     if structure.integrated.normal:
         facts |= {"integrated out": structure.integrated.by, "integral": "in closed form"}
         return {"Groups": facts}, []
+    held, spread = sampler.request.held, quadrature_error(sampler, samples)
+    facts |= {
+        "integrated out": structure.integrated.by,
+        "nodes in each direction": marginal.nodes,
+        "nodes of a group": _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)],
+        "quadrature error of the log posterior, SD over draws": spread,
+    }
+    if not spread > COARSE:
+        return {"Groups": facts}, []
+    return {"Groups": facts}, [
+        f"The quadrature over effects of {structure.integrated.by!r} changes the log posterior by "
+        f"{spread:.2g} from draw to draw when it has twice the nodes. Give `Groups` more `nodes` "
+        f"than {marginal.nodes}."
+    ]
+
+
+def quadrature_error(sampler: Sampler, samples: Samples) -> float:
+    """Return the error of the log posterior by the quadrature over effects, its SD over draws."""
+    marginal = sampler.request.log_lik
+    assert isinstance(marginal, Marginal)
     draws = by_chain(samples.settings, samples)
     flat = {name: a.reshape(-1, *a.shape[2:]) for name, a in draws.items()}
     count = len(next(iter(flat.values())))
@@ -169,20 +188,7 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     looked_at = {name: array[places] for name, array in flat.items()}
     held = sampler.request.held
     center = held.center if held is not None and held.slope else None
-    spread = Gauge(marginal, sampler.data, looked_at, center).error(marginal.nodes)
-    facts |= {
-        "integrated out": structure.integrated.by,
-        "nodes in each direction": marginal.nodes,
-        "nodes of a group": _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)],
-        "quadrature error of the log posterior, SD over draws": spread,
-    }
-    if not spread > _COARSE:
-        return {"Groups": facts}, []
-    return {"Groups": facts}, [
-        f"The quadrature over effects of {structure.integrated.by!r} changes the log posterior by "
-        f"{spread:.2g} from draw to draw when it has twice the nodes. Give `Groups` more `nodes` "
-        f"than {marginal.nodes}."
-    ]
+    return Gauge(marginal, sampler.data, looked_at, center).error(marginal.nodes)
 
 
 def report_on_constants(sampler: Sampler, samples: Samples) -> Report | None:
