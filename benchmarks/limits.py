@@ -2,10 +2,10 @@
 
 An iteration has to read its minibatch from memory, at random places, to compute the gradient of
 that, and to draw a normal number for each coordinate. Each is measured by itself, without any
-sampler: rows at random by NumPy's `take`, or by this package's own if that is quicker, arithmetic by BLAS on
-rows that are in the cache, exponentials and normal numbers by NumPy. One core can read while another
-computes, so that the limit of one chain is the larger of the two; several chains keep all cores
-busy with both.
+sampler: rows at random by NumPy's `take`, or by this package's own if that is quicker; arithmetic
+by BLAS on rows that are in the cache; exponentials and normal numbers by NumPy. One core can read
+while another computes, so that the limit of one chain is the larger of the two; several chains
+keep all cores busy with both.
 """
 
 from __future__ import annotations

@@ -94,7 +94,9 @@ def with_more_nodes(request: Request) -> Request | None:
     if nodes is None:
         return None
     target = model.target
-    prior = target.log_prior.log_prior if held.slope else target.log_prior
+    prior = target.log_prior
+    if isinstance(prior, Corrected):
+        prior = prior.log_prior
     plain = Target(marginal, prior, target.space, target.dtype)
     more = replace(held, nodes=nodes, slope={})
     near, packs = more.hold(marginal, model.data)

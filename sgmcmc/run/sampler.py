@@ -19,9 +19,9 @@ from sgmcmc.engine.iteration import Turns
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.gradients import Gradient, MinibatchGradient, WholeData
 from sgmcmc.gradients.latents import Latents
-from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.graphs import compiler
 from sgmcmc.graphs.compiler import Compiler
+from sgmcmc.groups.marginal import Marginal, has_few_operations
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.arrays import read_latents
 from sgmcmc.inputs.dry_run import dry_run

@@ -143,28 +143,54 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
     assert abs(samples["a"].std() / np.sqrt(variance) - 1) < 0.05 + 4 / np.sqrt(400)
 
 
-def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):
-    """Far from the mode nodes that are held there give a wrong density, in which chains get lost.
-
-    The warm-up of HMC is told that its chains were lost; NUTS goes on from the mode.
-    """
+def _lost(monkeypatch, times: int):
+    """Return draws if chains of HMC are said to be lost some times, and the packs of each run."""
     whole, seen = exact_posterior.WarmUp.run, []
 
     def lost(self, verbose):
-        seen.append(self._sampler.data.columns)
-        return replace(whole(self, verbose), lost=len(seen) == 1)
+        seen.append(self._sampler)
+        held = MODE in self._sampler.data.columns
+        return replace(whole(self, verbose), lost=held and len(seen) <= times)
 
     monkeypatch.setattr(exact_posterior.WarmUp, "run", lost)
-    samples = sgmcmc.sample(
-        log_lik, {"x": X, "y": COUNTS, "g": GROUP}, {"a": 0.3, "b": 0.4, "tau": 0.6},
-        lambda params: -params["tau"], groups=sgmcmc.Groups("g", {"z": 0.0}, law), ess=50,
-        bijectors={"tau": tfp.bijectors.Exp()}, seed=1, verbose=False,
-    )  # fmt: skip
-    assert [MODE in columns for columns in seen] == [True, False]
+    return _chain(), seen
+
+
+def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkeypatch):
+    samples, seen = _lost(monkeypatch, 1)
+    few, more = (sampler.request.held.nodes for sampler in seen)
+    assert more > few
+    assert samples.settings["method"] == "hmc"
+    assert samples.settings["groups"]["g"]["nodes"] == more
+    priors = [sampler.target.log_prior for sampler in seen]
+    assert all(isinstance(prior, Corrected) for prior in priors)
+    assert not isinstance(priors[1].log_prior, Corrected)
+
+
+def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):
+    """Far from the mode nodes that are held there give a wrong density: chains get lost."""
+    monkeypatch.setitem(anchored._NODES, 1, (3, 5, 7))
+    samples, seen = _lost(monkeypatch, 3)
+    assert [MODE in sampler.data.columns for sampler in seen][-2:] == [True, False]
     assert samples.settings["method"] == "nuts"
     assert "HMC left the surroundings" in samples.report["Dynamics"]["reason for NUTS"]
     assert samples.report["Mode"]["found"]
     assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"
+
+
+def test_chains_stop_where_the_quadrature_is_too_coarse(monkeypatch):
+    """Its error is measured at the draws, since a wrong density may be higher than the mode."""
+    measured, nodes = exact_posterior.quadrature_error, []
+
+    def coarse_at_first(sampler, samples):
+        nodes.append(sampler.request.held.nodes)
+        return 1.0 if len(nodes) == 1 else measured(sampler, samples)
+
+    monkeypatch.setattr(exact_posterior, "quadrature_error", coarse_at_first)
+    samples = _chain()
+    assert samples.settings["method"] == "hmc"
+    assert samples.settings["groups"]["g"]["nodes"] == nodes[-1] > nodes[0]
+    assert samples.report.warnings == []
 
 
 def test_nodes_that_follow_are_where_a_search_would_put_them_in_a_linear_model():

@@ -37,7 +37,6 @@ from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request
 from sgmcmc.run.uncentered import MANY, uncentered
-from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import Plan
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from sgmcmc.tuning import plan
 from tests.ladder.comparisons import bound
 
 Array = np.ndarray
@@ -155,6 +156,24 @@ def test_what_is_chosen_and_reached(name: str) -> None:
         assert report["Predicted"]["whitened gradient noise, along the chain"] == []
     else:
         assert 0 < report["Chain"]["effective number of rows, 1/Σp²"] <= N
+
+
+def test_a_stepsize_too_large_for_the_noise_along_the_chains_is_lowered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stepsize is chosen from the noise at draws of the Laplace approximation."""
+    largest, chosen = plan.largest_stepsize, []
+
+    def too_large(*given: Any) -> float:
+        chosen.append(4 * largest(*given))
+        return chosen[-1]
+
+    monkeypatch.setattr(plan, "largest_stepsize", too_large)
+    posterior = POSTERIORS["regression, minibatches"]
+    samples = posterior.sample(ess=1000, gradient="minibatch", minibatch_size=500)
+    assert samples.report["Chain"]["stepsize"] < 0.5 * chosen[-1]
+    check_moments(samples, posterior, TOLERANCE)
+    assert samples.report.warnings == []
 
 
 @pytest.mark.slow
