@@ -130,7 +130,7 @@ class UntilFar(UntilEffective):
 
     @property
     def _may_be_noisy(self) -> bool:
-        """Whether the noise along the chains is to be measured, and the stepsize may be lowered."""
+        """Whether the noise along the chains counts, so that the stepsize may be lowered."""
         plan = self._plan
         return plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
 
