@@ -35,7 +35,7 @@ _GRADIENTS = 25
 """Gradients of a move of NUTS if the posterior is far from normal."""
 
 _PILOT = 5
-"""Part of the first run after which the noise along the chains is measured: 1 / 5."""
+"""Divisor of the length of the first run: the noise along the chains is measured after that."""
 
 _SURELY = 10**6
 """Observations times coordinates of a full gradient that takes about a millisecond at most."""
@@ -81,6 +81,7 @@ class UntilFar(UntilEffective):
         may_stop: Whether there is another way, so that chains stop as soon as the posterior is
             found far from normal.
         pace: Same as in :class:`UntilEffective`.
+        may_lower: Whether there may be another run with a smaller stepsize.
 
     Attributes:
         spread: Covariance of the draws in whitened coordinates, at the last look.
@@ -100,6 +101,7 @@ class UntilFar(UntilEffective):
         began: float,
         may_stop: bool,
         pace: float | None = None,
+        may_lower: bool = True,
     ) -> None:
         super().__init__(required, plan, target.size, thin, began, pace=pace)
         self._plan, self._space, self._thin, self._may_stop = plan, target.space, thin, may_stop
@@ -109,7 +111,8 @@ class UntilFar(UntilEffective):
         self.variances: np.ndarray = np.ones(target.size)
         self.against = ""
         self.quieter: Plan | None = None
-        self._measured = False
+        is_open = plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
+        self._unmeasured = may_lower and is_open
 
     @property
     def normal(self) -> bool:
@@ -119,7 +122,7 @@ class UntilFar(UntilEffective):
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
         pilot = max(FEWEST * self._thin, self.first // _PILOT)
-        if self._may_be_noisy and pilot < self.first:
+        if self._unmeasured and pilot < self.first:
             yield pilot
             if self.quieter is not None:
                 return
@@ -128,16 +131,10 @@ class UntilFar(UntilEffective):
             if self.against and self._may_stop:
                 return
 
-    @property
-    def _may_be_noisy(self) -> bool:
-        """Whether the noise along the chains counts, so that the stepsize may be lowered."""
-        plan = self._plan
-        return plan.meter is not None and plan.given.stepsize is None and plan.prediction.known
-
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
-        if self._may_be_noisy and not self._measured:
-            self._measured = True
+        if self._unmeasured:
+            self._unmeasured = False
             self.quieter = _quieter(samples, self._plan, self._required.tolerance)
         super().see(samples)
         assert self.diagnostics is not None

@@ -107,10 +107,10 @@ def _run_around_mode(
     integrated = isinstance(chosen.target.log_lik, Marginal)
     if exact and integrated and _hmc_is_quicker(plan, chosen.data.size):
         return _by_hmc(request, chosen, required, verbose, began)
-    for rounds in range(_ROUNDS):
+    for further in reversed(range(_ROUNDS)):
         try:
             plan, apart, lengths, samples = _around(
-                chosen, plan, required, apart, exact, verbose, began
+                chosen, plan, required, apart, exact, further > 0, verbose, began
             )
         except DivergenceError:
             if exact:
@@ -118,7 +118,7 @@ def _run_around_mode(
             raise
         if exact and lengths.against and may_start_again(required, lengths.left):
             return run_by_nuts(request, plan, required, verbose, began, lengths.against)
-        last = rounds == _ROUNDS - 1 or lengths.left <= 0
+        last = not further or lengths.left <= 0
         if lengths.quieter is not None and not last:
             plan = lengths.quieter
             continue
@@ -218,6 +218,7 @@ def _around(
     required: Requirements,
     apart: float,
     exact: bool,
+    again: bool,
     verbose: bool,
     began: float,
 ) -> tuple[Plan, float, UntilFar, Samples]:
@@ -233,7 +234,7 @@ def _around(
         thin = chosen.request.read.options.thin
         near = chosen.request.near
         pace = None if near is None else near.pace
-        lengths = UntilFar(required, lowered, chosen.target, thin, began, exact, pace)
+        lengths = UntilFar(required, lowered, chosen.target, thin, began, exact, pace, again)
         return lowered, factor * apart, lengths, run_lengths(asked, lengths, verbose)
 
     return with_smaller_steps(attempt, 1 if exact or plan.given.stepsize is not None else _ROUNDS)
