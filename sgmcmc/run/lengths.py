@@ -150,6 +150,9 @@ class UntilEffective(Lengths):
         trial: Number of iterations after which a chain with a time limit is first examined.
         pace: Iterations that gave an effective draw of chains like these; ``None`` to predict it.
 
+    Attributes:
+        started: Time at which the chains were started, if that was before the first goal here.
+
     Raises:
         ValueError: Too few draws would be kept to judge them.
     """
@@ -180,6 +183,7 @@ class UntilEffective(Lengths):
         self._trial = max(trial, FEWEST * thin)
         self.first = min(required.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
+        self.started: float | None = None
         self._said = False
 
     @property
@@ -187,10 +191,15 @@ class UntilEffective(Lengths):
         """Whether the requested effective sample size is reached."""
         return self.diagnostics is not None and self.diagnostics.enough(self._required.ess)
 
+    @property
+    def first_goal(self) -> int:
+        """Number of iterations after which the length is decided first."""
+        return self.first if self._required.max_seconds is None else min(self.first, self._trial)
+
     def goals(self) -> Iterator[int]:
         """Yield numbers of iterations after burn-in; ``see`` receives the draws so far."""
-        started = time.monotonic()
-        goal = self.first if self._required.max_seconds is None else min(self.first, self._trial)
+        started = self.started or time.monotonic()
+        goal = self.first_goal
         while True:
             yield goal
             if self.reached or self.left <= 0 or goal >= self.cap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -121,8 +122,9 @@ class UntilFar(UntilEffective):
 
     def goals(self) -> Iterator[int]:
         """Yield the numbers of iterations after burn-in at which to stop."""
-        pilot = max(FEWEST * self._thin, self.first // _PILOT)
-        if self._unmeasured and pilot < self.first:
+        pilot = max(FEWEST * self._thin, self.first_goal // _PILOT)
+        if self._unmeasured and pilot < self.first_goal:
+            self.started = time.monotonic()
             yield pilot
             if self.quieter is not None:
                 return
