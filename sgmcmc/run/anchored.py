@@ -22,8 +22,8 @@ _PART = 1500
 """Packs of groups that the mode is first looked for on."""
 
 _FEW = 30
-"""Largest number of groups for which the posterior of the global parameters is too wide to try
-fixed nodes."""
+"""Largest number of groups for which the posterior of the global parameters is too wide to hold
+nodes."""
 
 _COORDINATES = 50
 """Largest number of coordinates of the posterior for which nodes follow them."""
@@ -93,15 +93,10 @@ def with_more_nodes(request: Request) -> Request | None:
     nodes = next((n for n in _NODES[marginal.groups.size] if n > held.nodes), None)
     if nodes is None:
         return None
-    target = model.target
-    prior = target.log_prior
-    if isinstance(prior, Corrected):
-        prior = prior.log_prior
-    plain = Target(marginal, prior, target.space, target.dtype)
-    more = replace(held, nodes=nodes, slope={})
-    near, packs = more.hold(marginal, model.data)
-    more = more.corrected(near, packs, precise_dtype(near, packs, held.center))
-    return with_held(replace(request, model=replace(model, target=plain)), more)
+    more = replace(held, nodes=nodes)
+    dtype = precise_dtype(marginal, model.data, held.center)
+    more = more.corrected(marginal, model.data, dtype)
+    return _around(request, more, marginal.with_nodes(nodes), model.data)
 
 
 def with_held(request: Request, held: Held) -> Request:
@@ -111,11 +106,17 @@ def with_held(request: Request, held: Held) -> Request:
         request: Request, read.
         held: Positions of the nodes.
     """
+    assert isinstance(request.log_lik, Marginal)
+    return _around(request, held, *held.hold(request.log_lik, request.read.data))
+
+
+def _around(request: Request, held: Held, marginal: Marginal, data: Data) -> Request:
+    """Return a request for packs that hold their nodes."""
     structure, model, target = request.groups, request.read, request.read.target
     assert structure is not None and structure.integrated is not None
-    assert isinstance(request.log_lik, Marginal)
-    marginal, data = held.hold(request.log_lik, model.data)
     log_prior = target.log_prior
+    if isinstance(log_prior, Corrected):
+        log_prior = log_prior.log_prior
     if held.slope:
         log_prior = Corrected(log_prior, held.center, held.slope)
     return replace(

@@ -144,7 +144,7 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
 
 
 def _lost(monkeypatch, times: int):
-    """Return draws if chains of HMC are said to be lost some times, and the packs of each run."""
+    """Return draws if chains of HMC are said to be lost some times, and the samplers."""
     whole, seen = exact_posterior.WarmUp.run, []
 
     def lost(self, verbose):
