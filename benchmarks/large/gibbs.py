@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from benchmarks.large.base import Large
@@ -85,7 +87,13 @@ def _scale(now: float, count: int, square: float, rng: np.random.Generator) -> f
         scale = np.exp(x)
         return -(count - 1) * x - 0.5 * square / scale**2 - scale
 
-    x, width = np.log(now), 3.0 / np.sqrt(2.0 * count)
+    return float(np.exp(by_slice(log_density, np.log(now), 3.0 / np.sqrt(2.0 * count), rng)))
+
+
+def by_slice(
+    log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator
+) -> float:
+    """Return the next draw of one number by slice sampling, with steps out and shrinkage."""
     level = log_density(x) - rng.exponential()
     low = x - width * rng.random()
     high = low + width
@@ -96,5 +104,5 @@ def _scale(now: float, count: int, square: float, rng: np.random.Generator) -> f
     while True:
         there = rng.uniform(low, high)
         if log_density(there) > level:
-            return float(np.exp(there))
+            return there
         low, high = (there, high) if there < x else (low, there)

@@ -21,6 +21,7 @@ from benchmarks.large.base import Large
 from benchmarks.large.collection import POSTERIORS
 from benchmarks.large.gibbs import collapsed_gibbs
 from benchmarks.large.others import coordinates
+from benchmarks.large.walk import walk
 from benchmarks.posteriors.moments import moments
 
 FILE = Path(__file__).parent / "references.json"
@@ -75,10 +76,15 @@ def by_algebra(posterior: Large) -> dict[str, Any]:
     }
 
 
-GIBBS: dict[str, Callable[[Large], dict[str, np.ndarray]]] = {
-    "insteval": lambda posterior: collapsed_gibbs(posterior, centered=False),
-    "insteval-centered": lambda posterior: collapsed_gibbs(posterior, centered=True),
+OF_ITS_OWN: dict[str, tuple[str, Callable[[Large], dict[str, np.ndarray]]]] = {
+    "insteval": ("collapsed Gibbs", lambda posterior: collapsed_gibbs(posterior, centered=False)),
+    "insteval-centered": (
+        "collapsed Gibbs",
+        lambda posterior: collapsed_gibbs(posterior, centered=True),
+    ),
+    "random-walk": ("HMC given the scale, slice sampling of it", walk),
 }
+"""Posteriors with a chain of their own, and its name."""
 
 
 def make(name: str) -> dict[str, Any]:
@@ -87,8 +93,9 @@ def make(name: str) -> dict[str, Any]:
     if posterior.normal is not None:
         found, how = by_algebra(posterior), "algebra"
     else:
-        draws = GIBBS[name](posterior) if name in GIBBS else by_chains(posterior, name)
-        how = "collapsed Gibbs" if name in GIBBS else ("NUTS" if name in FAR else "HMC")
+        own = ("NUTS" if name in FAR else "HMC", lambda posterior: by_chains(posterior, name))
+        how, chain = OF_ITS_OWN.get(name, own)
+        draws = chain(posterior)
         found = {}
         for key, array in quantities(posterior, draws).items():
             every = moments(array)

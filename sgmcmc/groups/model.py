@@ -56,6 +56,15 @@ class Looked:
         return self.log_lik(found, rows)
 
 
+_MANY = 300
+"""Largest number of coordinates beside integrated effects for which these are always integrated."""
+
+_QUICK = 2_000_000
+"""Largest number of rows over which a gradient is quick."""
+
+_SEVERAL = 2.0
+"""Levels of another factor that a group has rows at, on average, if the two are crossed."""
+
 LARGE = "groups/large"
 """Column with the number of the large group that a row is of; -1 for rows of others."""
 
@@ -199,11 +208,13 @@ def read_groups(
     log_prior: LogPrior | None,
     dtype: tf.DType = tf.float32,
     integers: Sequence[str] = (),
+    whole: bool = False,
 ) -> GroupedModel:
     """Return a model with groups in the form of a sampler's arguments.
 
     The factor with the most levels is integrated out, if it has up to three numbers a group; given
-    all other effects, which are coordinates of the chain, its groups are independent.
+    all other effects, which are coordinates of the chain, its groups are independent. Of large
+    crossed factors none is, if a gradient over all rows is quick and may be used.
 
     Args:
         groups: User's groups: ``Groups``, or a list of them.
@@ -213,6 +224,7 @@ def read_groups(
         log_prior: Log-prior of the global parameters.
         dtype: Dtype of the chain.
         integers: Columns that stay integers.
+        whole: Whether chains may move by gradients over the whole dataset.
 
     Raises:
         ValueError, TypeError: Something is wrong; the message names the argument.
@@ -242,6 +254,8 @@ def read_groups(
             )
     able = [factor for factor in factors if factor.integrated]
     integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
+    if whole and integrated is not None and _are_crossed(integrated, factors, codes):
+        integrated = None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
     try_functions(log_lik, factors, rows, codes, starts[0], dtype)
     columns: dict[str, Any] = dict(rows.columns)
@@ -279,6 +293,27 @@ def read_groups(
         WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
         Structure(integrated, packs, coordinates, labels, large),
     )
+
+
+def _are_crossed(
+    largest: Groups, factors: Sequence[Groups], codes: Mapping[str, np.ndarray]
+) -> bool:
+    """Return whether chains are quicker with effects of every factor as coordinates.
+
+    This is so if the other factors have many effects, which gradients over minibatches of groups
+    would all be about, and most groups have rows at several levels of them; nested factors do not.
+    """
+    others = [factor for factor in factors if factor is not largest]
+    levels = [int(codes[factor.by].max()) + 1 for factor in others]
+    numbers = sum(count * factor.size for count, factor in zip(levels, others, strict=True))
+    of_rows = codes[largest.by]
+    if numbers <= _MANY or len(of_rows) > _QUICK:
+        return False
+    pairs = [
+        len(np.unique(of_rows.astype(np.int64) * count + codes[factor.by]))
+        for count, factor in zip(levels, others, strict=True)
+    ]
+    return max(pairs) >= _SEVERAL * (int(of_rows.max()) + 1)
 
 
 def _need_free_names(factor: Groups, params: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics, Underdamped
 from sgmcmc.dynamics.simplex import SimplexDynamics
 from sgmcmc.engine.scheduler import Progress
-from sgmcmc.gradients import ControlVariate, FullGradient, Gradient
+from sgmcmc.gradients import ControlVariate, FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.dry_run import dry_run
 from sgmcmc.inputs.geometries import read_preconditioner
@@ -21,7 +21,16 @@ from sgmcmc.inputs.tuning import need_unmixed, one_or_each, read_stepsizes, read
 from sgmcmc.minibatches import Minibatches
 from sgmcmc.run.anchored import anchored
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.request import AUTO, Request, prepared
+from sgmcmc.run.request import (
+    AUTO,
+    MINIBATCHES,
+    PRECONDITIONERS,
+    Request,
+    center_is_open,
+    is_one_of,
+    open_arguments,
+    prepared,
+)
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
@@ -29,39 +38,6 @@ from sgmcmc.tuning.laws import LinearRecursion, has_thermostat
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
-
-_PRECONDITIONERS = (AUTO, "dense", "diagonal")
-_MINIBATCHES = (AUTO, "leverage")
-_PARTS = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
-
-
-def _is(value: Any, names: tuple[str, ...]) -> bool:
-    return isinstance(value, str) and value in names
-
-
-def center_is_open(gradient: Any) -> bool:
-    """Return whether the center of control variates should be the mode that is found here."""
-    named = _is(gradient, (AUTO, ControlVariate.name))
-    return named or (isinstance(gradient, ControlVariate) and _is(gradient.opt_stepsize, (AUTO,)))
-
-
-def open_arguments(request: Request) -> list[str]:
-    """Return the names of the arguments to choose."""
-    found = {
-        "stepsize": _is(request.stepsize, (AUTO,)),
-        "dynamics": _is(request.dynamics, (AUTO,)),
-        "opt_stepsize": isinstance(request.gradient, Gradient) and center_is_open(request.gradient),
-        "gradient": isinstance(request.gradient, str) and center_is_open(request.gradient),
-        "minibatch_size": _is(request.minibatch_size, (AUTO,)),
-        "minibatches": _is(request.keywords.get("minibatches"), _MINIBATCHES),
-        "preconditioner": _is(request.keywords.get("preconditioner"), _PRECONDITIONERS),
-    }
-    return [name for name, is_open in found.items() if is_open]
-
-
-def all_parts_open(request: Request) -> bool:
-    """Return whether the user leaves the whole sampler open."""
-    return set(open_arguments(request)) >= _PARTS
 
 
 @dataclass(frozen=True)
@@ -102,7 +78,9 @@ class Chosen:
         plan, request = plan or self.plan, self.request
         gradient = request.gradient
         center = self.target.space.params(plan.mode.position, self.target.dtype)
-        if _is(gradient, (AUTO,)) and plan.given.takes_all(self.data.size, self.target.row_terms):
+        if is_one_of(gradient, (AUTO,)) and plan.given.takes_all(
+            self.data.size, self.target.row_terms
+        ):
             gradient = FullGradient()
         elif center_is_open(gradient):
             own = gradient if isinstance(gradient, ControlVariate) else ControlVariate(AUTO)
@@ -111,10 +89,10 @@ class Chosen:
         whole = getattr(gradient, "whole_dataset", False) or gradient == FullGradient.name
         return request.tuned(
             params,
-            dynamics=Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics,
+            dynamics=Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics,
             gradient=gradient,
             minibatch_size=None if whole else plan.minibatch_size,
-            stepsize=plan.stepsize if _is(request.stepsize, (AUTO,)) else request.stepsize,
+            stepsize=plan.stepsize if is_one_of(request.stepsize, (AUTO,)) else request.stepsize,
             minibatches=self._minibatches(plan),
             preconditioner=self._preconditioner(plan),
             mode=plan.mode,
@@ -123,11 +101,11 @@ class Chosen:
 
     def _minibatches(self, plan: Plan) -> Any:
         wanted = self.request.keywords.get("minibatches")
-        return plan.minibatches if _is(wanted, _MINIBATCHES) else wanted
+        return plan.minibatches if is_one_of(wanted, MINIBATCHES) else wanted
 
     def _preconditioner(self, plan: Plan) -> Any:
         wanted = self.request.keywords.get("preconditioner")
-        return plan.preconditioner if _is(wanted, _PRECONDITIONERS) else wanted
+        return plan.preconditioner if is_one_of(wanted, PRECONDITIONERS) else wanted
 
 
 @dataclass(frozen=True)
@@ -153,7 +131,7 @@ def read(request: Request) -> Reading:
     """
     request = prepared(request)
     model, options, target = request.read, request.read.options, request.read.target
-    wanted = Underdamped() if _is(request.dynamics, (AUTO,)) else request.dynamics
+    wanted = Underdamped() if is_one_of(request.dynamics, (AUTO,)) else request.dynamics
     dynamics = parts.read_dynamics(wanted).bind(target.space)
     need_unmixed(options.updates, options.preconditioner, target.space)
     turns = read_turns(options.updates, dynamics, target)
@@ -161,7 +139,7 @@ def read(request: Request) -> Reading:
     _refuse(request, options, dynamics, in_turn)
     size = model.data.size
     # Leverage needs the terms of single observations.
-    terms = _is(options.minibatches, _MINIBATCHES) and size > WHOLE_UP_TO
+    terms = is_one_of(options.minibatches, MINIBATCHES) and size > WHOLE_UP_TO
     in_parts = size > WHOLE_UP_TO
     values = None if request.near is None else request.near.values
     if values is None:
@@ -190,7 +168,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
     with Progress(request.method, 1, verbose) as progress:
         if request.groups is not None:
             progress.describe("finding the mode")
-            if _is(model.options.preconditioner, _PRECONDITIONERS):
+            if is_one_of(model.options.preconditioner, PRECONDITIONERS):
                 request = uncentered(request, model.seed)
             model, target = request.read, request.read.target
         start = model.starts[0].astype(np.float64)
@@ -267,13 +245,13 @@ def _given(reading: Reading, tolerance: float) -> Given:
     if not center_is_open(request.gradient):
         gradient = parts.read_gradient(request.gradient, reading.dynamics)
     minibatches: Minibatches | None = None
-    if not _is(options.minibatches, _MINIBATCHES):
+    if not is_one_of(options.minibatches, MINIBATCHES):
         minibatches = parts.read_minibatches(options.minibatches, options.replace)
     size = None
-    if not _is(request.minibatch_size, (AUTO,)) and request.minibatch_size is not None:
+    if not is_one_of(request.minibatch_size, (AUTO,)) and request.minibatch_size is not None:
         size = checks.minibatch_rows("minibatch_size", request.minibatch_size, model.data.size)
     stepsize: Any = None
-    if not _is(request.stepsize, (AUTO,)):
+    if not is_one_of(request.stepsize, (AUTO,)):
         layout = model.target.space.layout
         stepsize = one_or_each(
             read_stepsizes("stepsize", request.stepsize, layout).at(1, 1)[0], layout
@@ -287,6 +265,6 @@ def _given(reading: Reading, tolerance: float) -> Given:
 
 
 def _preconditioner(value: Any, space: Space, start: np.ndarray) -> str | Preconditioner:
-    if _is(value, _PRECONDITIONERS):
+    if is_one_of(value, PRECONDITIONERS):
         return "dense" if value == AUTO else value
     return read_preconditioner(value, space, start) or "none"

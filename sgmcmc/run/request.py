@@ -12,6 +12,8 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Underdamped
+from sgmcmc.dynamics.hamiltonian import Hamiltonian
+from sgmcmc.gradients import ControlVariate, Gradient
 from sgmcmc.graphs.tracing import quiet_start
 from sgmcmc.groups.anchors import Held
 from sgmcmc.groups.model import Structure, read_groups
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """The user's value for a constant that should be chosen."""
+
+PRECONDITIONERS = (AUTO, "dense", "diagonal")
+"""The user's values for a preconditioner that should be chosen."""
+
+MINIBATCHES = (AUTO, "leverage")
+"""The user's values for minibatches whose weights should be chosen."""
+
+_PARTS = {"dynamics", "gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"}
 
 
 def is_open(value: Any) -> bool:
@@ -173,7 +183,7 @@ class Request:
             seed: Another seed.
             changes: Other parts, by the name of the attribute, and other keyword arguments.
         """
-        own = {name: changes.pop(name) for name in _PARTS if name in changes}
+        own = {name: changes.pop(name) for name in _CHOSEN if name in changes}
         model = self.read
         starts = model.params
         if params is not None:
@@ -187,8 +197,40 @@ class Request:
         return replace(self, **own, keywords={**self.keywords, **changes}, model=model)
 
 
-_PARTS = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode", "plan")
+_CHOSEN = ("method", "dynamics", "gradient", "minibatch_size", "stepsize", "mode", "plan")
 """Attributes of a request that are chosen for it."""
+
+
+def is_one_of(value: Any, names: tuple[str, ...]) -> bool:
+    """Return whether a value is one of some names."""
+    return isinstance(value, str) and value in names
+
+
+def center_is_open(gradient: Any) -> bool:
+    """Return whether the center of control variates should be the mode that is found here."""
+    named = is_one_of(gradient, (AUTO, ControlVariate.name))
+    return named or (
+        isinstance(gradient, ControlVariate) and is_one_of(gradient.opt_stepsize, (AUTO,))
+    )
+
+
+def open_arguments(request: Request) -> list[str]:
+    """Return the names of the arguments to choose."""
+    found = {
+        "stepsize": is_one_of(request.stepsize, (AUTO,)),
+        "dynamics": is_one_of(request.dynamics, (AUTO,)),
+        "opt_stepsize": isinstance(request.gradient, Gradient) and center_is_open(request.gradient),
+        "gradient": isinstance(request.gradient, str) and center_is_open(request.gradient),
+        "minibatch_size": is_one_of(request.minibatch_size, (AUTO,)),
+        "minibatches": is_one_of(request.keywords.get("minibatches"), MINIBATCHES),
+        "preconditioner": is_one_of(request.keywords.get("preconditioner"), PRECONDITIONERS),
+    }
+    return [name for name, is_open in found.items() if is_open]
+
+
+def all_parts_open(request: Request) -> bool:
+    """Return whether the user leaves the whole sampler open."""
+    return set(open_arguments(request)) >= _PARTS
 
 
 def prepared(request: Request) -> Request:
@@ -223,6 +265,13 @@ def prepared(request: Request) -> Request:
     return replace(request, model=Model(target, data, params, options, seed))
 
 
+def _may_use_all_rows(request: Request) -> bool:
+    """Return whether chains move, or may move, by gradients over the whole dataset."""
+    if isinstance(request.dynamics, Hamiltonian):
+        return True
+    return all_parts_open(request) and request.keywords.get("store") is None
+
+
 def _with_groups(request: Request) -> Request:
     """Return a request whose ``groups`` have become log-likelihood, dataset and parameters."""
     wanted = request.keywords.get("groups")
@@ -244,6 +293,7 @@ def _with_groups(request: Request) -> Request:
         request.log_prior,
         checks.floating_dtype("dtype", keywords.get("dtype", tf.float32)),
         keywords.get("integers", ()),
+        whole=_may_use_all_rows(request),
     )
     return replace(
         request,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import scipy
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.spec import Groups
 from sgmcmc.run.anchored import Searching, find_held, with_held
 from sgmcmc.run.request import Around, Request
-from sgmcmc.target.geometry import Geometry, Preconditioner, Space, arrow_of, root_of
+from sgmcmc.target.geometry import Geometry, Preconditioner, Space, arrow_of_coupled
 from sgmcmc.target.target import Target
-from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.lanczos import Directions, Product, unusual_directions
 from sgmcmc.tuning.objective import Objective
 
 MANY = 300
@@ -35,17 +37,17 @@ _FARTHEST = 0.02
 _CLOSE = 0.1
 """Distance from the mode, in posterior SDs, at which the last steps end."""
 
-_DIRECTIONS = 16
-"""Directions in which the information is measured at the end."""
+_PRODUCTS = 40
+"""Products with the information about effects, from which directions are found."""
+
+_DIRECTIONS = 30
+"""Largest number of directions in which the effects are coupled."""
+
+_SOLVED = 1e-3
+"""Residual of linear equations, relative to the right side."""
 
 _FAR = 0.3
 """Distance at which gradients are compared for that, in posterior SDs."""
-
-_NOTHING = 1e-4
-"""Size of a product outside of the earlier directions that is due to rounding."""
-
-_LEAST = 1e-3
-"""Least information in a direction, relative to the estimate before."""
 
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""
@@ -162,6 +164,7 @@ class Search:
         self._space, self._globals = target.space, globals_
         self._parts = [_Part(factor, _places(target.space, factor)) for factor in factors]
         self._rng = np.random.default_rng([seed, target.size])
+        self._graphs: tuple[EffectCoordinates, Any, Any] | None = None
         taken = np.concatenate([part.places.reshape(-1) for part in self._parts])
         self._others = np.setdiff1d(np.arange(target.size), taken)
 
@@ -248,14 +251,12 @@ class Search:
         """Return log posterior and gradient at a position, and the centered position."""
         dtype = self._centered.target.dtype
         position = tf.constant(x, dtype)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(position)
-            place, raised = self._centered_at(joint, position)
+        there, back = self._graphs_of(joint, position)
+        place, raised = there(position)
         u = place.numpy().astype(np.float64)
         value, slope = self._centered.value_and_gradient(u)
-        weights = tf.constant(slope, dtype), tf.ones([], dtype)
-        found = tape.gradient((place, raised), position, weights)
-        gradient, value = np.asarray(tf.convert_to_tensor(found), np.float64), value + float(raised)
+        value += float(raised)
+        gradient = back(position, tf.constant(slope, dtype)).numpy().astype(np.float64)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return -np.inf, np.zeros_like(x), u
         return value, gradient, u
@@ -264,25 +265,32 @@ class Search:
         """Return the normal approximation in some coordinates, after the last steps to the mode.
 
         In them the information has the shape of an arrow, nearly: that about effects is the
-        identity, and its products with the other coordinates are differences of gradients.
+        identity but for a few directions, such as those in which the effects of two crossed factors
+        move against each other. Its products are differences of gradients.
 
         Args:
             joint: Coordinates.
             u: Position near the mode, with centered effects.
         """
         x = self._moved(joint, u)
-        taken = np.setdiff1d(np.arange(len(x)), self._others)
+        effects = np.setdiff1d(np.arange(len(x)), self._others)
         steps = np.minimum(_STEP * self._scale(u)[self._others], _FARTHEST)
         products = np.zeros((len(steps), len(x)))
         for row, (place, step) in enumerate(zip(self._others, steps, strict=True)):
-            move = step * np.eye(1, len(x), place)[0]
-            back, there = (self.look(joint, x + way * move)[1] for way in (-1.0, 1.0))
-            products[row] = (back - there) / (2 * step)
-        own = products[:, self._others]
-        whitening: Preconditioner = arrow_of(
-            x, taken[:, np.newaxis], np.ones((len(taken), 1, 1)), products[:, taken],
-            (own + own.T) / 2,
-        )  # fmt: skip
+            products[row] = self._product(joint, x, np.eye(1, len(x), place)[0], step)
+
+        def among_effects(vector: np.ndarray) -> np.ndarray:
+            move = np.zeros(len(x))
+            move[effects] = vector
+            step = _FAR / max(float(np.linalg.norm(vector)), 1e-30)
+            return self._product(joint, x, move, step)[effects]
+
+        found = unusual_directions(among_effects, len(effects), _PRODUCTS, _DIRECTIONS, self._rng)
+        own, coupling = products[:, self._others], products[:, effects]
+        solved = np.stack([_solved(among_effects, row, found) for row in coupling])
+        whitening: Preconditioner = arrow_of_coupled(
+            x, effects, found.vectors, found.values, coupling, solved, (own + own.T) / 2
+        )
         value, gradient, _ = self.look(joint, x)
         for _ in range(_POLISHING):
             if np.sqrt((whitening.transposed_times(gradient) ** 2).mean()) < _CLOSE:
@@ -292,50 +300,30 @@ class Search:
             if not risen > value:
                 break
             x, value, gradient = there, risen, slope
-        whitening = whitening.centered_at(x)
-        if len(x) <= DENSE_UP_TO:
-            whitening = self._corrected(joint, whitening, taken)
-        return Around(whitening, self._others)
+        return Around(whitening.centered_at(x), self._others)
 
-    def _corrected(
-        self, joint: EffectCoordinates, whitening: Preconditioner, effects: np.ndarray
-    ) -> Preconditioner:
-        """Return a whitening that is corrected in the directions in which it was farthest off.
+    def _product(
+        self, joint: EffectCoordinates, x: np.ndarray, vector: np.ndarray, step: float
+    ) -> np.ndarray:
+        """Return the information times a vector, by a difference of gradients."""
+        back, there = (self.look(joint, x + way * step * vector)[1] for way in (-1.0, 1.0))
+        return (back - there) / (2 * step)
 
-        Lanczos' method finds these directions from products with the information, which are
-        differences of gradients. All effects moving together is an example.
+    def _graphs_of(self, joint: EffectCoordinates, position: tf.Tensor) -> tuple[Any, Any]:
+        """Return graphs of the centered position, and of gradients with respect to this one."""
+        if self._graphs is not None and self._graphs[0] is joint:
+            return self._graphs[1:]
 
-        Args:
-            joint: Coordinates.
-            whitening: Whitening, centered at the mode.
-            effects: Places of the effects in the position.
-        """
-        x, d = whitening.origin, len(whitening.origin)
-        shift = np.zeros(d)
-        shift[effects] = 1.0
-        first = whitening.into(x + shift)
-        first = first / np.linalg.norm(first) + 0.1 * self._rng.standard_normal(d) / np.sqrt(d)
-        most = min(_DIRECTIONS, d)
-        basis, found = [first / np.linalg.norm(first)], np.zeros((most, most))
-        for number in range(most):
-            move = _FAR * whitening.times(basis[number])
-            back, there = (self.look(joint, x + way * move)[1] for way in (-1.0, 1.0))
-            product = whitening.transposed_times(back - there) / (2 * _FAR)
-            known = np.stack(basis)
-            found[number, : number + 1] = known @ product
-            for _ in range(2):
-                product = product - known.T @ (known @ product)
-            left = float(np.linalg.norm(product))
-            if number == most - 1 or left < _NOTHING:
-                break
-            basis.append(product / left)
-        lower = np.tril(found[: len(basis), : len(basis)])
-        values, vectors = np.linalg.eigh(lower + np.tril(lower, -1).T)
-        axes = np.stack(basis).T @ vectors
-        values = np.maximum(values, _LEAST)
-        root = whitening.times(np.eye(d)).T
-        covariance = root @ root.T + (root @ axes) * (1 / values - 1) @ (root @ axes).T
-        return Preconditioner(root_of(covariance), x)
+        def back(position: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(position)
+                place, raised = self._centered_at(joint, position)
+            weights = slope, tf.ones([], slope.dtype)
+            return tf.convert_to_tensor(tape.gradient((place, raised), position, weights))
+
+        graphs = trace(partial(self._centered_at, joint), position), trace(back, position, position)
+        self._graphs = (joint, *graphs)
+        return graphs
 
     def _centered_at(
         self, joint: EffectCoordinates, position: tf.Tensor
@@ -348,6 +336,23 @@ class Search:
         effects = {name for part in self._parts for name in part.factor.shapes}
         parts = [user[name] if name in effects else u[name] for name in u]
         return tf.concat([tf.reshape(part, [-1]) for part in parts], 0), joint.log_jacobian(own)
+
+
+def _solved(product: Product, right: np.ndarray, directions: Directions) -> np.ndarray:
+    """Return the solution of linear equations by conjugate gradients.
+
+    Args:
+        product: Product of the matrix, which is near the identity, with a vector.
+        right: Right side.
+        directions: Directions in which the matrix is not near the identity.
+    """
+    shape, axes, factors = (len(right), len(right)), directions.vectors, 1.0 / directions.values
+    matrix = scipy.sparse.linalg.LinearOperator(shape, product)
+    nearby = scipy.sparse.linalg.LinearOperator(
+        shape, lambda vector: vector + axes @ ((factors - 1.0) * (axes.T @ vector))
+    )
+    found, _ = scipy.sparse.linalg.cg(matrix, right, rtol=_SOLVED, maxiter=_PRODUCTS, M=nearby)
+    return found
 
 
 def _places(space: Space, factor: Groups) -> np.ndarray:

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.data.minibatch import Minibatch
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.groups import model as model_of_groups
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.model import read_groups
 from sgmcmc.run.uncentered import Search
@@ -142,12 +143,17 @@ def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode() -> None:
-    given = crossed(0.5, 150, (15, 6))
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_of_groups, "_MANY", 5)
+    given = crossed(0.5, 400, (15, 8))
     model = read_groups(
         given["groups"], given["log_lik"], given["dataset"], given["params"], given["log_prior"],
-        tf.float64,
+        tf.float64, whole=whole,
     )  # fmt: skip
+    assert (model.structure.integrated is None) == whole
     shapes = {name: np.shape(value) for name, value in model.params.items()}
     geometries = {name: Bijected(b, ()) for name, b in given["bijectors"].items()}
     target = Target(model.log_lik, model.log_prior, Space(shapes, geometries), tf.float64)
@@ -156,16 +162,47 @@ def test_the_whitening_of_many_effects_is_that_of_the_information_at_the_mode() 
     search = Search(target, data, factors, tuple(given["params"]), 1)
     joint, u = search.run(target.space.start(model.params, tf.float64))
     around = search.around(joint, u)
-    root, x = around.whitening.root, around.whitening.origin
+    x = around.whitening.origin
+    root = around.whitening.times(np.eye(len(x))).T
     differences = [
         search.look(joint, x - c)[1] - search.look(joint, x + c)[1] for c in 0.05 * root.T
     ]
     information = root.T @ np.stack(differences).T / 0.1
+    of_others = information[around.others]
+    np.testing.assert_allclose(of_others, np.eye(len(x))[around.others], atol=0.06)
+    # Directions with less than twice the usual information, or more than half, are left.
     values = np.linalg.eigvalsh((information + information.T) / 2)
-    assert values[0] > 0.9 and values[-1] < 1.1
+    assert values[0] > 1 / 2.2 and values[-1] < 2.2
     assert np.abs(root.T @ search.look(joint, x)[1]).max() < 0.3
     move = np.random.default_rng(1).standard_normal(len(x))
     np.testing.assert_allclose(around.whitening.into(x + around.whitening.times(move)), move)
+
+
+@pytest.mark.parametrize("levels, whole, integrated", [
+    ((800, 400), True, None),
+    ((800, 400), False, "a"),  # minibatches of groups
+    ((800, 20), True, "a"),
+    ((400, 800), True, None),
+])  # fmt: skip
+def test_no_effects_of_large_crossed_factors_are_integrated_out(
+    levels: tuple[int, int], whole: bool, integrated: str | None
+) -> None:
+    assert _integrated(crossed(0.5, 4000, levels), whole) == integrated
+
+
+def test_effects_of_nested_factors_are_integrated_out() -> None:
+    given = crossed(0.5, 4000, (800, 400))
+    given["dataset"]["b"] = given["dataset"]["a"] // 2
+    assert _integrated(given, True) == "a"
+
+
+def _integrated(given: dict[str, Any], whole: bool) -> str | None:
+    model = read_groups(
+        given["groups"], given["log_lik"], given["dataset"], given["params"], given["log_prior"],
+        whole=whole,
+    )  # fmt: skip
+    integrated = model.structure.integrated
+    return None if integrated is None else integrated.by
 
 
 @pytest.mark.slow

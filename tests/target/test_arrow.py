@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.target.geometry import Arrow, arrow_of, inverse_root
+from sgmcmc.target.geometry import Arrow, arrow_of, arrow_of_coupled, inverse_root
 
 Array = np.ndarray
 
@@ -31,9 +31,35 @@ def information(k: int, core: int, density: float) -> tuple[Array, Array, tuple[
 @pytest.mark.parametrize("k, core, density", [(1, 5, 0.1), (2, 4, 1.0), (3, 0, 1.0)])
 def test_products_are_those_of_the_dense_matrices(k: int, core: int, density: float) -> None:
     J, leaves, parts = information(k, core, density)
-    rng = np.random.default_rng(1)
-    origin, z, g = rng.normal(size=(3, len(J)))
-    arrow = arrow_of(origin, leaves, *parts)
+    need_products_of(arrow_of(np.random.default_rng(1).normal(size=len(J)), leaves, *parts), J)
+
+
+def test_leaves_may_be_coupled_in_a_few_directions() -> None:
+    J, leaves, (_, B, A) = information(1, 4, 1.0)
+    rng, places = np.random.default_rng(2), leaves[:, 0]
+    axes, values = np.linalg.qr(rng.normal(size=(30, 3)))[0], np.array([0.3, 3.0, 5.0])
+    J[np.ix_(places, places)] = D = np.eye(30) + axes @ np.diag(values - 1.0) @ axes.T
+    solved = np.linalg.solve(D, B.T).T
+    need_products_of(arrow_of_coupled(rng.normal(size=34), places, axes, values, B, solved, A), J)
+
+
+def test_the_core_is_whitened_whatever_couples_the_leaves() -> None:
+    J, leaves, (_, B, A) = information(1, 4, 1.0)
+    rng, places = np.random.default_rng(3), leaves[:, 0]
+    other = rng.normal(size=(30, 30))
+    J[np.ix_(places, places)] = D = np.eye(30) + 0.02 * other @ other.T
+    solved, none = np.linalg.solve(D, B.T).T, np.zeros((30, 0))
+    arrow = arrow_of_coupled(np.zeros(34), places, none, np.zeros(0), B, solved, A)
+    core = np.setdiff1d(np.arange(34), places)
+    found = arrow.transposed_times(arrow.transposed_times(J).T)
+    np.testing.assert_allclose(found[np.ix_(core, core)], np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(found[np.ix_(core, places)], 0.0, atol=1e-12)
+
+
+def need_products_of(arrow: Arrow, J: Array) -> None:
+    """Compare every product with that of the dense matrix that whitens J."""
+    rng, origin = np.random.default_rng(4), arrow.origin
+    z, g = rng.normal(size=(2, len(J)))
     C = arrow.times(np.eye(len(J))).T
     np.testing.assert_allclose(C @ C.T @ J, np.eye(len(J)), atol=1e-12)
     np.testing.assert_allclose(arrow.out_of(tf.constant(z)), origin + C @ z, atol=1e-12)

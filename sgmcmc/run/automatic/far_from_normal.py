@@ -16,13 +16,12 @@ from sgmcmc.run.automatic.methods import (
     run_exact,
     seconds_of_gradient,
 )
-from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.lengths import FEWEST, Requirements, UntilEffective
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import judge, unconstrained
 from sgmcmc.run.reports.misgivings import is_right
 from sgmcmc.run.reports.reporting import WIDE, of_rising
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, all_parts_open
 from sgmcmc.target.geometry import Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.information import shrunk_covariance

@@ -25,12 +25,11 @@ from sgmcmc.run.automatic.methods import (
 )
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
-from sgmcmc.run.choices import all_parts_open
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Requirements, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, all_parts_open
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (

@@ -12,13 +12,13 @@ from sgmcmc.gradients import ControlVariate
 from sgmcmc.results.diagnostics import RHAT, Diagnostics, diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.choices import Chosen, center_is_open
+from sgmcmc.run.choices import Chosen
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.reporting import Sections, chain_facts, make_report, of_rising
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Request, center_is_open
 from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information
 from sgmcmc.tuning.modes import Survey

@@ -34,6 +34,9 @@ SHORT = (25, 25)
 LAST = (25, 50, 50)
 """Windows after the last time that it is."""
 
+WHITENED = (25, 50, 100)
+"""Windows of chains that start in whitened coordinates."""
+
 _LAST = 50
 """Iterations after a change of coordinates that no other follows."""
 

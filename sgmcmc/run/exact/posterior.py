@@ -25,6 +25,7 @@ from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import (
     LAST,
     SHORT,
+    WHITENED,
     WINDOWS,
     LostError,
     WarmedUp,
@@ -257,7 +258,8 @@ def _with_effects(
     places = around.whitening.origin + moves
     params = [target.space.params(place, target.dtype) for place in places]
     start = Start(around.whitening, params, None, "diagonal", scaled=around.others)
-    return _with_warm_up(request, _warmed_up(request, start, required, log, verbose), log)
+    found = _warmed_up(request, start, required, log, verbose, WHITENED)
+    return _with_warm_up(request, found, log)
 
 
 def _with_curvature(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.request import Model
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.arrows import Products, arrow_at, dense_at, find_structure
+from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.objective import Objective
 
@@ -59,15 +60,6 @@ _STEPS = 120
 
 _MOST_DIRECTIONS = 60
 """Largest number of directions that are kept."""
-
-_PLAIN = 2.0
-"""A curvature up to this many times the usual one, or down to its inverse, is left as it is."""
-
-_EXACT = 0.05
-"""Largest residual of an eigenvector, relative to its eigenvalue, for which it is used."""
-
-_FLATTEST = 1e-4
-"""The least curvature that a direction is scaled for, relative to the usual one."""
 
 _LANCZOS_SHARE = 0.25
 """Part of the available seconds that the iteration may use."""
@@ -308,60 +300,14 @@ def find_axes(
         taken += len(positions)
         return root * np.mean([objective.times_hessian(u, root * vector) for u in positions], 0)
 
-    values, vectors, residuals, mean = _lanczos(
-        product, len(root), np.random.default_rng(seed), began + _LANCZOS_SHARE * seconds
+    rng = np.random.default_rng(seed)
+    found = unusual_directions(
+        product, len(root), _STEPS, _MOST_DIRECTIONS, rng, began + _LANCZOS_SHARE * seconds
     )
-    exact = residuals <= _EXACT * np.abs(values)
-    unusual = (values > _PLAIN * mean) | ((values < mean / _PLAIN) & (values > _FLATTEST * mean))
-    chosen = np.flatnonzero(exact & unusual)
-    # Those farthest from the mean, as ratios, come first.
-    far = np.argsort(-np.abs(np.log(values[chosen] / mean)))[:_MOST_DIRECTIONS]
-    chosen = np.sort(chosen[far])
-    left = np.delete(values, chosen)
-    if len(chosen) == 0:
-        return Axes(scales, float(values.max() / mean), taken)
-    found = Preconditioner(
-        root / np.sqrt(mean),
-        scales.origin,
-        vectors[:, chosen],
-        np.sqrt(mean / values[chosen]),
+    usual = found.usual
+    if len(found.values) == 0:
+        return Axes(scales, found.largest / usual, taken)
+    preconditioner = Preconditioner(
+        root / np.sqrt(usual), scales.origin, found.vectors, np.sqrt(usual / found.values)
     )
-    return Axes(found, float(max(1.0, left.max() / mean)) if len(left) else 1.0, taken)
-
-
-def _lanczos(
-    product: Callable[[np.ndarray], np.ndarray], d: int, rng: np.random.Generator, until: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return Ritz values and vectors of a symmetric matrix, their residuals, and a usual value.
-
-    All vectors are kept orthogonal. The usual value is the median of the Ritz values, each weighted
-    by the square of its vector's component in the first direction, which is random.
-    """
-    steps = min(_STEPS, d)
-    basis = np.zeros((steps, d))
-    diagonal, beside = np.zeros(steps), np.zeros(steps)
-    vector = rng.standard_normal(d)
-    vector /= np.linalg.norm(vector)
-    for k in range(steps):
-        basis[k] = vector
-        image = product(vector)
-        if not np.isfinite(image).all():
-            steps = k
-            break
-        diagonal[k] = vector @ image
-        for _ in range(2):
-            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
-        beside[k] = np.linalg.norm(image)
-        if beside[k] <= 1e-10 * abs(diagonal[: k + 1]).max() or time.monotonic() > until:
-            steps = k + 1
-            break
-        vector = image / beside[k]
-    if steps == 0:
-        return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
-    small = np.diag(diagonal[:steps])
-    small += np.diag(beside[: steps - 1], 1) + np.diag(beside[: steps - 1], -1)
-    values, inner = np.linalg.eigh(small)
-    weights = np.cumsum(inner[0] ** 2)
-    usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
-    residuals = np.abs(beside[steps - 1] * inner[-1])
-    return values, basis[:steps].T @ inner, residuals, usual if usual > 0 else 1.0
+    return Axes(preconditioner, max(1.0, found.largest / usual), taken)

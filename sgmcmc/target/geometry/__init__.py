@@ -1,6 +1,6 @@
 """The spaces of parameters, and the coordinates in which a chain moves there."""
 
-from sgmcmc.target.geometry.arrow import Arrow, arrow_of, inverse_root
+from sgmcmc.target.geometry.arrow import Arrow, arrow_of, arrow_of_coupled, inverse_root
 from sgmcmc.target.geometry.base import Bijected, Geometry, Preconditioner, root_of
 from sgmcmc.target.geometry.space import Space
 
@@ -11,6 +11,7 @@ __all__ = [
     "Preconditioner",
     "Space",
     "arrow_of",
+    "arrow_of_coupled",
     "inverse_root",
     "root_of",
 ]

@@ -22,6 +22,8 @@ class Arrow(Preconditioner):
     With the coordinates in the order (leaves, core), J = [[D, Bᵀ], [B, A]], D of G blocks of k × k.
     J = LLᵀ with L = [[L_D, 0], [W, L_S]], W = B L_D⁻ᵀ and L_S the root of A − BD⁻¹Bᵀ; C is L⁻ᵀ. A
     product with C or Cᵀ costs O(Gk² + c² + nonzero entries of W), and ζ keeps the places of u.
+    With ``axes`` V and ``lengths`` s, D is L_D T⁻² L_Dᵀ with T = I + V diag(s − 1) Vᵀ: blocks of
+    leaves that are coupled in a few directions, so that L_D T⁻¹ is in the place of L_D.
 
     Args:
         origin: û, in float64.
@@ -29,6 +31,8 @@ class Arrow(Preconditioner):
         blocks: L_D, lower triangular, (G, k, k).
         coupling: W, (c, G k), a SciPy sparse matrix.
         core: L_S, lower triangular, (c, c).
+        axes: V, orthonormal directions of the leaves, (G k, r); ``None`` for none.
+        lengths: s, factors of the scale along each, (r,).
 
     Attributes:
         leaves: Places of the leaves.
@@ -41,9 +45,11 @@ class Arrow(Preconditioner):
         blocks: np.ndarray,
         coupling: Any,
         core: np.ndarray,
+        axes: np.ndarray | None = None,
+        lengths: np.ndarray | None = None,
     ) -> None:
         self.origin, self.dense = np.asarray(origin, np.float64), False
-        self.axes = self.lengths = None
+        self.axes, self.lengths = axes, lengths
         self.leaves, self._blocks, self._core = leaves, blocks, core
         self._coupling = scipy.sparse.csr_matrix(coupling)
         rest = np.ones(len(self.origin), bool)
@@ -62,7 +68,7 @@ class Arrow(Preconditioner):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all that makes it, by name."""
         W = self._coupling
-        return {
+        return self._arrays_of_axes() | {
             "origin": self.origin,
             "leaves": self.leaves,
             "blocks": self._blocks,
@@ -79,13 +85,15 @@ class Arrow(Preconditioner):
         W = scipy.sparse.csr_matrix(
             (arrays["coupling"], arrays["indices"], arrays["indptr"]), (len(core), leaves.size)
         )
-        return cls(arrays["origin"], leaves, arrays["blocks"], W, core)
+        turned = arrays.get("axes"), arrays.get("lengths")
+        return cls(arrays["origin"], leaves, arrays["blocks"], W, core, *turned)
 
     @property
     def kind(self) -> str:
         """Description of it, in words."""
         G, k = self._shape
-        return f"{G} blocks of {k} × {k}, and a core of {len(self._core)}"
+        turned = "" if self.lengths is None else f", coupled in {len(self.lengths)} directions"
+        return f"{G} blocks of {k} × {k}{turned}, and a core of {len(self._core)}"
 
     def _joined(self, leaves: np.ndarray, core: np.ndarray) -> np.ndarray:
         """Return a vector in the order of u; a leading axis is kept."""
@@ -102,20 +110,20 @@ class Arrow(Preconditioner):
     def into(self, u: np.ndarray) -> np.ndarray:
         """Return ζ of u, (..., d), as NumPy: Lᵀ times the distance to the origin."""
         leaves, core = self._parted(np.asarray(u, np.float64) - self.origin)
-        own = self._by_block("gji,...gj->...gi", self._blocks, leaves)
+        own = self._turned_back(self._by_block("gji,...gj->...gi", self._blocks, leaves))
         return self._joined(own + _right(core, self._coupling), core @ self._core)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """Return C times each of some vectors, (..., d), as NumPy."""
         leaves, core = self._parted(vectors)
         core = core @ self._inverse_core
-        leaves = leaves - _right(core, self._coupling)
+        leaves = self._turned(leaves - _right(core, self._coupling))
         return self._joined(self._by_block("gji,...gj->...gi", self._inverse_blocks, leaves), core)
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
         leaves, core = self._parted(vectors)
-        leaves = self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves)
+        leaves = self._turned(self._by_block("gij,...gj->...gi", self._inverse_blocks, leaves))
         core = (core - _right(leaves, self._coupling.T)) @ self._inverse_core.T
         return self._joined(leaves, core)
 
@@ -123,20 +131,21 @@ class Arrow(Preconditioner):
         """Return u of ζ."""
         leaves, core = self._split(zeta)
         core = _product(self._inverse_core.T, core)
-        leaves -= self._across(core)
+        leaves = self._by_axes(leaves - self._across(core))
         leaves = self._blockwise(np.swapaxes(self._inverse_blocks, 1, 2), leaves)
         return tf.constant(self.origin, zeta.dtype) + self._whole(leaves, core)
 
     def slope(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to ζ, Cᵀ = L⁻¹ times that with respect to u."""
         leaves, core = self._split(slope)
-        leaves = self._blockwise(self._inverse_blocks, leaves)
+        leaves = self._by_axes(self._blockwise(self._inverse_blocks, leaves))
         return self._whole(leaves, _product(self._inverse_core, core - self._along_core(leaves)))
 
     def score(self, slope: tf.Tensor) -> tf.Tensor:
         """Return the gradient with respect to u, L times that with respect to ζ."""
         leaves, core = self._split(slope)
         core = self._along_core(leaves) + _product(self._core, core)
+        leaves = self._by_axes(leaves, back=True)
         return self._whole(self._blockwise(self._blocks, leaves), core)
 
     def _split(self, vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -146,6 +155,13 @@ class Arrow(Preconditioner):
     def _whole(self, leaves: tf.Tensor, core: tf.Tensor) -> tf.Tensor:
         ordered = tf.concat([tf.reshape(leaves, [-1]), core], 0)
         return tf.gather(ordered, tf.constant(self._places, tf.int32))
+
+    def _by_axes(self, leaves: tf.Tensor, back: bool = False) -> tf.Tensor:
+        """Return T, or its inverse, times the leaves, (G, k)."""
+        if self.lengths is None:
+            return leaves
+        lengths = 1.0 / self.lengths if back else self.lengths
+        return tf.reshape(self._along(tf.reshape(leaves, [-1]), lengths), self._shape)
 
     def _blockwise(self, blocks: np.ndarray, leaves: tf.Tensor) -> tf.Tensor:
         if self._shape[1] == 1:
@@ -173,11 +189,13 @@ class Arrow(Preconditioner):
         return self._coupling.nnz < _SPARSE * np.prod(self._coupling.shape)
 
     def scaled(self, factors: np.ndarray) -> Arrow:
-        """Return C diag(factors)."""
+        """Return C diag(factors); with axes, factors of the leaves are 1."""
         leaves, core = self._parted(factors)
+        assert self.axes is None or (leaves == 1.0).all()
         blocks = self._blocks / leaves.reshape(*self._shape)[:, np.newaxis, :]
         W = self._coupling @ scipy.sparse.diags(1.0 / leaves)
-        return Arrow(self.origin, self.leaves, blocks, W, self._core / core)
+        turned = self.axes, self.lengths
+        return Arrow(self.origin, self.leaves, blocks, W, self._core / core, *turned)
 
     def centered_at(self, origin: np.ndarray) -> Arrow:
         """Return the same with another origin."""
@@ -219,6 +237,34 @@ def arrow_of(
     )  # fmt: skip
     left = core - np.asarray((W @ W.T).toarray())
     return Arrow(origin, leaves, blocks, W, _root(left if few is None else _mended(left, few)))
+
+
+def arrow_of_coupled(
+    origin: np.ndarray,
+    leaves: np.ndarray,
+    axes: np.ndarray,
+    values: np.ndarray,
+    coupling: np.ndarray,
+    solved: np.ndarray,
+    core: np.ndarray,
+) -> Arrow:
+    """Return the whitening by an information that is nearly the identity among single leaves.
+
+    The core is whitened exactly, and independent of the leaves, whatever D is.
+
+    Args:
+        origin: û.
+        leaves: Places of the leaves, (G,).
+        axes: Directions in which leaves are coupled, orthonormal, (G, r).
+        values: Information in each of these, (r,).
+        coupling: B, (c, G).
+        solved: B D⁻¹, (c, G).
+        core: A, (c, c), in the order of u.
+    """
+    lengths = 1.0 / np.sqrt(values)
+    W = solved + ((solved @ axes) * (1.0 / lengths - 1.0)) @ axes.T
+    blocks, root = np.ones((len(leaves), 1, 1)), _root(core - solved @ coupling.T)
+    return Arrow(origin, leaves[:, np.newaxis], blocks, W, root, axes, lengths)
 
 
 def _mended(matrix: np.ndarray, few: np.ndarray) -> np.ndarray:

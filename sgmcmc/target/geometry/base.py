@@ -200,10 +200,12 @@ class Preconditioner:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all that makes it, by name."""
-        found = {"root": self.root, "origin": self.origin}
-        if self.axes is not None and self.lengths is not None:
-            found |= {"axes": self.axes, "lengths": self.lengths}
-        return found
+        return {"root": self.root, "origin": self.origin} | self._arrays_of_axes()
+
+    def _arrays_of_axes(self) -> dict[str, np.ndarray]:
+        if self.axes is None or self.lengths is None:
+            return {}
+        return {"axes": self.axes, "lengths": self.lengths}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Preconditioner:
@@ -228,27 +230,31 @@ class Preconditioner:
         gap = np.asarray(u, np.float64) - self.origin
         if self.dense:
             return scipy.linalg.solve_triangular(self.root, gap.T, lower=True).T
-        scaled = self._inverse * gap
-        if self.axes is None or self.lengths is None:
-            return scaled
-        return scaled + ((scaled @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
+        return self._turned_back(self._inverse * gap)
 
     def transposed_times(self, vectors: np.ndarray) -> np.ndarray:
         """Return Cᵀ times each of some vectors, (..., d), as NumPy."""
         if self.dense:
             return vectors @ self.root
-        scaled = self.root * vectors
-        if self.axes is None or self.lengths is None:
-            return scaled
-        return scaled + ((scaled @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+        return self._turned(self.root * vectors)
 
     def times(self, vectors: np.ndarray) -> np.ndarray:
         """Return C times each of some vectors, (..., d), as NumPy."""
         if self.dense:
             return vectors @ self.root.T
-        if self.axes is not None and self.lengths is not None:
-            vectors = vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
-        return self.root * vectors
+        return self.root * self._turned(vectors)
+
+    def _turned(self, vectors: np.ndarray) -> np.ndarray:
+        """Return (I + V diag(s − 1) Vᵀ) times each of some vectors."""
+        if self.axes is None or self.lengths is None:
+            return vectors
+        return vectors + ((vectors @ self.axes) * (self.lengths - 1.0)) @ self.axes.T
+
+    def _turned_back(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the inverse of that matrix times each of some vectors."""
+        if self.axes is None or self.lengths is None:
+            return vectors
+        return vectors + ((vectors @ self.axes) * (1.0 / self.lengths - 1.0)) @ self.axes.T
 
     def scaled(self, factors: np.ndarray) -> Preconditioner:
         """Return C diag(factors), of a diagonal C."""

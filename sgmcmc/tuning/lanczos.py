@@ -1,0 +1,103 @@
+"""Directions of unusual curvature, from products with the Hessian: Lanczos' method."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Product = Callable[[np.ndarray], np.ndarray]
+
+_PLAIN = 2.0
+"""A curvature up to this many times the usual one, or down to its inverse, is left as it is."""
+
+_EXACT = 0.05
+"""Largest residual of an eigenvector, relative to its eigenvalue, for which it is used."""
+
+_FLATTEST = 1e-4
+"""The least curvature that a direction is scaled for, relative to the usual one."""
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Eigenvalues and eigenvectors of a symmetric matrix that are far from the usual ones.
+
+    Attributes:
+        values: Eigenvalues, (k,).
+        vectors: Eigenvectors, (d, k).
+        usual: A usual eigenvalue.
+        largest: The largest of all other eigenvalues.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    usual: float
+    largest: float
+
+
+def unusual_directions(
+    product: Product,
+    d: int,
+    steps: int,
+    most: int,
+    rng: np.random.Generator,
+    until: float = np.inf,
+) -> Directions:
+    """Return the directions in which curvature is more than twice the usual one, or below half.
+
+    Args:
+        product: Product of the matrix with a vector, (d,).
+        d: Size of the matrix.
+        steps: Largest number of products.
+        most: Largest number of directions; those farthest from the usual, as ratios, are kept.
+        rng: Generator of the first direction.
+        until: Time at which to stop, by the monotonic clock.
+    """
+    values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
+    exact = residuals <= _EXACT * np.abs(values)
+    far = (values > _PLAIN * usual) | ((values < usual / _PLAIN) & (values > _FLATTEST * usual))
+    chosen = np.flatnonzero(exact & far)
+    order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
+    chosen = np.sort(chosen[order[:most]])
+    left = np.delete(values, chosen)
+    largest = float(left.max()) if len(left) else usual
+    return Directions(values[chosen], vectors[:, chosen], usual, largest)
+
+
+def _ritz(
+    product: Product, d: int, steps: int, rng: np.random.Generator, until: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return Ritz values and vectors of a symmetric matrix, their residuals, and a usual value.
+
+    All vectors are kept orthogonal. The usual value is the median of the Ritz values, each weighted
+    by the square of its vector's component in the first direction, which is random.
+    """
+    basis = np.zeros((steps, d))
+    diagonal, beside = np.zeros(steps), np.zeros(steps)
+    vector = rng.standard_normal(d)
+    vector /= np.linalg.norm(vector)
+    for k in range(steps):
+        basis[k] = vector
+        image = product(vector)
+        if not np.isfinite(image).all():
+            steps = k
+            break
+        diagonal[k] = vector @ image
+        for _ in range(2):
+            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
+        beside[k] = np.linalg.norm(image)
+        if beside[k] <= 1e-10 * abs(diagonal[: k + 1]).max() or time.monotonic() > until:
+            steps = k + 1
+            break
+        vector = image / beside[k]
+    if steps == 0:
+        return np.ones(1), np.zeros((d, 1)), np.full(1, np.inf), 1.0
+    small = np.diag(diagonal[:steps])
+    small += np.diag(beside[: steps - 1], 1) + np.diag(beside[: steps - 1], -1)
+    values, inner = np.linalg.eigh(small)
+    weights = np.cumsum(inner[0] ** 2)
+    usual = float(values[np.searchsorted(weights, 0.5 * weights[-1])])
+    residuals = np.abs(beside[steps - 1] * inner[-1])
+    return values, basis[:steps].T @ inner, residuals, usual if usual > 0 else 1.0
