@@ -86,6 +86,20 @@ class Reshuffled(Minibatches):
         return {"name": "reshuffled", "block": int(self.block), "symmetric": self.symmetric}
 
 
+class _Order(NamedTuple):
+    """The order of an epoch.
+
+    Attributes:
+        blocks: Blocks of rows.
+        after: Number of rows up to the last block of the dataset, which may be short.
+        short: Number of rows that it lacks.
+    """
+
+    blocks: np.ndarray
+    after: int
+    short: int
+
+
 class OrderedDraws:
     """Minibatches of a permutation that is new in each epoch.
 
@@ -102,7 +116,7 @@ class OrderedDraws:
         self.size = size
         self.every_row = size == rows
         self._rows, self._block, self._symmetric = rows, block, symmetric
-        self._orders: OrderedDict[tuple[int, ...], np.ndarray] = OrderedDict()
+        self._orders: OrderedDict[tuple[int, ...], _Order] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_orders": OrderedDict()}
@@ -146,19 +160,19 @@ class OrderedDraws:
             return self._rows_of(order, self._rows - start - count, count)[::-1]
         return self._rows_of(order, start, count)
 
-    def _order(self, rng: np.random.Generator) -> np.ndarray:
+    def _order(self, rng: np.random.Generator) -> _Order:
         """Return the blocks of an epoch, in their order."""
         blocks = -(-self._rows // self._block)
-        return rng.permutation(blocks).astype(row_dtype(self._rows))
+        order = rng.permutation(blocks).astype(row_dtype(self._rows))
+        short = blocks * self._block - self._rows
+        # Places after the last block of the dataset, which may be short, come earlier.
+        last = int(np.flatnonzero(order == blocks - 1)[0]) if short else blocks - 1
+        return _Order(order, (last + 1) * self._block - short, short)
 
-    def _rows_of(self, order: np.ndarray, start: int, count: int) -> np.ndarray:
+    def _rows_of(self, order: _Order, start: int, count: int) -> np.ndarray:
         """Return the rows at some places of an epoch whose blocks have an order."""
         if self._block == 1:
-            return order[start : start + count]
-        block, rows = self._block, self._rows
-        # The last block of the dataset may be short; places after it in the order come earlier.
-        short = len(order) * block - rows
-        after = (int(np.flatnonzero(order == len(order) - 1)[0]) + 1) * block - short
+            return order.blocks[start : start + count]
         places = np.arange(start, start + count)
-        places = np.where(places < after, places, places + short)
-        return order[places // block] * block + places % block
+        places = np.where(places < order.after, places, places + order.short)
+        return order.blocks[places // self._block] * self._block + places % self._block

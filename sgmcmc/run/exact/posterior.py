@@ -295,6 +295,7 @@ def _with_curvature(
         scaled = shape.scaled
         metric = "none" if scaled is None else "diagonal"
         start = Start(preconditioner, found.positions, None, metric, scaled=scaled)
+        windows = SHORT if preconditioner is found.preconditioner else windows
         found = _warmed_up(request, start, required, log, verbose, windows, found)
         if more and not found.settled:
             more -= 1
