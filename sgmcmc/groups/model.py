@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ from sgmcmc.groups.packs import (
     packed,
     without_large,
 )
-from sgmcmc.groups.spec import Groups, try_functions
+from sgmcmc.groups.spec import Groups, is_quadratic, try_functions
 
 LogLik = Callable[[Tensors, Tensors], tf.Tensor]
 LogPrior = Callable[[Tensors], tf.Tensor]
@@ -141,6 +141,8 @@ class Structure:
         labels: Labels of the levels of each factor.
         large: Numbers of the groups that are too large to be integrated out: their effects are
             parameters of the chain.
+        found_normal: Whether functions seem quadratic in the integrated effects, which the user has
+            not said.
     """
 
     integrated: Groups | None
@@ -148,6 +150,7 @@ class Structure:
     coordinates: tuple[Groups, ...]
     labels: dict[str, np.ndarray]
     large: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    found_normal: bool = False
 
     @property
     def names_of_large(self) -> tuple[str, ...]:
@@ -257,7 +260,11 @@ def read_groups(
     if whole and integrated is not None and _are_crossed(integrated, factors, codes):
         integrated = None
     coordinates = tuple(factor for factor in factors if factor is not integrated)
-    try_functions(log_lik, factors, rows, codes, starts[0], dtype)
+    tried = log_lik, factors, rows, codes, starts[0], dtype
+    try_functions(*tried)
+    found_normal = _may_be_normal(integrated) and is_quadratic(integrated, *tried)
+    if integrated is not None and found_normal:
+        integrated = replace(integrated, normal=True, nodes=None)
     columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
@@ -291,8 +298,13 @@ def read_groups(
         columns,
         with_effects if isinstance(params, list | tuple) else with_effects[0],
         WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
-        Structure(integrated, packs, coordinates, labels, large),
+        Structure(integrated, packs, coordinates, labels, large, found_normal),
     )
+
+
+def _may_be_normal(factor: Groups | None) -> TypeGuard[Groups]:
+    """Return whether the user leaves it open if effects are integrated out in closed form."""
+    return factor is not None and factor.normal is None and not factor.nodes_given
 
 
 def _are_crossed(

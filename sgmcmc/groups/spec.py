@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data
+from sgmcmc.interrupts import pass_on
 
 Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
 """Log density of the effects of each group, a function of effects and global parameters."""
@@ -32,6 +33,9 @@ _STEP = 0.5
 
 _QUADRATIC = 1e-5
 """Third difference of a quadratic function, by rounding, as a part of its largest value."""
+
+_SIZES = (1.0, 30.0, 1000.0)
+"""Sizes of steps with which functions are found to be quadratic."""
 
 _CLOSE = 1e-4, 1e-5
 """Relative and absolute difference of numbers that are equal up to rounding."""
@@ -63,7 +67,9 @@ class Groups:
             many as a small error requires. ``samples.report`` has the error, measured with more
             nodes.
         normal: Whether log_lik and log_prior are quadratic functions of the effects, as in linear
-            mixed models; the integral then has a closed form, and ``nodes`` is 1.
+            mixed models; the integral then has a closed form, and ``nodes`` is 1. ``None`` tries
+            them at the starting values, unless there are ``nodes``; ``samples.report`` then has the
+            error, as for a quadrature.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
@@ -85,7 +91,7 @@ class Groups:
     effects: Mapping[str, Any]
     log_prior: Law
     nodes: int | None = None
-    normal: bool = False
+    normal: bool | None = None
     shapes: dict[str, tuple[int, ...]] = field(init=False, repr=False)
     start: np.ndarray = field(init=False, repr=False, compare=False)
     nodes_given: bool = field(init=False, repr=False, compare=False)
@@ -115,7 +121,7 @@ class Groups:
         size = sum(value.size for value in starts.values())
         nodes = self.nodes
         object.__setattr__(self, "nodes_given", nodes is not None)
-        if checks.flag("normal", self.normal):
+        if self.normal is not None and checks.flag("normal", self.normal):
             nodes = 1
         elif nodes is None:
             nodes = _NODES.get(size, 1)
@@ -182,31 +188,15 @@ def try_functions(
     Raises:
         ValueError: A function returns another shape, mixes groups or rows, or ignores an effect.
     """
-    order = np.argsort(codes[factors[0].by], kind="stable")[:_ROWS]
-    columns = {name: column.tensor_at(order) for name, column in rows.columns.items()}
-    own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
-    n = len(order)
-    effects: Tensors = {}
+    trial = _Trial.of(log_lik, factors, rows, codes, params, dtype)
+    effects, terms, n = trial.effects, trial.terms, trial.rows
     for factor in factors:
-        flat = tf.repeat(tf.constant(factor.start, dtype)[tf.newaxis], n, axis=0)
-        effects |= factor.named(flat)
-        _need_terms_of_groups(factor, factor.named(flat), own)
-
-    def terms(given: Tensors) -> tf.Tensor:
-        value = tf.convert_to_tensor(log_lik({**own, **given}, dict(columns)))
-        if value.shape != (n,):
-            raise ValueError(
-                f"`log_lik` must return one term for each row if there are `groups`: for {n} rows "
-                f"a tensor of shape ({n},); it returned one of shape {value.shape}."
-            )
-        return value
-
+        _need_terms_of_groups(factor, {name: effects[name] for name in factor.shapes}, trial.own)
     for factor in factors:
         if factor.normal:
-            _need_quadratic(factor, terms, effects, own)
+            _need_quadratic(factor, trial)
     whole, half = terms(effects), (n + 1) // 2
-    few = {name: column.tensor_at(order[:half]) for name, column in rows.columns.items()}
-    alone = log_lik({**own, **{name: value[:half] for name, value in effects.items()}}, few)
+    alone = trial.first(half)
     if not np.allclose(alone, whole[:half], *_CLOSE, equal_nan=True):
         raise ValueError(
             "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
@@ -229,33 +219,147 @@ def try_functions(
             )
 
 
-def _need_quadratic(
-    factor: Groups, terms: Callable[[Tensors], tf.Tensor], effects: Tensors, params: Tensors
-) -> None:
-    """Refuse functions whose third differences in the effects are not zero."""
-    mine = {name: effects[name] for name in factor.shapes}
-    # Unlike steps of the entries, for what is cubic in several of them together.
-    step = np.sqrt(1.0 + np.arange(factor.size))
-    steps = factor.named(tf.constant(step, next(iter(mine.values())).dtype))
+@dataclass(frozen=True)
+class _Trial:
+    """The user's functions, to be tried on some rows.
 
-    def both(moved: Tensors) -> tf.Tensor:
-        return terms({**effects, **moved}) + factor.log_prior(dict(moved), dict(params))
+    Attributes:
+        log_lik: Log-likelihood.
+        own: Global parameters.
+        effects: Effects, an entry for each row.
+        columns: Rows.
+        parts: The same data, as they are read.
+        places: Places of the rows.
+    """
 
-    for names in [*([name] for name in mine), list(mine)]:
-        at = np.stack(
-            [
-                both({**mine, **{n: mine[n] + k * steps[n][tf.newaxis] for n in names}}).numpy()
-                for k in range(4)
-            ]
-        )
-        third = at.astype(np.float64).T @ [-1.0, 3.0, -3.0, 1.0]
-        if not (np.abs(third) <= _QUADRATIC * np.abs(at).max()).all():
-            said = " and ".join(repr(name) for name in names)
+    log_lik: Callable[[Tensors, Tensors], tf.Tensor]
+    own: Tensors
+    effects: Tensors
+    columns: Tensors
+    parts: Data
+    places: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        log_lik: Callable[[Tensors, Tensors], tf.Tensor],
+        factors: Sequence[Groups],
+        rows: Data,
+        codes: Mapping[str, np.ndarray],
+        params: Mapping[str, Any],
+        dtype: tf.DType,
+    ) -> _Trial:
+        """Return a trial at the starting values, on the first rows of the first factor's groups."""
+        places = np.argsort(codes[factors[0].by], kind="stable")[:_ROWS]
+        columns = {name: column.tensor_at(places) for name, column in rows.columns.items()}
+        own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
+        effects: Tensors = {}
+        for factor in factors:
+            start = tf.constant(factor.start, dtype)[tf.newaxis]
+            effects |= factor.named(tf.repeat(start, len(places), axis=0))
+        return cls(log_lik, own, effects, columns, rows, places)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.places)
+
+    def terms(self, effects: Tensors) -> tf.Tensor:
+        """Return the terms of the rows."""
+        found = self.log_lik({**self.own, **effects}, dict(self.columns))
+        value = tf.convert_to_tensor(found)
+        if value.shape != (self.rows,):
             raise ValueError(
-                f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
-                f"quadratic functions of the effect{'s' * (len(names) > 1)} {said}. Leave "
-                "`normal` out."
+                f"`log_lik` must return one term for each row if there are `groups`: for "
+                f"{self.rows} rows a tensor of shape ({self.rows},); it returned one of shape "
+                f"{value.shape}."
             )
+        return value
+
+    def first(self, count: int) -> tf.Tensor:
+        """Return the terms of the first rows, without the others."""
+        places = self.places[:count]
+        few = {name: column.tensor_at(places) for name, column in self.parts.columns.items()}
+        effects = {name: value[:count] for name, value in self.effects.items()}
+        return self.log_lik({**self.own, **effects}, few)
+
+    def bent(self, factor: Groups, size: float = 1.0) -> list[str]:
+        """Return effects in which log_lik and the density are no quadratic functions, if any.
+
+        Third differences of a quadratic function are zero.
+
+        Args:
+            factor: Factor.
+            size: Size of the steps.
+        """
+        mine = {name: self.effects[name] for name in factor.shapes}
+        # Unlike steps of the entries, for what is cubic in several of them together.
+        step = size * np.sqrt(1.0 + np.arange(factor.size))
+        steps = factor.named(tf.constant(step, next(iter(mine.values())).dtype))
+
+        def density(moved: Tensors) -> tf.Tensor:
+            return factor.log_prior(dict(moved), dict(self.own))
+
+        def terms(moved: Tensors) -> tf.Tensor:
+            return self.terms({**self.effects, **moved})
+
+        for names in [*([name] for name in mine), list(mine)]:
+            places = [
+                {**mine, **{n: mine[n] + k * steps[n][tf.newaxis] for n in names}} for k in range(4)
+            ]
+            for function in (density, terms):
+                at = np.stack([function(place).numpy() for place in places]).astype(np.float64)
+                third = at.T @ [-1.0, 3.0, -3.0, 1.0]
+                if not (np.abs(third) <= _QUADRATIC * np.abs(at).max()).all():
+                    return names
+        return []
+
+
+def is_quadratic(
+    factor: Groups,
+    log_lik: Callable[[Tensors, Tensors], tf.Tensor],
+    factors: Sequence[Groups],
+    rows: Data,
+    codes: Mapping[str, np.ndarray],
+    params: Mapping[str, Any],
+    dtype: tf.DType,
+) -> bool:
+    """Return whether log_lik and the density of effects are quadratic functions of these.
+
+    They are tried with short and very long steps, since a function of another kind may look
+    quadratic nearby, and at two values of the global parameters.
+
+    Args:
+        factor: Factor.
+        log_lik: Log-likelihood.
+        factors: Groups.
+        rows: Rows.
+        codes: Group of each row, for each factor.
+        params: Starting values of the global parameters.
+        dtype: Dtype of the chain.
+    """
+    other = {name: 1.1 * np.asarray(value) + 0.05 for name, value in params.items()}
+    with np.errstate(all="ignore"):
+        for own in (params, other):
+            trial = _Trial.of(log_lik, factors, rows, codes, own, dtype)
+            try:
+                if any(trial.bent(factor, size) for size in _SIZES):
+                    return False
+            except Exception as error:  # of any kind: a function that refuses these values
+                pass_on(error)
+                return False
+    return True
+
+
+def _need_quadratic(factor: Groups, trial: _Trial) -> None:
+    """Refuse functions whose third differences in the effects are not zero."""
+    if names := trial.bent(factor):
+        said = " and ".join(repr(name) for name in names)
+        raise ValueError(
+            f"`groups`: {factor.by!r} has normal=True, but log_lik and log_prior are no "
+            f"quadratic functions of the effect{'s' * (len(names) > 1)} {said}. Leave "
+            "`normal` out."
+        )
 
 
 def _need_terms_of_groups(factor: Groups, effects: Tensors, params: Tensors) -> None:

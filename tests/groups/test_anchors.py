@@ -131,7 +131,7 @@ def test_sample_holds_nodes_and_takes_as_many_as_it_needs():
 
     samples = sgmcmc.sample(
         terms, {"y": y, "g": group}, {"a": 0.0}, seed=1, verbose=False, ess=200,
-        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups),
+        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups, normal=False),
     )  # fmt: skip
     sampler = origin_of(samples).sampler
     assert MODE in sampler.data.columns

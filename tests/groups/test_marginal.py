@@ -177,6 +177,47 @@ def test_closed_form_is_refused_where_effects_have_a_cubic_product(apart):
         read_groups(groups, log_lik, data, {"a": 0.4}, None)
 
 
+def _huber(r):
+    return tf.where(tf.abs(r) < 3.0, 0.5 * r**2, 3.0 * tf.abs(r) - 4.5)
+
+
+@pytest.mark.parametrize(
+    "kind, normal",
+    [
+        ("linear", True),
+        ("logistic", False),
+        ("student, whose scale is far too large", False),  # quadratic nearby
+        ("huber, whose scale is far too large", False),
+        ("power 2", False),  # another value of the power is not
+    ],
+)
+def test_functions_that_are_quadratic_in_the_effects_are_found(kind, normal):
+    def log_lik(p, d):
+        eta = p["a"] + p["u"][:, 0]
+        if kind == "logistic":
+            return -tf.nn.sigmoid_cross_entropy_with_logits(d["y"], eta)
+        r = (d["y"] - eta) / p["s"]
+        if kind.startswith("student"):
+            return -2.5 * tf.math.log1p(r**2 / 4) - tf.math.log(p["s"])
+        if kind.startswith("huber"):
+            return -_huber(r)
+        if kind.startswith("power"):
+            return -0.5 * tf.abs(r) ** p["power"]
+        return -0.5 * r**2 - tf.math.log(p["s"])
+
+    data, _ = _linear(1)
+    params = {"a": 0.4, "s": 100.0 if "large" in kind else 1.0, "power": 2.0, "tau": 0.7}
+    model = read_groups(Groups("g", {"u": np.zeros(1)}, _law), log_lik, data, params, None)
+    assert model.structure.found_normal == normal
+    assert (model.log_lik.nodes == 1) == normal
+    for groups in (
+        Groups("g", {"u": np.zeros(1)}, _law, normal=False),
+        Groups("g", {"u": np.zeros(1)}, _law, nodes=5),
+    ):
+        asked = read_groups(groups, log_lik, data, params, None)
+        assert not asked.structure.found_normal and asked.log_lik.nodes > 1
+
+
 def test_logistic_groups_against_adaptive_integration():
     rng = np.random.default_rng(2)
     x = rng.normal(size=len(GROUP))

@@ -215,3 +215,24 @@ def test_crossed_factors_are_integrated_and_coordinates():
     drawn = found.effects("s")["u"].mean((0, 1))
     assert (np.abs(drawn - mean[1:31]) < 5 / np.sqrt(400) * sds[1:31]).all()
     np.testing.assert_array_equal(found.effects("d", [2])["v"][..., 0], found["v"][..., 2])
+
+
+def test_the_report_says_where_functions_are_not_quadratic_after_all(monkeypatch):
+    monkeypatch.setattr("sgmcmc.groups.model.is_quadratic", lambda *arguments: True)
+    rng = np.random.default_rng(5)
+    group = np.repeat(np.arange(40), 4)
+    y = (rng.random(160) < 1 / (1 + np.exp(-2 * rng.normal(size=40)[group]))).astype(float)
+
+    def terms(params, dataset):
+        return -tf.nn.sigmoid_cross_entropy_with_logits(dataset["y"], params["a"] + params["z"])
+
+    def of_groups(effects, params):
+        return -0.5 * (effects["z"] / params["tau"]) ** 2 - tf.math.log(params["tau"])
+
+    samples = sgmcmc.sample(
+        terms, {"y": y, "g": group}, {"a": 0.0, "tau": 1.0}, lambda p: -p["tau"], seed=1,
+        groups=sgmcmc.Groups("g", {"z": 0.0}, of_groups), verbose=False, ess=100,
+        bijectors={"tau": tfp.bijectors.Exp()},
+    )  # fmt: skip
+    assert samples.report["Groups"]["integral"] == "in closed form"
+    assert any("give `Groups` normal=False" in text for text in samples.report.warnings)

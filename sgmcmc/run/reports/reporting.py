@@ -158,22 +158,28 @@ def _group_facts(sampler: Sampler, samples: Samples) -> tuple[dict[str, Any], li
     marginal = sampler.request.log_lik
     if structure.integrated is None or not isinstance(marginal, Marginal):
         return {"Groups": {**facts, "effects": "coordinates of the chain"}}, []
+    by, held = structure.integrated.by, sampler.request.held
+    facts["integrated out"] = by
     if structure.integrated.normal:
-        facts |= {"integrated out": structure.integrated.by, "integral": "in closed form"}
-        return {"Groups": facts}, []
-    held, spread = sampler.request.held, quadrature_error(sampler, samples)
-    facts |= {
-        "integrated out": structure.integrated.by,
-        "nodes in each direction": marginal.nodes,
-        "nodes of a group": _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)],
-        "quadrature error of the log posterior, SD over draws": spread,
-    }
+        facts["integral"] = "in closed form"
+        if not structure.found_normal:
+            return {"Groups": facts}, []
+    else:
+        facts["nodes in each direction"] = marginal.nodes
+        facts["nodes of a group"] = _AT_EACH_DRAW if held is None else _HELD[bool(held.sides)]
+    spread = quadrature_error(sampler, samples)
+    facts["quadrature error of the log posterior, SD over draws"] = spread
     if not spread > COARSE:
         return {"Groups": facts}, []
+    mending = (
+        f"Give `Groups` more `nodes` than {marginal.nodes}."
+        if not structure.found_normal
+        else "`log_lik` or the density is not quadratic in the effects there, as it is at the "
+        "starting values: give `Groups` normal=False."
+    )
     return {"Groups": facts}, [
-        f"The quadrature over effects of {structure.integrated.by!r} changes the log posterior by "
-        f"{spread:.2g} from draw to draw when it has twice the nodes. Give `Groups` more `nodes` "
-        f"than {marginal.nodes}."
+        f"The quadrature over effects of {by!r} changes the log posterior by {spread:.2g} from "
+        f"draw to draw when it has more nodes. {mending}"
     ]
 
 
