@@ -20,10 +20,8 @@ from sgmcmc.run.request import Around, Request
 from sgmcmc.target.geometry import Geometry, Preconditioner, Space, arrow_of_coupled
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.lanczos import Directions, Product, unusual_directions
+from sgmcmc.tuning.mode import MANY
 from sgmcmc.tuning.objective import Objective
-
-MANY = 300
-"""Smallest number of coordinates for which the information is not a dense matrix."""
 
 _POLISHING = 8
 """Newton steps at the end."""

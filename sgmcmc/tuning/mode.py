@@ -13,6 +13,9 @@ from sgmcmc.target.geometry import root_of
 from sgmcmc.tuning.information import Information, mean_prior_gradient, observed_information
 from sgmcmc.tuning.objective import Objective
 
+MANY = 300
+"""Number of coordinates up to which nobody looks for blocks of the information."""
+
 DENSE_UP_TO = 2000
 """Largest number of coordinates for which Hessians are made and inverted."""
 

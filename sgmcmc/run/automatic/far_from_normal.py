@@ -41,7 +41,7 @@ _SURELY = 10**6
 """Observations times coordinates of a full gradient that takes about a millisecond at most."""
 
 _PERHAPS = 2 * 10**7
-"""Observations times coordinates above which a full gradient is too slow to be worth timing."""
+"""Observations times coordinates above which a full gradient is not timed before chains ran."""
 
 
 def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
@@ -58,11 +58,20 @@ def may_be_exact(request: Request, plan: Plan, required: Requirements) -> bool:
     numbers = data.size * target.row_terms * len(plan.mode.position)
     if plan.around.exact or numbers <= _SURELY:
         return True
-    if numbers > _PERHAPS:
-        return False
-    seconds = seconds_of_gradient(target, data, plan.mode.position)
+    return numbers <= _PERHAPS and cost_of_nuts(request, plan, required).affordable
+
+
+def cost_of_nuts(request: Request, plan: Plan, required: Requirements) -> Cost:
+    """Return the predicted cost of NUTS for a posterior that is far from normal.
+
+    Args:
+        request: Request of the user.
+        plan: Plan that was chosen.
+        required: Requested precision and length of the draws.
+    """
+    seconds = seconds_of_gradient(request.read.target, request.read.data, plan.mode.position)
     moves = required.n_chains * (MOVES + 2.0 * required.ess)
-    return Cost(seconds, moves * _GRADIENTS, required).affordable
+    return Cost(seconds, moves * _GRADIENTS, required)
 
 
 class UntilFar(UntilEffective):

@@ -26,6 +26,7 @@ from sgmcmc.run.automatic.methods import (
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
 from sgmcmc.run.driver import run_lengths
+from sgmcmc.run.exact.shape import is_in_blocks
 from sgmcmc.run.lengths import Requirements, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
@@ -46,6 +47,9 @@ _HALVINGS = 3
 
 _MOST_TIME = 4.0
 """Largest multiple of the seconds until then that these may need."""
+
+_QUICK = 60.0
+"""Predicted seconds of HMC up to which it samples effects of groups."""
 
 _NAMED = 3
 """Watched quantities that a warning names."""
@@ -117,6 +121,23 @@ def run_large(
     after = _look(target, data, ends, seed + 1, verbose)
     clock.done("scales, curvature and noise")
     return ran.samples.with_report(_report(ran, required, after, thin, error, cost, clock))
+
+
+def run_in_blocks(
+    request: Request, required: Requirements, verbose: bool, began: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
+
+    Returns ``None`` if it has no such blocks, or a gradient over all rows is not quick.
+    """
+    model = request.read
+    if request.groups is not None or not is_in_blocks(model):
+        return None
+    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
+    cost = Cost.of(seconds, model.target.size, required)
+    if cost.seconds > _QUICK or not cost.affordable:
+        return None
+    return _by_hmc(request, cost, required, verbose, began)
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:

@@ -28,7 +28,7 @@ from sgmcmc.tuning.mode import Mode
 _AFFORDABLE = 900.0
 """Largest predicted time of an exact method, in seconds, if the user sets no limit."""
 
-_SAID = 180.0
+SAID = 180.0
 """Predicted seconds above which a warning comes before the run begins."""
 
 _OF_THE_TIME = 0.8
@@ -131,7 +131,7 @@ class Cost:
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
-        if self.required.max_seconds is None and self.seconds > _SAID:
+        if self.required.max_seconds is None and self.seconds > SAID:
             warnings.warn(
                 f"{function}() will take about {self.seconds / 60:.0f} minutes: a gradient over "
                 f"all rows takes {self.gradient:.2g} s. `max_seconds` bounds it; effects of groups "
@@ -188,5 +188,5 @@ def run_exact(
         left = required.max_seconds - before
         required = replace(required, max_seconds=max(left, _LEFT * required.max_seconds))
     elif cost is not None:
-        required = replace(required, max_seconds=max(_SAID, _OVERRUN * cost.seconds))
+        required = replace(required, max_seconds=max(SAID, _OVERRUN * cost.seconds))
     return run_exactly(exact, required, verbose, reason, doubts, {_BEFORE: before})

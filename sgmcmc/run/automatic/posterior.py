@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -17,16 +18,22 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.anchored import with_more_nodes
-from sgmcmc.run.automatic.far_from_normal import UntilFar, may_be_exact, run_by_nuts
-from sgmcmc.run.automatic.large import run_large
+from sgmcmc.run.automatic.far_from_normal import (
+    UntilFar,
+    cost_of_nuts,
+    may_be_exact,
+    run_by_nuts,
+)
+from sgmcmc.run.automatic.large import run_in_blocks, run_large
 from sgmcmc.run.automatic.methods import (
+    SAID,
     Cost,
     may_start_again,
     run_exact,
     seconds_of_gradient,
 )
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
-from sgmcmc.run.calls import brief, on_machines
+from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
@@ -36,8 +43,8 @@ from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request, all_parts_open, open_arguments
-from sgmcmc.run.uncentered import MANY, uncentered
-from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.run.uncentered import uncentered
+from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
 
 _SPREAD = 1.5
@@ -48,6 +55,11 @@ _ROUNDS = 4
 
 _HMC_GRADIENTS = 3.0
 """Gradients that an independent draw of HMC takes, in whitened coordinates."""
+
+_FAR = "the posterior is far from normal, and chains of minibatches need very many iterations"
+
+_WORTH_TIMING = 30.0
+"""Predicted seconds of chains above which a gradient over all rows is timed."""
 
 _SLOWEST = 1e5
 """Autocorrelation time above which a restart does not help."""
@@ -75,6 +87,8 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         )
     if d > MANY and options.store is None and all_parts_open(request):
         found = run_with_effects(request, required, verbose, began)
+        if found is None and required.n_iters is None and required.burn_in is None:
+            found = run_in_blocks(request, required, verbose, began)
         if found is not None:
             return found
     if d > DENSE_UP_TO:
@@ -108,6 +122,7 @@ def _run_around_mode(
     if exact and integrated and _hmc_is_quicker(plan, chosen.data.size):
         return _by_hmc(request, chosen, required, verbose, began)
     for further in reversed(range(_ROUNDS)):
+        started = time.monotonic()
         try:
             plan, apart, lengths, samples = _around(
                 chosen, plan, required, apart, exact, further > 0, verbose, began
@@ -119,19 +134,69 @@ def _run_around_mode(
         if exact and lengths.against and may_start_again(required, lengths.left):
             return run_by_nuts(request, plan, required, verbose, began, lengths.against)
         last = not further or lengths.left <= 0
-        if lengths.quieter is not None and not last:
-            plan = lengths.quieter
-            continue
-        if lengths.reached or lengths.normal or last or not _may_rewhiten(request):
+        other = None if last else _other_plan(request, chosen, plan, lengths)
+        if other is None:
             break
-        root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
-        other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
-        if other.autocorrelation > _SLOWEST:
-            break
+        seconds = _predicted(request, other, required, started, lengths, samples)
+        if not exact and seconds > _WORTH_TIMING and all_parts_open(request):
+            cost = cost_of_nuts(request, plan, required)
+            if cost.affordable and cost.seconds < seconds:
+                cost.warn(request.function)
+                mode = plan.mode if request.groups is None else None
+                return run_by_nuts(request, plan, required, verbose, began, _FAR, mode)
+        if seconds > SAID and required.max_seconds is None:
+            _warn_of(seconds, request.function)
         plan = other
     sampler, clock = origin_of(samples).sampler, Clock(began, plan.seconds)
     report = report_on(samples, plan, lengths, required, lengths.variances, sampler, clock)
     return samples.with_report(report)
+
+
+def _other_plan(request: Request, chosen: Chosen, plan: Plan, lengths: UntilFar) -> Plan | None:
+    """Return a plan for chains that start again; ``None`` if those that have run will do."""
+    if lengths.quieter is not None:
+        return lengths.quieter
+    if lengths.reached or lengths.normal or not _may_rewhiten(request):
+        return None
+    root = plan.whitening.root @ np.linalg.cholesky(lengths.spread)
+    other = plan.rewhitened(chosen.target, chosen.data, root @ root.T, chosen.seed)
+    return None if other.autocorrelation > _SLOWEST else other
+
+
+def _warn_of(seconds: float, function: str) -> None:
+    """Warn of chains that take long, before they begin."""
+    warnings.warn(
+        f"{function}() will take about {seconds / 60:.0f} more minutes: {_FAR}. `max_seconds` "
+        "bounds it; another form of the model may be nearer to normal, such as one with effects "
+        "of `groups=`.",
+        UserWarning,
+        stacklevel=outside(),
+    )
+
+
+def _predicted(
+    request: Request,
+    plan: Plan,
+    required: Requirements,
+    started: float,
+    lengths: UntilFar,
+    samples: Samples,
+) -> float:
+    """Return the predicted seconds of a plan's chains, by the pace of those before.
+
+    Args:
+        request: Request of the user.
+        plan: Plan of further chains.
+        required: Requested precision and length of the draws.
+        started: Time at which the chains before were started.
+        lengths: Their length.
+        samples: Their draws.
+    """
+    thin = request.read.options.thin
+    draws = next(iter(samples.values())).shape[1]
+    further = UntilEffective(required, plan, request.read.target.size, thin, 0.0)
+    done, ahead = thin * draws + (lengths.burn_in or 0), further.first + (further.burn_in or 0)
+    return (time.monotonic() - started) * ahead / done
 
 
 def _hmc_is_quicker(plan: Plan, groups: int) -> bool:

@@ -33,7 +33,7 @@ from sgmcmc.run.exact.adaptation import (
     first_stepsize,
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
-from sgmcmc.run.exact.shape import Shape
+from sgmcmc.run.exact.shape import Shape, is_in_blocks
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective
@@ -208,16 +208,20 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
-    if _coordinates_are_open(preconditioner):
-        start = find_start(
-            model, preconditioner, required.n_chains, verbose, request.known, request.mode
+    is_open, size = _coordinates_are_open(preconditioner), model.target.size
+    large = is_open and (size > DENSE_UP_TO or (request.mode is None and is_in_blocks(model)))
+    if is_open:
+        start = (
+            start_at_params(model, preconditioner, large)
+            if large
+            else find_start(
+                model, preconditioner, required.n_chains, verbose, request.known, request.mode
+            )
         )
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
-    large = start.metric != "none" and model.target.size > DENSE_UP_TO
-    curved = large and preconditioner != "diagonal"
-    if curved:
+    if large and preconditioner != "diagonal":
         found = _with_curvature(request, start, required, log, verbose)
     else:
         found = _warmed_up(request, start, required, log, verbose)

@@ -14,9 +14,10 @@ from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.request import Model
 from sgmcmc.target.geometry import Preconditioner
-from sgmcmc.tuning.arrows import Products, arrow_at, dense_at, find_structure
+from sgmcmc.tuning.arrows import Products, Structure, arrow_at, dense_at, find_structure
 from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.local import look_around
+from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.objective import Objective
 
 _DENSE = 5000
@@ -65,6 +66,28 @@ _LANCZOS_SHARE = 0.25
 """Part of the available seconds that the iteration may use."""
 
 
+def is_in_blocks(model: Model) -> bool:
+    """Return whether most coordinates are in small blocks, as effects of groups are.
+
+    Their mode is then no place to start from: it may be far from all draws.
+
+    Args:
+        model: Model, read.
+    """
+    if not MANY < model.target.size <= DENSE_UP_TO or model.target.space.joint is not None:
+        return False
+    structure = _structure(model, Objective(model.target, model.data))
+    return structure is not None and 2 * structure.leaves.size > model.target.size
+
+
+def _structure(model: Model, objective: Objective) -> Structure | None:
+    """Return the blocks of the information near the first start."""
+    target = model.target
+    near = target.space.start(model.params[0], target.dtype).astype(np.float64)
+    move = 0.1 * np.random.default_rng([model.seed, target.size]).standard_normal(target.size)
+    return find_structure(objective, target.space.layout, near + move, model.seed)
+
+
 class Shape:
     """The shape of a large posterior's information, and whitening by it.
 
@@ -84,10 +107,7 @@ class Shape:
         self._seconds = seconds
         d = target.size
         near = self._position(model.params[0])
-        rng = np.random.default_rng([model.seed, d])
-        self.structure = find_structure(
-            self._objective, target.space.layout, near + 0.1 * rng.standard_normal(d), model.seed
-        )
+        self.structure = _structure(model, self._objective)
         if self.structure is not None and not self._affordable(near, len(self.structure.core)):
             self.structure = None
         if self.structure is None:

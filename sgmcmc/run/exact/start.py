@@ -106,8 +106,6 @@ def find_start(
             f"(p = {target.size}), or a dict of arrays by parameter; it is {wanted!r}."
         )
     dense = _is_dense(target, wanted)
-    if target.size > DENSE_UP_TO:
-        return start_at_params(model, wanted)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
         if mode is None:
@@ -128,17 +126,18 @@ def find_start(
     return Start(whitening, spread, mode, "dense" if dense else "diagonal")
 
 
-def start_at_params(model: Model, wanted: str | None) -> Start:
+def start_at_params(model: Model, wanted: str | None, large: bool = False) -> Start:
     """Return the user's starts, with scales from the curvature there.
 
     Args:
         model: Model, read.
         wanted: Requested form: "dense", "diagonal", or either.
+        large: Whether the posterior is too large for a dense matrix.
     """
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
     own = [target.space.params(start, target.dtype) for start in model.starts]
     params = own[0] if len(own) == 1 else own
-    if target.size > DENSE_UP_TO:
+    if large:
         around = look_around(target, model.data, starts, model.seed)
         return Start(around.whitening, params, None, "diagonal")
     scales = _scales(Objective(target, model.data), starts[0])
