@@ -34,6 +34,9 @@ SHORT = (25, 25)
 LAST = (25, 50, 50)
 """Windows after the last time that it is."""
 
+AROUND_MODE = (25, 50)
+"""Windows after that of chains that start around the mode."""
+
 WHITENED = (25, 50, 100)
 """Windows of chains that start in whitened coordinates."""
 

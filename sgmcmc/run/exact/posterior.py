@@ -23,6 +23,7 @@ from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import (
+    AROUND_MODE,
     LAST,
     SHORT,
     WHITENED,
@@ -282,7 +283,7 @@ def _with_curvature(
     if starts is not None:
         start = Start(shape.whitening, starts, None, "none")
         found = _warmed_up(request, start, required, log, verbose, SHORT)
-        rounds: list[tuple[int, ...]] = [LAST]
+        rounds: list[tuple[int, ...]] = [AROUND_MODE]
     else:
         short = replace(request, dynamics=HMC(_STEPS))
         start = replace(start, preconditioner=shape.held(start.preconditioner), metric="none")

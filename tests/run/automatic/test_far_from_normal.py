@@ -10,6 +10,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.run.automatic import posterior
+from sgmcmc.run.automatic.methods import Cost
+from sgmcmc.run.lengths import Requirements
 
 SD, WIDTH = 1.5, 4
 Y = np.random.default_rng(1).normal(2.0, 1.0, 30)
@@ -70,3 +73,24 @@ def test_not_where_it_is_normal() -> None:
     samples = sgmcmc.sample(log_lik, {"y": Y}, {"w": 0.0}, seed=1, verbose=False)
     assert samples.settings["dynamics"]["name"] != "NUTS"
     assert "Dynamics" not in samples.report
+
+
+def _started_again(monkeypatch: pytest.MonkeyPatch, seconds: float) -> sgmcmc.Samples:
+    """Return draws if chains would start again, of a gradient that was not timed before."""
+    monkeypatch.setattr(posterior, "may_be_exact", lambda *_: False)
+    monkeypatch.setattr(posterior, "_predicted", lambda *_: seconds)
+    return draw(ess=50)
+
+
+def test_chains_that_would_take_long_go_on_by_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = _started_again(monkeypatch, 1e4)
+    assert samples.settings["dynamics"]["name"] == "NUTS"
+    assert "chains of minibatches need very many" in samples.report["Dynamics"]["reason for NUTS"]
+
+
+def test_chains_that_take_long_all_the_same_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Cost(1e3, 1e6, Requirements(0.05, 50, 4, None, None, None))
+    monkeypatch.setattr(posterior, "cost_of_nuts", lambda *_: slow)
+    with pytest.warns(UserWarning, match="will take about 17 more minutes"):
+        samples = _started_again(monkeypatch, 1e3)
+    assert samples.settings["dynamics"]["name"] != "NUTS"

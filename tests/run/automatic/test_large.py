@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.run.automatic import large, methods, watched
@@ -257,3 +258,47 @@ def test_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"log loss {log_loss:.4f}, errors {errors:.2%}, calibration {calibration:.4f}")
     assert log_loss < 0.24 and errors < 0.07 and calibration < 0.05
     assert sum(a.nbytes for a in samples.values()) <= 2**29
+
+
+def _not_centered(levels: int, each: int) -> dict[str, Any]:
+    """Return rows with effects of groups, of which z is the multiple of their SD."""
+    rng = np.random.default_rng(11)
+    group = np.repeat(np.arange(levels, dtype=np.int32), each)
+    y = 0.5 + 0.8 * rng.normal(size=levels)[group] + rng.normal(size=levels * each)
+    return {"y": y, "group": group}
+
+
+def test_effects_of_some_hundreds_of_groups_are_sampled_by_hmc() -> None:
+    """The mode of effects that are not centered is far from all draws."""
+    dataset = _not_centered(350, 20)
+
+    def by_row(params: Any, rows: Any) -> tf.Tensor:
+        mean = params["mu"] + params["tau"] * tf.gather(params["z"], rows["group"])
+        return -0.5 * (rows["y"] - mean) ** 2
+
+    def log_prior(params: Any) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum(params["z"] ** 2) - params["tau"] - 0.005 * params["mu"] ** 2
+
+    bijectors = {"tau": tfp.bijectors.Exp()}
+    samples = sgmcmc.sample(
+        by_row, dataset, {"mu": 0.0, "tau": 1.0, "z": np.zeros(350)}, log_prior,
+        bijectors=bijectors, integers=["group"], seed=1, verbose=False,
+    )  # fmt: skip
+    assert samples.settings["method"] == "hmc"
+    assert samples.report["Warm-up"]["blocks are of"] == "z"
+    assert not samples.report.warnings
+
+    def of_groups(effects: Any, params: Any) -> tf.Tensor:
+        return -0.5 * (effects["u"] / params["tau"]) ** 2 - tf.math.log(params["tau"])
+
+    exact = sgmcmc.sample(
+        lambda p, rows: -0.5 * (rows["y"] - p["mu"] - p["u"]) ** 2, dataset,
+        {"mu": 0.0, "tau": 1.0}, lambda p: -p["tau"] - 0.005 * p["mu"] ** 2,
+        groups=sgmcmc.Groups("group", {"u": 0.0}, of_groups), bijectors=bijectors, ess=2000,
+        seed=2, verbose=False,
+    )  # fmt: skip
+    for name in ("mu", "tau"):
+        one, other = np.asarray(samples[name]), np.asarray(exact[name])
+        # Four standard errors, of effective sample sizes of 400 and 2000.
+        assert abs(one.mean() - other.mean()) < 4 * np.sqrt(1 / 400 + 1 / 2000) * other.std()
+        assert abs(np.log(one.std() / other.std())) < 4 * np.sqrt(1 / 800 + 1 / 4000)
