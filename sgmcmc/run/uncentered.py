@@ -350,7 +350,7 @@ def _solved(product: Product, right: np.ndarray, directions: Directions) -> np.n
         shape, lambda vector: vector + axes @ ((factors - 1.0) * (axes.T @ vector))
     )
     found, _ = scipy.sparse.linalg.cg(matrix, right, rtol=_SOLVED, maxiter=_PRODUCTS, M=nearby)
-    return found
+    return found if np.isfinite(found).all() else right
 
 
 def _places(space: Space, factor: Groups) -> np.ndarray:

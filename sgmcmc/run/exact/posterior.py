@@ -209,8 +209,10 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
-    is_open, size = _coordinates_are_open(preconditioner), model.target.size
-    large = is_open and (size > DENSE_UP_TO or (request.mode is None and is_in_blocks(model)))
+    is_open = _coordinates_are_open(preconditioner)
+    in_blocks = is_open and preconditioner != "diagonal" and request.mode is None
+    in_blocks = in_blocks and is_in_blocks(model)
+    large = is_open and (in_blocks or model.target.size > DENSE_UP_TO)
     if is_open:
         start = (
             start_at_params(model, preconditioner, large)
