@@ -49,7 +49,27 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
         function = partial(_called, function)
     with without_chatter():
         graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        return graph.get_concrete_function(*arguments)
+        found = graph.get_concrete_function(*arguments)
+        if not jit_compile and _has_unsafe_products(found.graph):
+            graph = tf.function(function, autograph=False, jit_compile=True)
+            found = graph.get_concrete_function(*arguments)
+    return found
+
+
+def _has_unsafe_products(graph: Any) -> bool:
+    """Return whether a graph has a product that may end the process, unless XLA compiles it.
+
+    With oneDNN TensorFlow 2.21 writes outside of its memory if it multiplies stacks of matrices, of
+    two and more axes, by matrices of fewer stacks: the gradients of single rows of a model with
+    ``tf.linalg.matvec(dataset["X"], params["beta"])``, where a row of X is a matrix.
+    """
+    for op in graph.get_operations():
+        if op.type.startswith("BatchMatMul"):
+            one, other = (tensor.shape for tensor in op.inputs)
+            if None not in (one.rank, other.rank) and max(one.rank, other.rank) >= 4:
+                if one[:-2].as_list() != other[:-2].as_list():
+                    return True
+    return False
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -15,6 +15,7 @@ from tensorflow.python.eager import context
 
 import sgmcmc
 from sgmcmc.graphs.compiler import Compiler, FlatGraph, side_by_side
+from sgmcmc.graphs.tracing import trace
 from tests.conftest import CENTERED, METHODS, PLAIN, log_lik
 
 Run = Callable[..., sgmcmc.Samples]
@@ -150,3 +151,16 @@ def test_plain_graphs_are_called_without_rewritten_sums() -> None:
     with pytest.raises(IndexError):
         fails([])
     assert context.context().function_call_options is before
+
+
+@pytest.mark.parametrize("stacks, compiled", [((), False), ((210,), False), ((210, 1), True)])
+def test_products_that_may_end_the_process_are_compiled(
+    stacks: tuple[int, ...], compiled: bool
+) -> None:
+    """TensorFlow 2.21 with oneDNN writes outside of its memory in the last one."""
+    rng = np.random.default_rng(1)
+    A, B = (rng.normal(size=shape).astype(np.float32) for shape in ((*stacks, 4, 4), (4, 1)))
+    graph = trace(tf.matmul, tf.constant(A), tf.constant(B))
+    assert graph.function_def.attr["_XlaMustCompile"].b == compiled
+    for _ in range(20):
+        np.testing.assert_allclose(graph(tf.constant(A), tf.constant(B)), A @ B, atol=1e-5)
