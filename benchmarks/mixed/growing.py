@@ -175,11 +175,14 @@ def inside(package: str, folder: str, N: int) -> dict[str, Any]:
 
 def write(results: Mapping[str, Any]) -> None:
     """Put the table into its document."""
-    rows = []
-    for package, label in LABELS.items():
-        cells = [results["packages"].get(package, {}).get(str(N)) for N in ROWS]
-        rows.append([label, *(_cell(cell) for cell in cells)])
-    head = ["seconds", *(f"N = 10^{len(str(N)) - 1}" for N in ROWS)]
+    known = results["packages"]
+    sizes = [N for N in ROWS if any(str(N) in found for found in known.values())]
+    rows = [
+        [label, *(_cell(known[package].get(str(N))) for N in sizes)]
+        for package, label in LABELS.items()
+        if package in known
+    ]
+    head = ["seconds", *(f"N = 10^{len(str(N)) - 1}" for N in sizes)]
     text = f"{EXPLAINED} {describe_machine(results, 'growing')}\n\n"
     replace_section(DOCUMENT, "growing", text + table(head, rows))
 
