@@ -214,12 +214,8 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
     in_blocks = in_blocks and is_in_blocks(model)
     large = is_open and (in_blocks or model.target.size > DENSE_UP_TO)
     if is_open:
-        start = (
-            start_at_params(model, preconditioner, large)
-            if large
-            else find_start(
-                model, preconditioner, required.n_chains, verbose, request.known, request.mode
-            )
+        start = find_start(
+            model, preconditioner, required.n_chains, verbose, large, request.known, request.mode
         )
         log.mode = start.mode
         log.warnings += start.warnings

@@ -86,6 +86,7 @@ def find_start(
     wanted: str | None,
     n_chains: int,
     verbose: bool,
+    large: bool = False,
     known: np.ndarray | None = None,
     mode: Mode | None = None,
 ) -> Start:
@@ -96,6 +97,7 @@ def find_start(
         wanted: Requested form: "dense", "diagonal", or either.
         n_chains: Number of chains.
         verbose: Whether to show progress.
+        large: Whether no mode is assumed.
         known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
         mode: Mode, if it is known.
     """
@@ -105,6 +107,8 @@ def find_start(
             "`preconditioner` must be 'dense', 'diagonal', 'none', an array of p or p × p numbers "
             f"(p = {target.size}), or a dict of arrays by parameter; it is {wanted!r}."
         )
+    if large or target.size > DENSE_UP_TO:
+        return start_at_params(model, wanted, True)
     dense = _is_dense(target, wanted)
     with Progress("finding the mode", 1, verbose) as progress:
         objective = Objective(target, data)
@@ -132,7 +136,7 @@ def start_at_params(model: Model, wanted: str | None, large: bool = False) -> St
     Args:
         model: Model, read.
         wanted: Requested form: "dense", "diagonal", or either.
-        large: Whether the posterior is too large for a dense matrix.
+        large: Whether no mode is assumed: the scales are then those of minibatches' gradients.
     """
     target, starts = model.target, [start.astype(np.float64) for start in model.starts]
     own = [target.space.params(start, target.dtype) for start in model.starts]

@@ -63,7 +63,7 @@ def run_subsampled(
         request = replace(request, stepsize=stepsize)
     wanted = request.keywords.get("preconditioner")
     start = find_start(
-        model, None if is_open(wanted) else wanted, required.n_chains, verbose, request.known
+        model, None if is_open(wanted) else wanted, required.n_chains, verbose, known=request.known
     )
     if start.mode is None or start.preconditioner is None:
         raise ValueError(

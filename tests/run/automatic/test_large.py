@@ -302,3 +302,12 @@ def test_effects_of_some_hundreds_of_groups_are_sampled_by_hmc() -> None:
         # Four standard errors, of effective sample sizes of 400 and 2000.
         assert abs(one.mean() - other.mean()) < 4 * np.sqrt(1 / 400 + 1 / 2000) * other.std()
         assert abs(np.log(one.std() / other.std())) < 4 * np.sqrt(1 / 800 + 1 / 4000)
+
+
+def test_of_exact_moves_the_form_of_coordinates_is_checked_before_anything_runs() -> None:
+    params = {"z": np.zeros(2100)}
+    with pytest.raises(ValueError, match="`preconditioner` must be 'dense', 'diagonal'"):
+        sgmcmc.hmc(
+            lambda p, rows: rows["y"] * p["z"][0], {"y": np.ones(5)}, params, standard_normal,
+            preconditioner="triangular", verbose=False,
+        )  # fmt: skip
