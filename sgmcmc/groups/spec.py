@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -167,60 +167,8 @@ def _reshaped(part: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     )
 
 
-def try_functions(
-    log_lik: Callable[[Tensors, Tensors], tf.Tensor],
-    factors: Sequence[Groups],
-    rows: Data,
-    codes: Mapping[str, np.ndarray],
-    params: Mapping[str, Any],
-    dtype: tf.DType,
-) -> None:
-    """Refuse functions that do not return a term for each row, or for each group.
-
-    Args:
-        log_lik: Log-likelihood.
-        factors: Groups.
-        rows: Rows.
-        codes: Group of each row, for each factor.
-        params: Starting values of the global parameters.
-        dtype: Dtype of the chain.
-
-    Raises:
-        ValueError: A function returns another shape, mixes groups or rows, or ignores an effect.
-    """
-    trial = _Trial.of(log_lik, factors, rows, codes, params, dtype)
-    effects, terms, n = trial.effects, trial.terms, trial.rows
-    for factor in factors:
-        _need_terms_of_groups(factor, {name: effects[name] for name in factor.shapes}, trial.own)
-    for factor in factors:
-        if factor.normal:
-            _need_quadratic(factor, trial)
-    whole, half = terms(effects), (n + 1) // 2
-    alone = trial.first(half)
-    if not np.allclose(alone, whole[:half], *_CLOSE, equal_nan=True):
-        raise ValueError(
-            "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
-            "a row may depend on nothing of another row: a mean or sum over rows belongs into "
-            "`dataset`, computed once."
-        )
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(effects)
-        total = tf.reduce_sum(terms(effects))
-    for name, slope in tape.gradient(total, effects).items():
-        if slope is None:
-            raise ValueError(
-                f"`log_lik` ignores the effect {name!r} of `groups`: params[{name!r}], which "
-                "has an entry for each row there."
-            )
-        if (other := _mixed(terms, effects, name)) is not None:
-            raise ValueError(
-                f"`log_lik` mixes rows: the term of row {other} depends on the effect {name!r} of "
-                f"another row. In `log_lik`, params[{name!r}] has an entry for each row already."
-            )
-
-
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """The user's functions, to be tried on some rows.
 
     Attributes:
@@ -248,8 +196,17 @@ class _Trial:
         codes: Mapping[str, np.ndarray],
         params: Mapping[str, Any],
         dtype: tf.DType,
-    ) -> _Trial:
-        """Return a trial at the starting values, on the first rows of the first factor's groups."""
+    ) -> Trial:
+        """Return a trial on the first rows of the first factor's groups.
+
+        Args:
+            log_lik: Log-likelihood.
+            factors: Groups.
+            rows: Rows.
+            codes: Group of each row, for each factor.
+            params: Starting values of the global parameters.
+            dtype: Dtype of the chain.
+        """
         places = np.argsort(codes[factors[0].by], kind="stable")[:_ROWS]
         columns = {name: column.tensor_at(places) for name, column in rows.columns.items()}
         own = {name: tf.constant(np.asarray(value), dtype) for name, value in params.items()}
@@ -315,43 +272,66 @@ class _Trial:
         return []
 
 
-def is_quadratic(
-    factor: Groups,
-    log_lik: Callable[[Tensors, Tensors], tf.Tensor],
-    factors: Sequence[Groups],
-    rows: Data,
-    codes: Mapping[str, np.ndarray],
-    params: Mapping[str, Any],
-    dtype: tf.DType,
-) -> bool:
+def try_functions(trial: Trial, factors: Sequence[Groups]) -> None:
+    """Refuse functions that do not return a term for each row, or for each group.
+
+    Args:
+        trial: Functions, and rows to try them on.
+        factors: Groups.
+
+    Raises:
+        ValueError: A function returns another shape, mixes groups or rows, or ignores an effect.
+    """
+    effects, terms, n = trial.effects, trial.terms, trial.rows
+    for factor in factors:
+        _need_terms_of_groups(factor, {name: effects[name] for name in factor.shapes}, trial.own)
+    for factor in factors:
+        if factor.normal:
+            _need_quadratic(factor, trial)
+    whole, half = terms(effects), (n + 1) // 2
+    alone = trial.first(half)
+    if not np.allclose(alone, whole[:half], *_CLOSE, equal_nan=True):
+        raise ValueError(
+            "`log_lik` mixes rows: the terms of some rows differ without the others. The term of "
+            "a row may depend on nothing of another row: a mean or sum over rows belongs into "
+            "`dataset`, computed once."
+        )
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(effects)
+        total = tf.reduce_sum(terms(effects))
+    for name, slope in tape.gradient(total, effects).items():
+        if slope is None:
+            raise ValueError(
+                f"`log_lik` ignores the effect {name!r} of `groups`: params[{name!r}], which "
+                "has an entry for each row there."
+            )
+        if (other := _mixed(terms, effects, name)) is not None:
+            raise ValueError(
+                f"`log_lik` mixes rows: the term of row {other} depends on the effect {name!r} of "
+                f"another row. In `log_lik`, params[{name!r}] has an entry for each row already."
+            )
+
+
+def is_quadratic(trial: Trial, factor: Groups) -> bool:
     """Return whether log_lik and the density of effects are quadratic functions of these.
 
     They are tried with short and very long steps, since a function of another kind may look
     quadratic nearby, and at two values of the global parameters.
 
     Args:
+        trial: Functions, and rows to try them on.
         factor: Factor.
-        log_lik: Log-likelihood.
-        factors: Groups.
-        rows: Rows.
-        codes: Group of each row, for each factor.
-        params: Starting values of the global parameters.
-        dtype: Dtype of the chain.
     """
-    other = {name: 1.1 * np.asarray(value) + 0.05 for name, value in params.items()}
-    with np.errstate(all="ignore"):
-        for own in (params, other):
-            trial = _Trial.of(log_lik, factors, rows, codes, own, dtype)
-            try:
-                if any(trial.bent(factor, size) for size in _SIZES):
-                    return False
-            except Exception as error:  # of any kind: a function that refuses these values
-                pass_on(error)
-                return False
-    return True
+    moved = replace(trial, own={name: 1.1 * value + 0.05 for name, value in trial.own.items()})
+    try:
+        with np.errstate(all="ignore"):
+            return not any(at.bent(factor, size) for at in (trial, moved) for size in _SIZES)
+    except Exception as error:  # of any kind: a function that refuses these values
+        pass_on(error)
+        return False
 
 
-def _need_quadratic(factor: Groups, trial: _Trial) -> None:
+def _need_quadratic(factor: Groups, trial: Trial) -> None:
     """Refuse functions whose third differences in the effects are not zero."""
     if names := trial.bent(factor):
         said = " and ".join(repr(name) for name in names)
