@@ -7,6 +7,7 @@ same, node by node, compute the same, so one of them is enough, whatever they ca
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import threading
 from collections import OrderedDict
@@ -25,9 +26,16 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
 
     The graph is asked for outright, not left to the first call of a ``tf.function``, which
     warns a user who makes a few samplers that functions are traced too often. An equal graph that
-    exists already is used again, with its compiled code.
+    exists already is used again, with its compiled code; one that captured other tensors too.
     """
-    return same_as_before(_traced(function, arguments, jit_compile), jit_compile)
+    traced = _traced(function, arguments, jit_compile)
+    captured = list(traced.captured_inputs)
+    other = bool(captured) and "_captured_inputs" in vars(traced)  # not public: it may be renamed
+    found = same_as_before(traced, jit_compile, any_captured=other)
+    if other and found is not traced:
+        found = copy.copy(found)
+        found._captured_inputs = captured
+    return found
 
 
 class Program(NamedTuple):
@@ -48,12 +56,21 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
     with without_chatter():
-        graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-        found = graph.get_concrete_function(*arguments)
+        found = _graph_of(function, arguments, jit_compile)
         if not jit_compile and _has_unsafe_products(found.graph):
-            graph = tf.function(function, autograph=False, jit_compile=True)
-            found = graph.get_concrete_function(*arguments)
+            found = _graph_of(function, arguments, True)
     return found
+
+
+def _graph_of(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
+    """Return the graph of a function, whose memory is given back if nothing has it anymore.
+
+    That of ``get_concrete_function`` is not: its nodes refer to each other where Python's garbage
+    collector does not see it. The other way to it is not public.
+    """
+    graph = tf.function(function, autograph=False, jit_compile=jit_compile)
+    way = getattr(graph, "_get_concrete_function_garbage_collected", graph.get_concrete_function)
+    return way(*arguments)
 
 
 def _has_unsafe_products(graph: Any) -> bool:
@@ -166,6 +183,8 @@ def _content(graph: Any, jit_compile: bool, any_captured: bool = False) -> bytes
     """Return a key that equivalent graphs share, or ``None`` for a graph that is not kept."""
     captured = list(graph.captured_inputs)
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in captured):
+        return None
+    if any(map(tf.is_symbolic_tensor, captured)):  # traced within another graph, and belongs to it
         return None
     if sum(tensor.dtype.size * int(np.prod(tensor.shape)) for tensor in captured) > _MOST_BYTES:
         return None

@@ -23,14 +23,16 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Pass, Shard, cast, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, START, Marginal, Rule
+from sgmcmc.groups.marginal import CENTER, DRIFT, MODE, ROOT, SLOPE, START, Marginal, Rule
 from sgmcmc.groups.normal import flat_numbers
 from sgmcmc.interrupts import pass_on
 
 Point = Mapping[str, np.ndarray]
 """Parameters by name."""
 
-_HELD = (MODE, ROOT, DRIFT, START)
+LogPrior = Callable[[Tensors], tf.Tensor]
+
+_HELD = (MODE, ROOT, CENTER, DRIFT, SLOPE, START)
 """Columns that the chain's packs have and the user's have not."""
 
 _NUMBERS = 2**20
@@ -113,7 +115,8 @@ def following(anchor: Anchor, center: Point, sides: Sequence[tuple[Point, Point]
     held = anchor.at(center)
     drift = np.tensordot(np.stack(numbers, -1), np.linalg.pinv(np.stack(moves)).T, 1)
     drift = np.where(np.isfinite(drift), drift, 0.0)
-    return _with(held, {DRIFT: drift.astype(held.columns[MODE].dtype)})
+    dtype = held.columns[MODE].dtype
+    return _with(held, {CENTER: _repeated(center, held), DRIFT: drift.astype(dtype)})
 
 
 def _numbers(held: Data) -> np.ndarray:
@@ -122,7 +125,14 @@ def _numbers(held: Data) -> np.ndarray:
 
 
 def _flat(point: Point) -> np.ndarray:
-    return np.concatenate([np.asarray(a, np.float64).reshape(-1) for a in point.values()])
+    """Return parameters as a vector, by the order of their names."""
+    return np.concatenate([np.asarray(point[n], np.float64).reshape(-1) for n in sorted(point)])
+
+
+def _repeated(point: Point, held: Data) -> np.ndarray:
+    """Return parameters as a column of packs, each with the same row."""
+    flat = _flat(point).astype(held.columns[MODE].dtype)
+    return np.tile(flat, (held.size, 1))
 
 
 def free(data: Data) -> Data:
@@ -151,7 +161,7 @@ class Corrected:
         slope: c, by parameter.
     """
 
-    log_prior: Callable[[Tensors], tf.Tensor] | None
+    log_prior: LogPrior | None
     center: Point
     slope: Point
 
@@ -326,8 +336,8 @@ class Held:
         center: Parameters θ̂ that they are held at.
         sides: Parameters on one side of θ̂ and on the other, in several directions, by which nodes
             follow the parameters; empty if they are fixed.
-        slope: Error of the gradient at θ̂, by parameter, which the log-prior makes good; empty if
-            it is not.
+        slope: Error of the gradient at θ̂, by parameter, which the packs make good if they follow
+            the parameters, otherwise the log-prior; empty if it is not.
     """
 
     nodes: int
@@ -335,19 +345,31 @@ class Held:
     sides: Sequence[tuple[Point, Point]] = ()
     slope: Point = field(default_factory=dict)
 
-    def hold(self, marginal: Marginal, data: Data) -> tuple[Marginal, Data]:
-        """Return likelihood and packs with nodes that are held."""
-        found = marginal.with_nodes(self.nodes, self.center)
-        anchor = Anchor(found, data)
-        if self.sides:
-            return found, following(anchor, self.center, self.sides)
-        return found, anchor.at(self.center)
+    def hold(self, marginal: Marginal, data: Data) -> Data:
+        """Return packs with nodes that are held."""
+        anchor = Anchor(marginal, data)
+        return following(anchor, self.center, self.sides) if self.sides else anchor.at(self.center)
+
+    def correct(self, data: Data, log_prior: LogPrior | None) -> tuple[Data, LogPrior | None]:
+        """Return packs and log-prior that make good the error of the gradient.
+
+        Numbers in packs are none of the graphs', so that these serve other calls. Beyond some
+        coordinates they would take more memory than the rows.
+        """
+        if isinstance(log_prior, Corrected):
+            log_prior = log_prior.log_prior
+        if not self.slope:
+            return data, log_prior
+        if not self.sides:
+            return data, Corrected(log_prior, self.center, self.slope)
+        each = {name: value / data.size for name, value in self.slope.items()}
+        return _with(data, {SLOPE: _repeated(each, data)}), log_prior
 
     def corrected(self, marginal: Marginal, data: Data, dtype: tf.DType) -> Held:
         """Return the same with the error of the gradient, over all packs.
 
         Args:
-            marginal, data: Likelihood and packs with nodes that are held.
+            marginal, data: Likelihood, and packs with nodes that are held.
             dtype: Dtype to compute in.
         """
         short = _Short(_Quadratures(marginal, dtype), data, self.nodes)

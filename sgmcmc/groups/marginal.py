@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.normal import Normal, closed_form, find_normal, laplace
 from sgmcmc.groups.packs import Packs
 from sgmcmc.groups.spec import Groups
@@ -25,14 +26,18 @@ MODE, ROOT = "groups/mode", "groups/root"
 """Columns of packs whose nodes are held in place: mode and root of the information of each group
 at some parameters, (slots, q) and (slots, q, q)."""
 
-DRIFT = "groups/drift"
-"""Column of packs whose nodes follow the parameters: derivatives of mode and root with respect to
-the parameters, (slots, numbers, P)."""
+CENTER, DRIFT = "groups/center", "groups/drift"
+"""Columns of packs whose nodes follow the parameters: where these are when the nodes are where the
+packs hold them, (P,), and the derivatives of mode and root with respect to them, (slots, numbers,
+P)."""
+
+SLOPE = "groups/slope"
+"""Column of packs whose nodes follow the parameters: what is added to their gradients, (P,)."""
 
 START = "groups/start"
 """Column of packs where the search for the modes of their groups begins, (slots, q)."""
 
-COLUMNS = (SLOT, FILLED, MODE, ROOT, DRIFT, START)
+COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)
 """Columns that are not the user's."""
 
 _FEW = 8
@@ -81,10 +86,9 @@ class Marginal:
         packs: Places of each group's rows.
         nodes: Nodes of the quadrature in each direction, by default those of ``groups``; 1 for
             Laplace's approximation.
-        center: Parameters from which the nodes of packs with a column ``DRIFT`` follow others.
 
     Attributes:
-        log_lik, groups, packs, nodes, center: Arguments, as given.
+        log_lik, groups, packs, nodes: Arguments, as given.
         most: Largest number of groups in a pack.
     """
 
@@ -94,14 +98,12 @@ class Marginal:
         groups: Groups,
         packs: Packs,
         nodes: int | None = None,
-        center: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.log_lik = log_lik
         self.groups = groups
         self.packs = packs
         self.most = packs.most
         self.nodes = int(nodes or groups.nodes or 1)
-        self.center = center
         self._graphs: dict[Any, Any] = {}
 
     @property
@@ -127,9 +129,9 @@ class Marginal:
         # A worker traces its own graphs.
         return {**self.__dict__, "_graphs": {}}
 
-    def with_nodes(self, nodes: int, center: Mapping[str, np.ndarray] | None = None) -> Marginal:
-        """Return the same with another number of nodes, and with another center."""
-        return Marginal(self.log_lik, self.groups, self.packs, nodes, center or self.center)
+    def with_nodes(self, nodes: int) -> Marginal:
+        """Return the same with another number of nodes."""
+        return Marginal(self.log_lik, self.groups, self.packs, nodes)
 
     def __call__(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,).
@@ -141,12 +143,14 @@ class Marginal:
         given = tf.nest.map_structure(_spec, (params, dataset))
         key = tuple((name, spec.shape, spec.dtype) for part in given for name, spec in part.items())
         if key not in self._graphs:
-            graph = tf.function(self._of_packs, autograph=False)
-            self._graphs[key] = graph.get_concrete_function(*given)
+            self._graphs[key] = trace(self._of_packs, *given)
         return self._graphs[key](params, dataset)
 
     def _of_packs(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        return self.of_packs(params, dataset, None)
+        values = self.of_packs(params, dataset, None)
+        if SLOPE not in dataset:
+            return values
+        return values + tf.reduce_sum(dataset[SLOPE] * _move(params, dataset), -1)
 
     def of_packs(self, params: Tensors, dataset: Tensors, rule: Rule | None) -> tf.Tensor:
         """Return the log-likelihood of each pack, (n,), by another quadrature unless it is None."""
@@ -307,13 +311,9 @@ class Marginal:
         held = Normal(mode, [[root[:, i, j] for j in range(q)] for i in range(q)])
         if DRIFT not in dataset:
             return held
-        assert self.center is not None
-        move = tf.concat(
-            [tf.reshape(params[n] - tf.cast(c, mode.dtype), [-1]) for n, c in self.center.items()],
-            0,
-        )
         # Not a product with a matrix: that of a stack with one vector corrupts memory in the
         # gradient of TensorFlow 2.21 on oneDNN.
+        move = _move(params, dataset)[:, tf.newaxis, tf.newaxis]
         change = tf.reduce_sum(dataset[DRIFT] * move, -1)
         return held.moved(tf.reshape(change, [-1, change.shape[-1]]))
 
@@ -345,6 +345,12 @@ def _are_narrow(packs: Mapping[str, Any]) -> bool:
     shapes = [column.shape for column in columns]
     known = all(shape.rank is not None and None not in shape[1:] for shape in shapes)
     return known and sum(int(np.prod(shape[2:])) for shape in shapes) <= _NARROW
+
+
+def _move(params: Tensors, dataset: Tensors) -> tf.Tensor:
+    """Return the parameters, by the order of their names, less the center of packs, (packs, P)."""
+    flat = tf.concat([tf.reshape(params[name], [-1]) for name in sorted(params)], 0)
+    return flat - dataset[CENTER]
 
 
 def _spec(tensor: tf.Tensor) -> tf.TensorSpec:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.groups.anchors import Anchor, Corrected, Gauge, Held, precise_dtype
+from sgmcmc.groups.anchors import Anchor, Gauge, Held, precise_dtype
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
@@ -96,7 +96,7 @@ def with_more_nodes(request: Request) -> Request | None:
     more = replace(held, nodes=nodes)
     dtype = precise_dtype(marginal, model.data, held.center)
     more = more.corrected(marginal, model.data, dtype)
-    return _around(request, more, marginal.with_nodes(nodes), model.data)
+    return _around(request, more, model.data)
 
 
 def with_held(request: Request, held: Held) -> Request:
@@ -107,18 +107,16 @@ def with_held(request: Request, held: Held) -> Request:
         held: Positions of the nodes.
     """
     assert isinstance(request.log_lik, Marginal)
-    return _around(request, held, *held.hold(request.log_lik, request.read.data))
+    return _around(request, held, held.hold(request.log_lik, request.read.data))
 
 
-def _around(request: Request, held: Held, marginal: Marginal, data: Data) -> Request:
+def _around(request: Request, held: Held, data: Data) -> Request:
     """Return a request for packs that hold their nodes."""
     structure, model, target = request.groups, request.read, request.read.target
+    assert isinstance(request.log_lik, Marginal)
     assert structure is not None and structure.integrated is not None
-    log_prior = target.log_prior
-    if isinstance(log_prior, Corrected):
-        log_prior = log_prior.log_prior
-    if held.slope:
-        log_prior = Corrected(log_prior, held.center, held.slope)
+    marginal = request.log_lik.with_nodes(held.nodes)
+    data, log_prior = held.correct(data, target.log_prior)
     return replace(
         request,
         log_lik=marginal,
@@ -165,14 +163,14 @@ def find_held(
         for side in axes
     )
     held = Held(marginal.nodes, center, sides)
-    near, packs = held.hold(marginal, data)
-    gauge = Gauge(near, packs, params, center)
+    packs = held.hold(marginal, data)
+    gauge = Gauge(marginal, packs, params, center)
     groups = marginal.groups
     tried = (marginal.nodes,) if groups.nodes_given else _NODES[groups.size]
     nodes = next((nodes for nodes in tried if gauge.error(nodes) < _ERROR), None)
     if nodes is None:
         return None
-    return replace(held, nodes=nodes).corrected(near, packs, gauge.dtype)
+    return replace(held, nodes=nodes).corrected(marginal, packs, gauge.dtype)
 
 
 class Searching(Objective):

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import has_sparse, over_rows
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.layout import is_long
 
@@ -296,8 +297,7 @@ class _TracedOnce(Target):
                 minibatch = Minibatch(columns, weights if scale is None else scale)
                 return self._gradient(position, minibatch, with_prior)
 
-            graph = tf.function(traced, autograph=False)
-            self._graphs[key] = graph.get_concrete_function(*given)
+            self._graphs[key] = trace(traced, *given)
         return self._graphs[key](*arguments)
 
 

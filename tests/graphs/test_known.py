@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from google.protobuf import text_format
 
 import sgmcmc
@@ -15,6 +18,7 @@ from sgmcmc.graphs import tracing
 from sgmcmc.graphs.compiler import FlatGraph, calls_directly
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.target.geometry.base import Bijected
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -81,14 +85,43 @@ def test_other_graphs() -> None:
 
 
 def test_captured_tensors() -> None:
-    """Of large tensors that functions have captured, only the same ones count as the same."""
+    """Functions that have captured other tensors share a graph, and each computes with its own."""
     a, b = tf.random.normal([300]), tf.random.normal([300])
     x = tf.zeros([300])
     first = traced(lambda x: x + a, x)
-    assert traced(lambda x: x + a, x) is first
     other = traced(lambda x: x + b, x)
-    assert other is not first
-    np.testing.assert_array_equal(other(x), b)
+    assert other.graph is first.graph
+    for graph, own in ((first, a), (other, b)):
+        np.testing.assert_array_equal(graph(x), own)
+        within = traced(lambda x, graph=graph: tf.gradients(graph(x) ** 2, x)[0], x)
+        np.testing.assert_allclose(within(x), 2 * own, rtol=1e-6)
+
+
+def test_graphs_traced_within_others() -> None:
+    """A graph that captured what another graph computes belongs to it."""
+
+    def outer(x: tf.Tensor) -> tf.Tensor:
+        inside = 2.0 * x
+        return trace(lambda y: y + inside, X)(x)
+
+    np.testing.assert_array_equal(traced(outer)(X), 3.0 * X)
+    np.testing.assert_array_equal(traced(lambda x: outer(x) + 1.0)(X), 3.0 * X + 1.0)
+
+
+def test_graphs_that_nobody_has_are_gone() -> None:
+    """A graph traced again in vain is given back, though TFP caches what bijectors computed."""
+    geometry = Bijected(tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Tanh()]), (3,))
+    graphs: list[weakref.ref[Any]] = []
+
+    def density(u: tf.Tensor) -> tf.Tensor:
+        graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
+        value = tf.reduce_sum(geometry.constrain(u)) + geometry.log_jacobian(u)
+        return tf.gradients(value, u)[0]
+
+    first = trace(density, X)
+    assert trace(density, X) is first
+    gc.collect()
+    assert [graph() is None for graph in graphs] == [False, True]
 
 
 def test_captured_variables() -> None:
@@ -167,7 +200,6 @@ def test_other_captured_tensors() -> None:
         np.testing.assert_array_equal(results[-1], function(X))
     assert graphs[0] is graphs[1] or not calls_directly()
     assert not np.array_equal(*results)
-    assert traced(lambda x: x + numbers[0][:3]) is not traced(lambda x: x + numbers[1][:3])
 
 
 def test_other_preconditioner() -> None:

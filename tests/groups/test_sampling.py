@@ -8,7 +8,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from sgmcmc.graphs import tracing
 from sgmcmc.groups.effects import _nothing
+from sgmcmc.groups.marginal import SLOPE
 
 LEVELS, EACH, TAU, SIGMA = 60, 6, 0.8, 1.0
 GROUP = np.repeat(np.arange(LEVELS), EACH)
@@ -49,6 +51,35 @@ SDS = np.sqrt(np.diag(COV))
 @pytest.fixture(scope="module")
 def samples():
     return sgmcmc.sample(log_lik, DATA, PARAMS, groups=GROUPS, ess=600, seed=1, verbose=False)
+
+
+def test_the_same_model_with_other_data_compiles_nothing():
+    """Positions of nodes and the correction of their error are no constants of graphs."""
+
+    def call(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        counts = rng.poisson(np.exp(0.5 + 0.6 * rng.normal(size=LEVELS)[GROUP]))
+
+        def terms(params, dataset):
+            rate = params["a"] + params["tau"] * params["z"]
+            return dataset["y"] * rate - tf.exp(rate)
+
+        sampler = sgmcmc.setup(
+            terms, {"y": counts.astype(float), "site": GROUP}, {"a": 0.0, "tau": 1.0},
+            lambda params: -params["tau"], minibatch_size=10, seed=1,
+            groups=sgmcmc.Groups(
+                "site", {"z": 0.0}, lambda effects, params: -0.5 * effects["z"] ** 2
+            ),
+            bijectors={"tau": tfp.bijectors.Exp()},
+        )  # fmt: skip
+        sgmcmc.sgmcmc_step(sampler, sgmcmc.init_sess(sampler))
+        assert SLOPE in sampler._sampler.data.columns
+
+    before = []
+    for seed in range(3):
+        call(seed)
+        before.append(set(tracing._graphs))
+    assert before[2] == before[1]
 
 
 def test_global_parameters_have_the_posterior_of_algebra(samples):

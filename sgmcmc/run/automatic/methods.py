@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.graphs.tracing import trace
@@ -74,23 +75,26 @@ def seconds_of_gradient(target: Target, data: Data, position: np.ndarray) -> flo
     Of very many rows it is timed on some.
     """
     size = min(data.size, max(1, _ROWS // target.row_terms))
-    posterior = WholePosterior(target, data.slice(0, size))
-    point = tf.constant(position, target.dtype)
-    graph = _gradient(posterior, point)
+    arguments = tf.constant(position, target.dtype), data.slice(0, size)
+    graph = _gradient(target, *arguments)
     seconds = []
     for _ in range(_TIMINGS):
         began = time.perf_counter()
-        graph(point).numpy()
+        graph(*arguments).numpy()
         seconds.append(time.perf_counter() - began)
     return min(seconds) * data.size / size
 
 
-def _gradient(posterior: WholePosterior, point: tf.Tensor) -> Any:
+def _gradient(target: Target, point: tf.Tensor, columns: Tensors) -> Any:
     """Return the compiled gradient, as chains have it, called once."""
+
+    def gradient(u: tf.Tensor, columns: Tensors) -> tf.Tensor:
+        return WholePosterior(target, columns)(u)[1]
+
     for jit_compile in (True, False):
-        graph = trace(lambda u: posterior(u)[1], point, jit_compile=jit_compile)
+        graph = trace(gradient, point, columns, jit_compile=jit_compile)
         try:
-            graph(point)
+            graph(point, columns)
         except tf.errors.OpError:  # XLA cannot compile the model
             continue
         return graph

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -309,6 +312,29 @@ class Preconditioner:
         return vector + tf.linalg.matvec(axes, tf.constant(lengths - 1.0, vector.dtype) * parts)
 
 
+_caching = threading.RLock()
+
+
+@contextmanager
+def _cached_apart(bijector: Any) -> Iterator[None]:
+    """Have a bijector forget at the end what it caches.
+
+    TFP keeps the last inputs, outputs and Jacobians of all bijectors in one place, where those of
+    one graph would be handed out in another, and keep it in memory as long as the process lives.
+    """
+    cache = inspect.getattr_static(type(bijector), "_cache", None)
+    kept = getattr(cache, "storage", None)
+    if cache is None or kept is None:
+        yield
+        return
+    with _caching:
+        cache.storage = type(kept)()
+        try:
+            yield
+        finally:
+            cache.storage = kept
+
+
 class Bijected(Geometry):
     """θ = f(u), with log |det f'(u)| added to the log posterior.
 
@@ -331,12 +357,10 @@ class Bijected(Geometry):
         """Return f⁻¹(θ)."""
         return self.bijector.inverse(tf.constant(value, dtype)).numpy()
 
-    # A bijector caches its last inputs and outputs; `identity` keeps what it caches of one
-    # graph from being handed out in another.
-
     def constrain(self, u: tf.Tensor) -> tf.Tensor:
         """Return f(u)."""
-        return self.bijector.forward(tf.identity(u))
+        with _cached_apart(self.bijector):
+            return self.bijector.forward(u)
 
     def of_point(self, point: tf.Tensor) -> tf.Tensor:
         """Return f(u); gradients are computed with respect to u."""
@@ -344,5 +368,6 @@ class Bijected(Geometry):
 
     def log_jacobian(self, u: tf.Tensor) -> tf.Tensor:
         """Return log |det f'(u)|."""
-        log_det = self.bijector.forward_log_det_jacobian(tf.identity(u), event_ndims=self._rank)
+        with _cached_apart(self.bijector):
+            log_det = self.bijector.forward_log_det_jacobian(u, event_ndims=self._rank)
         return tf.reduce_sum(log_det)
