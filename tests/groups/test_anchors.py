@@ -16,6 +16,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
 from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.groups.model import read_groups
+from sgmcmc.results.report import Report
 from sgmcmc.run import anchored
 from sgmcmc.run.automatic import far_from_normal
 from sgmcmc.run.exact import posterior as exact_posterior
@@ -164,6 +165,27 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkey
     assert samples.settings["groups"]["g"]["nodes"] == more
     slopes = [sampler.data.columns[SLOPE].tensor(0, 1)[0] for sampler in seen]
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
+
+
+@pytest.mark.parametrize(("divergences", "method"), [([2, 0], "hmc"), ([2, 1], "nuts")])
+def test_a_few_divergences_are_met_with_half_the_stepsize(monkeypatch, divergences, method):
+    """Chains that diverge again go on by NUTS."""
+    report_on_moves, stepsizes = exact_posterior.report_on_moves, []
+
+    def diverged(samples, *arguments):
+        report = dict(report_on_moves(samples, *arguments))
+        if samples.settings["method"] == "hmc":
+            count = divergences[len(stepsizes)]
+            report["Chain"] = {**report["Chain"], "divergences": count}
+            report["warnings"] = ["diverged"] if count else []
+            stepsizes.append(samples.settings["stepsize"])
+        return Report(report)
+
+    monkeypatch.setattr(exact_posterior, "report_on_moves", diverged)
+    samples = _chain()
+    assert stepsizes[1] == stepsizes[0] / 2
+    assert samples.settings["method"] == method
+    assert samples.report.warnings == []
 
 
 def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_without_them(monkeypatch):

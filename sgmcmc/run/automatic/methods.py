@@ -160,6 +160,7 @@ def run_exact(
     doubts: list[str],
     cost: Cost | None = None,
     mode: Mode | None = None,
+    stepsize: float | None = None,
 ) -> Samples:
     """Return draws by HMC or NUTS on the whole dataset, with their report.
 
@@ -173,6 +174,7 @@ def run_exact(
         doubts: Further warnings of the report.
         cost: Predicted cost, which bounds the run if the user sets no limit.
         mode: Mode, if it is known.
+        stepsize: Stepsize; ``None`` to find one.
     """
     options = without(request.read.options, _OF_OTHERS)
     exact = replace(
@@ -181,7 +183,7 @@ def run_exact(
             dynamics=dynamics,
             gradient=None,
             minibatch_size=None,
-            stepsize=None,
+            stepsize=stepsize,
             mode=mode,
         ),
         model=replace(request.read, options=options),

@@ -61,6 +61,9 @@ _FAR = "the posterior is far from normal, and chains of minibatches need very ma
 _WORTH_TIMING = 30.0
 """Predicted seconds of chains above which a gradient over all rows is timed."""
 
+_SELDOM = 0.01
+"""Part of the trajectories of HMC that may diverge for a smaller stepsize to be tried."""
+
 _SLOWEST = 1e5
 """Autocorrelation time above which a restart does not help."""
 
@@ -245,8 +248,9 @@ def _by_hmc(
 ) -> Samples:
     """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
 
-    Chains that went where nodes that are held do not serve run again with more. NUTS has no nodes
-    that are held around the mode, and begins at the same mode.
+    Chains that went where nodes that are held do not serve run again with more, and those with a
+    few divergences with half the stepsize. NUTS has no nodes that are held around the mode, and
+    begins at the same mode.
     """
     plan = chosen.plan
     structure = request.groups
@@ -260,11 +264,13 @@ def _by_hmc(
         return may_start_again(required, left)
 
     asked: Request | None = chosen.request
+    stepsize: float | None = None
     while asked is not None:
         try:
             samples = run_exact(
-                asked, HMC(), required, verbose, began, reason, doubts, mode=plan.mode
-            )
+                asked, HMC(), required, verbose, began, reason, doubts,
+                mode=plan.mode, stepsize=stepsize,
+            )  # fmt: skip
         except LostError:
             asked = with_more_nodes(asked) if may_go_on() else None
             continue
@@ -272,6 +278,11 @@ def _by_hmc(
         against = samples.report.warnings[len(doubts) :]
         if not against or not may_go_on():
             return samples
+        diverged, draws = samples.report["Chain"]["divergences"], samples.report["Draws"]
+        seldom = _SELDOM * draws["chains"] * draws["draws per chain"]
+        if stepsize is None and 0 < diverged <= seldom:
+            stepsize = samples.settings["stepsize"] / 2
+            continue
         return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
     lost = "the posterior is far from normal: HMC left the surroundings of the mode"
     return run_by_nuts(request, plan, required, verbose, began, lost, mode)
