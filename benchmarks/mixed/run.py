@@ -132,7 +132,9 @@ def write(results: Mapping[str, Any]) -> None:
         "NumPyro's NUTS over all parameters, effects included (4 chains of 5000 draws). "
         f"{good} of {len(rows)} models have every SD within 5 % and every mean within 0.1 SD of "
         "the reference, up to three Monte Carlo standard errors. "
-        f"{describe_machine(results, 'mixed')}\n\n" + table(head, rows)
+        f"{describe_machine(results, 'mixed')}\n\n"
+        + table(head, rows)
+        + "\n\nThe errors are those of a second call with `ess=4000`."
     )
     replace_section(DOCUMENT, "mixed", text)
 

@@ -81,12 +81,12 @@ class StepwiseSampler:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The dataset, as it was given."""
+        """The dataset, as it was given; with groups, the packs that hold their rows."""
         return self._sampler.request.dataset
 
     @property
     def log_lik(self) -> Any:
-        """The user's log-likelihood."""
+        """The user's log-likelihood; with groups, the integral over their effects, by pack."""
         return self._sampler.request.log_lik
 
     @property
