@@ -313,6 +313,7 @@ class Preconditioner:
 
 
 _caching = threading.RLock()
+"""Held while bijectors cache in another place."""
 
 
 @contextmanager
