@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc import libraries
-from sgmcmc.graphs.tracing import program, trace
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
 
@@ -45,18 +45,13 @@ def calls_directly() -> bool:
     return known and not libraries.public_calls()
 
 
-def flat_call(graph: Any, captured: list[tf.Tensor] | None = None) -> FlatCall:
-    """Return a function that calls a traced graph with a flat list of tensors.
-
-    Args:
-        graph: Graph.
-        captured: Captured tensors in place of its own, if graphs are called directly.
-    """
+def flat_call(graph: Any) -> FlatCall:
+    """Return a function that calls a traced graph with a flat list of tensors."""
     if not calls_directly():
         return lambda leaves: graph(*leaves)
     call = context.context().call_function
     name, count = graph.name, len(graph.outputs)
-    captured = graph.captured_inputs if captured is None else captured
+    captured = graph.captured_inputs
     return lambda leaves: call(name, leaves + captured, count)
 
 
@@ -98,13 +93,8 @@ class FlatGraph:
             self.result = function(*tf.nest.pack_sequence_as(arguments, leaves))
             return tf.nest.flatten(self.result)
 
-        leaves = tf.nest.flatten(arguments)
-        if calls_directly():
-            self._graph, captured = program(flat, *leaves, jit_compile=jit_compile)
-            call = flat_call(self._graph, captured)
-        else:
-            self._graph = trace(flat, *leaves, jit_compile=jit_compile)
-            call = flat_call(self._graph)
+        self._graph = trace(flat, *tf.nest.flatten(arguments), jit_compile=jit_compile)
+        call = flat_call(self._graph)
         self._call = call if jit_compile else side_by_side(call)
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -32,45 +32,22 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     captured = list(traced.captured_inputs)
     other = bool(captured) and "_captured_inputs" in vars(traced)  # not public: it may be renamed
     found = same_as_before(traced, jit_compile, any_captured=other)
-    if other and found is not traced:
+    if other and any(a is not b for a, b in zip(found.captured_inputs, captured, strict=True)):
         found = copy.copy(found)
         found._captured_inputs = captured
     return found
-
-
-class Program(NamedTuple):
-    """A graph with the tensors that it gets as further inputs, which may be another's graph."""
-
-    graph: Any
-    captured: list[tf.Tensor]
-
-
-def program(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Program:
-    """Return the graph of a function, with compiled code of one with other captured tensors."""
-    traced = _traced(function, arguments, jit_compile)
-    found = same_as_before(traced, jit_compile, any_captured=True)
-    return Program(found, list(traced.captured_inputs))
 
 
 def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
     if any(isinstance(leaf, tf.SparseTensor) for leaf in tf.nest.flatten(arguments)):
         function = partial(_called, function)
     with without_chatter():
-        found = _graph_of(function, arguments, jit_compile)
+        graph = tf.function(function, autograph=False, jit_compile=jit_compile)
+        found = graph.get_concrete_function(*arguments)
         if not jit_compile and _has_unsafe_products(found.graph):
-            found = _graph_of(function, arguments, True)
+            graph = tf.function(function, autograph=False, jit_compile=True)
+            found = graph.get_concrete_function(*arguments)
     return found
-
-
-def _graph_of(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compile: bool) -> Any:
-    """Return the graph of a function, whose memory is given back if nothing has it anymore.
-
-    That of ``get_concrete_function`` is not: its nodes refer to each other where Python's garbage
-    collector does not see it. The other way to it is not public.
-    """
-    graph = tf.function(function, autograph=False, jit_compile=jit_compile)
-    way = getattr(graph, "_get_concrete_function_garbage_collected", graph.get_concrete_function)
-    return way(*arguments)
 
 
 def _has_unsafe_products(graph: Any) -> bool:

@@ -15,7 +15,6 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles import training
 from sgmcmc.ensembles.network import Network
 from sgmcmc.graphs import compiler
-from sgmcmc.graphs.tracing import Program
 from tests.conftest import log_lik, observations
 
 SHAPES_ALONE = {"Placeholder", "Const", "NoOp", "Assert", "StringFormat"}
@@ -45,15 +44,14 @@ def without_gpu(graphs: list[Any]) -> set[str]:
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """All graphs that are traced while a test runs."""
     found: list[Any] = []
-    for module, name in ((compiler, "program"), (training, "trace")):
-        own = getattr(module, name)
+    for module in (compiler, training):
 
-        def kept(*arguments: Any, own: Any = own, **options: Any) -> Any:
+        def kept(*arguments: Any, own: Any = module.trace, **options: Any) -> Any:
             made = own(*arguments, **options)
-            found.append(made.graph if isinstance(made, Program) else made)
+            found.append(made)
             return made
 
-        monkeypatch.setattr(module, name, kept)
+        monkeypatch.setattr(module, "trace", kept)
     return found
 
 

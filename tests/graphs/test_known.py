@@ -89,7 +89,10 @@ def test_captured_tensors() -> None:
     a, b = tf.random.normal([300]), tf.random.normal([300])
     x = tf.zeros([300])
     first = traced(lambda x: x + a, x)
+    assert traced(lambda x: x + a, x) is first
     other = traced(lambda x: x + b, x)
+    assert other is not first
+    np.testing.assert_array_equal(other(x), b)
     assert other.graph is first.graph
     for graph, own in ((first, a), (other, b)):
         np.testing.assert_array_equal(graph(x), own)
@@ -195,11 +198,12 @@ def test_other_captured_tensors() -> None:
             return looped(2.0, lambda y: y + held[:3])(x)
 
         made = FlatGraph(function, X, jit_compile=True)
-        graphs.append(made._graph)
+        graphs.append(made._graph.graph)
         results.append(made([X])[0])
         np.testing.assert_array_equal(results[-1], function(X))
     assert graphs[0] is graphs[1] or not calls_directly()
     assert not np.array_equal(*results)
+    assert traced(lambda x: x + numbers[0][:3]) is not traced(lambda x: x + numbers[1][:3])
 
 
 def test_other_preconditioner() -> None:
@@ -210,7 +214,7 @@ def test_other_preconditioner() -> None:
         root, origin = np.tril(rng.normal(size=(3, 3))), rng.normal(size=3)
         changed = Preconditioner(root, origin)
         graph = FlatGraph(lambda z, c=changed: (c.out_of(z), c.slope(z), c.score(z)), X)
-        graphs.append(graph._graph)
+        graphs.append(graph._graph.graph)
         x = X.numpy()
         expected = (origin + root @ x, root.T @ x, np.linalg.inv(root).T @ x)
         for found, wanted in zip(graph([X]), expected, strict=True):
