@@ -24,7 +24,8 @@ class Large:
         bijectors: Bijectors by parameter.
         normal: Function that returns the exact mean and covariance of a normal posterior, or its
             covariance at some coordinates; ``None`` if it is not normal.
-        predicts: Function of parameters that is judged in their place; ``None`` if they are judged.
+        judged: Function of parameters whose values, by name, are judged in their place; ``None``
+            if they are judged themselves.
     """
 
     about: str
@@ -35,7 +36,7 @@ class Large:
     log_prior: Callable[..., tf.Tensor] | None = None
     bijectors: Mapping[str, Any] = field(default_factory=dict)
     normal: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-    predicts: Callable[[Mapping[str, Any]], tf.Tensor] | None = None
+    judged: Callable[[Mapping[str, Any]], Mapping[str, tf.Tensor]] | None = None
 
     @property
     def coordinates(self) -> int:

@@ -86,6 +86,7 @@ def nested(family: str, groups: int, each: int, centered: bool, seed: int = 1) -
 large("nested-normal-5")(lambda: nested("normal", 3000, 5, False))
 large("nested-normal-5-centered")(lambda: nested("normal", 3000, 5, True))
 large("nested-normal-100")(lambda: nested("normal", 1000, 100, False))
+large("nested-normal-50-million")(lambda: nested("normal", 20_000, 50, False))
 large("nested-logistic-10")(lambda: nested("logistic", 3000, 10, False))
 large("nested-logistic-10-centered")(lambda: nested("logistic", 3000, 10, True))
 large("nested-logistic-10-many")(lambda: nested("logistic", 30_000, 10, False))

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from benchmarks.large.base import Large, large
+from benchmarks.large.gibbs import SLAB
 from benchmarks.large.hierarchical import drawn, normal, terms
 
 WIDE, RARE = 2500, 0.2
@@ -21,7 +22,10 @@ WIDE, RARE = 2500, 0.2
 def dense_features(N: int, d: int, seed: int = 1) -> np.ndarray:
     """Return features with correlation 0.9, a fifth of them rare indicators."""
     rng = np.random.default_rng(seed)
-    X = np.sqrt(0.9) * rng.normal(size=(N, 1)) + np.sqrt(0.1) * rng.normal(size=(N, d))
+    common = np.sqrt(0.9) * rng.normal(size=(N, 1))
+    X = rng.normal(size=(N, d))  # changed in place: it may be most of the memory
+    X *= np.sqrt(0.1)
+    X += common
     rare = int(RARE * d)
     X[:, d - rare :] = rng.random((N, rare)) < 0.005
     return X.astype(np.float32)
@@ -38,8 +42,13 @@ def wide(family: str, N: int, d: int) -> Large:
         return terms(family, data["y"], eta, {"sigma": tf.ones([], eta.dtype)})
 
     def exact() -> tuple[np.ndarray, np.ndarray]:
-        covariance = np.linalg.inv(X.T.astype(float) @ X + np.eye(d))
-        return covariance @ (X.T.astype(float) @ y), np.sqrt(np.diag(covariance))
+        information, pull = np.eye(d), np.zeros(d)
+        for first in range(0, N, 50_000):
+            part = X[first : first + 50_000].astype(float)
+            information += part.T @ part
+            pull += part.T @ y[first : first + 50_000]
+        covariance = np.linalg.inv(information)
+        return covariance @ pull, np.sqrt(np.diag(covariance))
 
     start = {"beta": np.zeros(d)}
     about = f"{family} regression on {d} dense, correlated and rare features"
@@ -52,6 +61,7 @@ def wide(family: str, N: int, d: int) -> Large:
 large("wide-normal")(lambda: wide("normal", 20_000, WIDE))
 large("wide-logistic")(lambda: wide("logistic", 50_000, WIDE))
 large("wide-logistic-600")(lambda: wide("logistic", 100_000, 600))
+large("wide-normal-500-million")(lambda: wide("normal", 1_000_000, 500))
 
 
 def sparse(family: str) -> Large:
@@ -119,9 +129,9 @@ def softmax() -> Large:
 
 @large("horseshoe")
 def horseshoe() -> Large:
-    """Return a linear regression with a regularized horseshoe on 400 features."""
+    """Return a regularized horseshoe on 400 features; a half-Cauchy scale has no moments."""
     rng = np.random.default_rng(7)
-    N, d, slab = 1000, 400, 2.0
+    N, d = 1000, 400
     X = rng.normal(size=(N, d)).astype(np.float32)
     beta = np.zeros(d)
     beta[:10] = rng.normal(size=10)
@@ -129,7 +139,7 @@ def horseshoe() -> Large:
 
     def coefficients(params: Mapping[str, Any]) -> tf.Tensor:
         scale = params["tau"] * params["local"]
-        return params["z"] * scale / tf.sqrt(1.0 + (scale / slab) ** 2)
+        return params["z"] * scale / tf.sqrt(1.0 + (scale / SLAB) ** 2)
 
     def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
         eta = tf.linalg.matvec(data["X"], coefficients(params))
@@ -149,6 +159,12 @@ def horseshoe() -> Large:
         log_lik,
         log_prior,
         dict.fromkeys(("local", "tau", "sigma"), tfp.bijectors.Exp()),
+        judged=lambda params: {
+            "beta": coefficients(params),
+            "log local": tf.math.log(params["local"]),
+            "tau": params["tau"],
+            "sigma": params["sigma"],
+        },
     )
 
 
@@ -230,5 +246,5 @@ def network() -> Large:
         start,
         log_lik,
         log_prior,
-        predicts=lambda params: fitted(params, tf.cast(new, params["W"].dtype)),
+        judged=lambda params: {"prediction": fitted(params, tf.cast(new, params["W"].dtype))},
     )

@@ -19,28 +19,21 @@ import tensorflow as tf
 import sgmcmc
 from benchmarks.large.base import Large
 from benchmarks.large.collection import POSTERIORS
-from benchmarks.large.gibbs import collapsed_gibbs
+from benchmarks.large.gibbs import collapsed_gibbs, horseshoe, nested
+from benchmarks.large.network import network
 from benchmarks.large.others import coordinates
+from benchmarks.large.softmax import softmax
 from benchmarks.large.walk import walk
 from benchmarks.posteriors.moments import moments
 
 FILE = Path(__file__).parent / "references.json"
 ESS, SECONDS = 1600, 600.0
-FAR = ("horseshoe",)
-"""Posteriors far from normal, whose reference is made by NUTS."""
 
 
 def quantities(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return what is compared, (chain, draw, …): some coordinates of each parameter."""
-    if posterior.predicts is not None:
-        some = {name: array[:, :: max(1, array.shape[1] // 250)] for name, array in draws.items()}
-        chains, count = next(iter(some.values())).shape[:2]
-        predicted = [
-            [posterior.predicts({n: tf.constant(a[c, k]) for n, a in some.items()}).numpy()
-             for k in range(count)]
-            for c in range(chains)
-        ]  # fmt: skip
-        return {"prediction": np.asarray(predicted, np.float64)}
+    if posterior.judged is not None:
+        draws = _judged(posterior, draws)
     found = {}
     for name, array in draws.items():
         flat = np.reshape(array, (*array.shape[:2], -1))
@@ -48,10 +41,23 @@ def quantities(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, n
     return found
 
 
-def by_chains(posterior: Large, name: str) -> dict[str, np.ndarray]:
+def _judged(posterior: Large, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the values that are judged in place of the parameters, (chain, draw, …)."""
+    one, shape = tf.function(posterior.judged), next(iter(draws.values())).shape[:2]
+    flat = {name: np.reshape(array, (-1, *array.shape[2:])) for name, array in draws.items()}
+    each = [
+        one({name: tf.constant(array[k], tf.float32) for name, array in flat.items()})
+        for k in range(shape[0] * shape[1])
+    ]
+    return {
+        name: np.reshape([values[name].numpy() for values in each], (*shape, *each[0][name].shape))
+        for name in each[0]
+    }
+
+
+def by_chains(posterior: Large) -> dict[str, np.ndarray]:
     """Return draws of long exact chains."""
-    function = sgmcmc.nuts if name in FAR else sgmcmc.hmc
-    samples = function(
+    samples = sgmcmc.hmc(
         posterior.log_lik, dict(posterior.dataset), dict(posterior.params), posterior.log_prior,
         bijectors=dict(posterior.bijectors) or None, ess=ESS, max_seconds=SECONDS, seed=20261124,
         verbose=False,
@@ -82,6 +88,10 @@ OF_ITS_OWN: dict[str, tuple[str, Callable[[Large], dict[str, np.ndarray]]]] = {
         "collapsed Gibbs",
         lambda posterior: collapsed_gibbs(posterior, centered=True),
     ),
+    "nested-normal-50-million": ("Gibbs, scales without effects", nested),
+    "horseshoe": ("Gibbs, scales without coefficients", horseshoe),
+    "network": ("HMC, long trajectories of 16 chains", network),
+    "softmax-mnist": ("HMC whitened by the whole information", softmax),
     "random-walk": ("HMC given the scale, slice sampling of it", walk),
 }
 """Posteriors with a chain of their own, and its name."""
@@ -93,8 +103,7 @@ def make(name: str) -> dict[str, Any]:
     if posterior.normal is not None:
         found, how = by_algebra(posterior), "algebra"
     else:
-        own = ("NUTS" if name in FAR else "HMC", lambda posterior: by_chains(posterior, name))
-        how, chain = OF_ITS_OWN.get(name, own)
+        how, chain = OF_ITS_OWN.get(name, ("HMC", by_chains))
         draws = chain(posterior)
         found = {}
         for key, array in quantities(posterior, draws).items():

@@ -4,12 +4,14 @@ Two calls each. The first is what a user writes: its seconds, its effective samp
 warnings are in the table. The second asks for an effective sample size of 1600, so that errors of
 means and SDs can be told from those of Monte Carlo; if the first took long it is judged itself.
 With `--nuts`, NumPyro's NUTS runs instead, until its worst scalar has the effective sample size
-that `sample` ends at by default; its seconds are kept with the rest.
+that `sample` ends at by default; its seconds are kept with the rest. Rows of the table that are not
+measured stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import tempfile
 import time
@@ -120,14 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = references.read()
 
     def one(name: str) -> dict[str, Any]:
-        return with_nuts(name) if options.nuts else measure(name, known[name])
+        if options.nuts:
+            return with_nuts(name)
+        found = {"date": datetime.date.today().isoformat(), **attempted(measure, name, known[name])}
+        before = table.read()["posteriors"].get(name, {})
+        return {**found, **{key: before[key] for key in ("NUTS",) if key in before}}
 
-    results = measure_each(
-        table.RESULTS, "posteriors", names or POSTERIORS,
-        lambda name: attempted(one, name), table.line,
-    )  # fmt: skip
-    if not names:
-        table.write(results)
+    results = measure_each(table.RESULTS, "posteriors", names or POSTERIORS, one, table.line)
+    table.write(results)
 
 
 if __name__ == "__main__":

@@ -58,38 +58,53 @@ def read() -> dict[str, Any]:
     return results_of(RESULTS, "posteriors")
 
 
+HEAD = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off", "ESS"]
+HEAD += ["seconds", "NumPyro's NUTS: seconds (ESS)", "right", "date", "warnings"]
+
+
 def write(results: Mapping[str, Any]) -> None:
-    """Put the table into its document."""
-    rows, right, known = [], 0, results["posteriors"]
-    for name in [name for name in POSTERIORS if name in known]:
-        result = known[name]
-        if "failed" in result:
-            rows.append([name, *[""] * 9, "**no**", result["failed"]])
-            continue
-        found = verdict(result)
-        right += found["good"]
-        said = [text.split(". ")[0].rstrip(".") for text in result["warnings"]]
-        rows.append(
-            [
-                f"{name}: {result['about']}",
-                str(result["N"]),
-                str(result["d"]),
-                _method(result),
-                result["how"],
-                _scalar(found),
-                f"{found['off']:.1%}",
-                f"{result['ess']:.0f}",
-                f"{result['seconds']:.0f}",
-                _nuts(result),
-                "yes" if found["good"] else "**no**",
-                "; ".join(said) or "none",
-            ]
-        )
-    head = ["posterior", "N", "d", "method", "reference", "worst scalar", "others off"]
-    head += ["ESS", "seconds", "NumPyro's NUTS: seconds (ESS)", "right", "warnings"]
-    count = f"Of {len(rows)} posteriors {right} are right."
-    text = "\n\n".join([describe_machine(dict(results), "large"), count, table(head, rows)])
+    """Put the table into its document; rows that were not measured here stay."""
+    rows, known = _written(), results["posteriors"]
+    rows |= {name: _row(name, result) for name, result in known.items()}
+    shown = [rows[name] for name in POSTERIORS if name in rows]
+    right = sum(row[HEAD.index("right")] == "yes" for row in shown)
+    count = f"Of {len(shown)} posteriors {right} are right."
+    text = "\n\n".join([describe_machine(dict(results), "large"), count, table(HEAD, shown)])
     replace_section(DOCUMENT, "large", text)
+
+
+def _written() -> dict[str, list[str]]:
+    """Return the rows of the document, by posterior."""
+    section = DOCUMENT.read_text().split("<!-- large: begin -->")[1].split("<!-- large: end")[0]
+    rows = [
+        [cell.strip() for cell in text.strip("| ").split(" | ")]
+        for text in section.splitlines()
+        if text.startswith("| ")
+    ]
+    return {row[0].split(":")[0]: row for row in rows if len(row) == len(HEAD)}
+
+
+def _row(name: str, result: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a posterior."""
+    if "failed" in result:
+        return [name, *[""] * (len(HEAD) - 4), "**no**", result["date"], result["failed"]]
+    found = verdict(result)
+    said = [text.split(". ")[0].rstrip(".") for text in result["warnings"]]
+    return [
+        f"{name}: {result['about']}",
+        str(result["N"]),
+        str(result["d"]),
+        _method(result),
+        result["how"],
+        _scalar(found),
+        f"{found['off']:.1%}",
+        f"{result['ess']:.0f}",
+        f"{result['seconds']:.0f}",
+        _nuts(result),
+        "yes" if found["good"] else "**no**",
+        result["date"],
+        "; ".join(said) or "none",
+    ]
 
 
 def _scalar(found: Mapping[str, Any]) -> str:

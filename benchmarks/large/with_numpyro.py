@@ -107,6 +107,12 @@ def random_walk(p: Arrays, data: Arrays) -> Any:
     return value + rows("Poisson", data["y"], level[data["time"]])
 
 
+def network(p: Arrays, data: Arrays) -> Any:
+    fitted = jnp.tanh(data["X"] @ p["W"] + p["b"]) @ p["v"]
+    value = rows("normal", data["y"], fitted, 0.3) + normal(p["W"]) + normal(p["b"])
+    return value + normal(p["v"], 0.3)
+
+
 def robust(p: Arrays, data: Arrays) -> Any:
     away, nu = (data["y"] - data["X"] @ p["beta"]) / p["scale"], p["nu"]
     each = jax.lax.lgamma((nu + 1) / 2) - jax.lax.lgamma(nu / 2) - jnp.log(nu) / 2
@@ -117,7 +123,7 @@ def robust(p: Arrays, data: Arrays) -> Any:
 OTHERS = {
     "crossed-logistic": crossed, "classes-in-schools": schools, "slopes-poisson": slopes,
     "softmax-mnist": softmax, "horseshoe": horseshoe, "random-walk": random_walk,
-    "robust-million": robust,
+    "network": network, "robust-million": robust,
 }  # fmt: skip
 
 
