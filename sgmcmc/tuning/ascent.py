@@ -114,11 +114,16 @@ class InformedGradient(Gradient):
         return of_data + state.share * target.prior_gradient(position), state
 
 
+_FEWEST_UPDATES = 10
+"""Least number of updates of a stepsize after which their average counts: the first of them leap."""
+
+
 class DualAveraging:
     """Drives the mean acceptance rate to its target.
 
     log ε_t = μ − √t/(γ(t + t₀)) Σ (wanted − seen), with μ = log 10ε₁, γ = 0.05, t₀ = 10; in the end
-    the average of log ε_t with weights t^(−0.75) counts.
+    the average of log ε_t with weights t^(−0.75) counts, or ε₁ if there were too few updates to
+    tell.
 
     Args:
         stepsize: ε₁, the first stepsize.
@@ -131,7 +136,7 @@ class DualAveraging:
     def __init__(self, stepsize: float, wanted: float) -> None:
         self._center, self._wanted = math.log(10 * stepsize), wanted
         self._sum, self._count, self._mean = 0.0, 0, 0.0
-        self.stepsize = stepsize
+        self._first = self.stepsize = stepsize
 
     def see(self, acceptance: float) -> None:
         """Update by an acceptance rate."""
@@ -146,4 +151,4 @@ class DualAveraging:
     @property
     def settled(self) -> float:
         """Stepsize after the adaptation."""
-        return math.exp(self._mean) if self._count else self.stepsize
+        return math.exp(self._mean) if self._count >= _FEWEST_UPDATES else self._first

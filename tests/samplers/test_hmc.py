@@ -575,6 +575,13 @@ def test_dual_averaging_finds_the_stepsize() -> None:
     assert abs(np.exp(-(averaging.settled**2)) - 0.8) < 0.02
 
 
+def test_a_warm_up_that_ends_at_once_keeps_the_first_stepsize() -> None:
+    """One acceptance of 1 calls for ten times the stepsize, at which chains would stay in place."""
+    averaging = DualAveraging(0.1, 0.8)
+    averaging.see(1.0)
+    assert averaging.stepsize > 1.0 and averaging.settled == 0.1
+
+
 @pytest.mark.slow
 def test_trees_do_not_go_round_in_circles() -> None:
     """On N(0, I), where at a stepsize of 0.9 some trajectories take all the steps they may."""

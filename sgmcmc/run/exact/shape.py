@@ -20,7 +20,7 @@ from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.objective import Objective
 
-_DENSE = 5000
+_DENSE = 8000
 """Largest number of coordinates for which the information is a dense matrix, if time allows."""
 
 _MOST = 300.0
