@@ -46,7 +46,10 @@ DIST = Path("dist").resolve()
 """Where what is published is built, and what `pip install sgmcmc` is tried from."""
 
 DOCTESTS = (
-    *[f"sgmcmc.samplers.{name}" for name in ("euclidean", "simplex", "hmc", "sample")],
+    "sgmcmc.samplers.euclidean",
+    "sgmcmc.samplers.constrained",
+    "sgmcmc.samplers.hmc",
+    "sgmcmc.samplers.sample",
     "sgmcmc.results.samples",
     "sgmcmc.after.zero_variance",
 )

@@ -1,11 +1,15 @@
-"""What an import costs: which libraries are loaded, and when."""
+"""What an import costs: which libraries are loaded, and when; what runs on other versions."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
+import pytest
 import tensorflow_probability as tfp
 
 from sgmcmc import libraries
@@ -79,3 +83,19 @@ def test_probability_works_with_any_numpy() -> None:
 
     found = tfp.bijectors.SoftmaxCentered().forward(np.zeros(2, np.float32))
     np.testing.assert_allclose(found, [1 / 3] * 3, rtol=1e-6)
+
+
+def test_what_runs_on_other_versions_is_there() -> None:
+    """`make test-versions` is run less often than names change."""
+    sources = Path(__file__).parents[1]
+    if not (sources / "noxfile.py").exists():
+        pytest.skip("the package is installed without its noxfile")
+    named = {
+        statement.targets[0].id: ast.literal_eval(statement.value)
+        for statement in ast.parse((sources / "noxfile.py").read_text()).body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and statement.targets[0].id in ("QUICK", "DOCTESTS", "TREE")
+    }
+    assert all((sources / name).exists() for name in (*named["QUICK"], *named["TREE"]))
+    assert all(importlib.util.find_spec(name) for name in named["DOCTESTS"])
