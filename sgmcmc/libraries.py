@@ -236,10 +236,12 @@ def tensorflow_probability() -> ModuleType:
 @functools.cache
 def probability_version() -> str:
     """Return the version of TensorFlow Probability, which need not be loaded for that."""
-    try:
-        return metadata.version("tensorflow-probability")
-    except metadata.PackageNotFoundError:  # a nightly build, which has another name
-        return str(tensorflow_probability().__version__)
+    for name in ("tensorflow-probability", "tfp-nightly"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return str(tensorflow_probability().__version__)
 
 
 def library_of(values: Any) -> str:
