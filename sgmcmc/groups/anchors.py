@@ -279,7 +279,8 @@ class Gauge:
         points = [{name: array[k] for name, array in params.items()} for k in range(count)]
         anchor = Anchor(marginal, self._data)
         searched = [anchor.at(point).whole for point in points]
-        held = self._data.whole if MODE in columns else None
+        # In closed form it does not matter where nodes are; one node of a rule must be at the mode.
+        held = self._data.whole if MODE in columns and not marginal.groups.normal else None
         self._places = [
             (point, packs if held is None else held)
             for point, packs in zip(points, searched, strict=True)
@@ -332,7 +333,7 @@ class Held:
     """Fixed positions of the nodes of groups, for a chain that does not search for modes.
 
     Attributes:
-        nodes: Nodes in each direction.
+        nodes: Nodes in each direction; 1 in closed form.
         center: Parameters θ̂ that they are held at.
         sides: Parameters on one side of θ̂ and on the other, in several directions, by which nodes
             follow the parameters; empty if they are fixed.
@@ -344,6 +345,11 @@ class Held:
     center: Point
     sides: Sequence[tuple[Point, Point]] = ()
     slope: Point = field(default_factory=dict)
+
+    @property
+    def serve_nearby(self) -> bool:
+        """Whether they serve around θ̂ alone; a closed form is exact wherever its nodes are."""
+        return self.nodes > 1
 
     def hold(self, marginal: Marginal, data: Data) -> Data:
         """Return packs with nodes that are held."""

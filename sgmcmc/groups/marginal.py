@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.normal import Normal, closed_form, find_normal, laplace
+from sgmcmc.groups.normal import Normal, closed_form, closer, find_normal, laplace, one_step
 from sgmcmc.groups.packs import Packs
 from sgmcmc.groups.spec import Groups
 
@@ -23,8 +23,9 @@ FILLED = "groups/filled"
 """Column of packs: their numbers of groups."""
 
 MODE, ROOT = "groups/mode", "groups/root"
-"""Columns of packs whose nodes are held in place: mode and root of the information of each group
-at some parameters, (slots, q) and (slots, q, q)."""
+"""Columns of packs that hold mode and root of the information of each group at some parameters,
+(slots, q) and (slots, q, q): the place of the nodes of a quadrature, or where a closed form looks
+for its own."""
 
 CENTER, DRIFT = "groups/center", "groups/drift"
 """Columns of packs whose nodes follow the parameters: where these are when the nodes are where the
@@ -168,11 +169,12 @@ class Marginal:
         integral.
         """
         if rule is None and self.groups.normal:
-            return closed_form(
-                self.joint(params, dataset),
-                partial(self.heights, params, dataset),
-                self._start(params, dataset),
-            )
+            heights = partial(self.heights, params, dataset)
+            if MODE in dataset:
+                near = closer(heights, self._held(dataset))
+            else:
+                near = one_step(self.joint(params, dataset), self._start(params, dataset))
+            return closed_form(heights, near)
         normal = self.normal(params, dataset)
         if rule is None:
             if self.nodes == 1:
@@ -300,15 +302,13 @@ class Marginal:
     def normal(self, params: Tensors, dataset: Tensors) -> Normal:
         """Return mode and information of the effects of every slot.
 
-        They are those that packs hold, if they do; otherwise they are searched for.
+        They are those that packs hold, if these are the nodes' of a quadrature; otherwise they are
+        searched for.
         """
-        q = self.groups.size
-        if MODE not in dataset:
+        if MODE not in dataset or self.groups.normal:
             fixed = {name: tf.stop_gradient(value) for name, value in params.items()}
             return find_normal(self.joint(fixed, dataset), self._start(fixed, dataset))
-        mode = tf.reshape(dataset[MODE], [-1, q])
-        root = tf.reshape(dataset[ROOT], [-1, q, q])
-        held = Normal(mode, [[root[:, i, j] for j in range(q)] for i in range(q)])
+        held = self._held(dataset)
         if DRIFT not in dataset:
             return held
         # Not a product with a matrix: that of a stack with one vector corrupts memory in the
@@ -316,6 +316,13 @@ class Marginal:
         move = _move(params, dataset)[:, tf.newaxis, tf.newaxis]
         change = tf.reduce_sum(dataset[DRIFT] * move, -1)
         return held.moved(tf.reshape(change, [-1, change.shape[-1]]))
+
+    def _held(self, dataset: Tensors) -> Normal:
+        """Return mode and information of every slot that packs hold, of some parameters."""
+        q = self.groups.size
+        root = tf.reshape(dataset[ROOT], [-1, q, q])
+        mode = tf.reshape(dataset[MODE], [-1, q])
+        return Normal(mode, [[root[:, i, j] for j in range(q)] for i in range(q)])
 
     def _start(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         q = self.groups.size

@@ -156,34 +156,69 @@ def laplace(height: Height, normal: Normal) -> tf.Tensor:
     return value - Normal(mode, root).log_root + 0.5 * q * np.log(2.0 * np.pi)
 
 
-def closed_form(height: Height, heights: Height, start: tf.Tensor) -> tf.Tensor:
-    """Return log ∫ exp(height), (m,), of a height that is a quadratic function of the effects.
+def one_step(height: Height, start: tf.Tensor) -> Normal:
+    """Return mode and information of a height that is a quadratic function of the effects.
 
-    It is computed from heights at a few effects around the mode, which one Newton step finds, so
-    that no digits are lost if effects are large, and no derivatives of third order are needed:
-    those of ``r ** 2`` are NaN in TensorFlow at r = 0.
+    One Newton step finds them. They stay in place in derivatives.
 
     Args:
-        height: Log density of effects, which depends on the parameters.
-        heights: The same of several effects of each slot, (k, m), of (k, m, q).
+        height: Log density of effects.
         start: Effects to begin at, (m, q).
     """
     _, slope, root = curvature(height, start)
     held = [[tf.stop_gradient(entry) for entry in row] for row in root]
-    near = Normal(tf.stop_gradient(start + newton_step(slope, root)[0]), held)
-    q, axes = len(root), _APART * np.eye(len(root))
+    return Normal(tf.stop_gradient(start + newton_step(slope, root)[0]), held)
+
+
+def closed_form(heights: Height, near: Normal) -> tf.Tensor:
+    """Return log ∫ exp(height), (m,), of a height that is a quadratic function of the effects.
+
+    It is computed from heights at a few effects around a mode, so that no digits are lost if
+    effects are large, and no derivatives of third order are needed: those of ``r ** 2`` are NaN in
+    TensorFlow at r = 0.
+
+    Args:
+        heights: Log density of several effects of each slot, (k, m), of (k, m, q), which depends on
+            the parameters.
+        near: Mode and information, nearly.
+    """
+    middle, tilt, root = _around(heights, near)
+    gain, log_roots = newton_step(tilt, root)[1], near.log_root + Normal(near.mode, root).log_root
+    return middle + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
+
+
+def closer(heights: Height, held: Normal) -> Normal:
+    """Return mode and information of a height that is quadratic, from those at other parameters.
+
+    They stay in place in derivatives.
+
+    Args:
+        heights: Log density of several effects of each slot, as for :func:`closed_form`.
+        held: Mode and information at other parameters.
+    """
+    _, tilt, root = _around(heights, held)
+    mode, q = held.mode + held.spread(newton_step(tilt, root)[0]), len(root)
+    nothing = tf.zeros_like(mode[:, 0])
+    whole = [
+        [sum((held.root[i][k] * root[k][j] for k in range(j, i + 1)), nothing) for j in range(q)]
+        for i in range(q)
+    ]
+    return Normal(tf.stop_gradient(mode), [[tf.stop_gradient(x) for x in row] for row in whole])
+
+
+def _around(heights: Height, near: Normal) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
+    """Return height at a mode, gradient and root of the information in coordinates around it."""
+    q, axes = len(near.root), _APART * np.eye(len(near.root))
     pairs = [(i, j) for i in range(q) for j in range(i)]
     points = np.stack([0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]])
-    nodes = near.mode + near.spread(tf.constant(points[:, np.newaxis], start.dtype))
+    nodes = near.mode + near.spread(tf.constant(points[:, np.newaxis], near.mode.dtype))
     found = heights(nodes)
     middle, above, below = found[0], found[1 : q + 1], found[q + 1 : 2 * q + 1]
     tilt = tf.transpose(above - below) / (2.0 * _APART)
     bends = [[(2.0 * middle - above[i] - below[i]) / _APART**2] * q for i in range(q)]
     for (i, j), both in zip(pairs, tf.unstack(found[2 * q + 1 :]), strict=True):
         bends[i][j] = bends[j][i] = (above[i] + above[j] - middle - both) / _APART**2
-    root = _root(bends)
-    gain, log_roots = newton_step(tilt, root)[1], near.log_root + Normal(near.mode, root).log_root
-    return middle + 0.5 * gain - log_roots + 0.5 * q * np.log(2.0 * np.pi)
+    return middle, tilt, _root(bends)
 
 
 def curvature(

@@ -58,7 +58,8 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     """Return a request whose groups have nodes that are held around the mode.
 
     Returns ``None`` if there are no groups to integrate out, no mode was found, there is another
-    that is a rearrangement of it, or the posterior is so wide that such nodes would not do.
+    that is a rearrangement of it, or the posterior is so wide that such nodes would not do. Where
+    effects are integrated out in closed form, any nodes do.
 
     Args:
         request: Request, read.
@@ -66,10 +67,12 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
         seed: Seed of the packs that the search begins with, and of the places of the measure.
     """
     marginal, structure, model = request.log_lik, request.groups, request.read
-    if structure is None or not isinstance(marginal, Marginal) or marginal.nodes == 1:
+    if structure is None or not isinstance(marginal, Marginal):
         return None
     assert structure.integrated is not None
-    if len(structure.labels[structure.integrated.by]) < _FEW:
+    anywhere = bool(structure.integrated.normal)
+    few = len(structure.labels[structure.integrated.by]) < _FEW
+    if not anywhere and (marginal.nodes == 1 or few):
         return None
     target, data = model.target, model.data
     part = Searching.part_of(target, data, seed)
@@ -77,6 +80,9 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged or has_images(part, target, mode):
         return None
+    if anywhere:
+        center = target.space.params(mode.position, target.dtype)
+        return Anchored(with_held(request, Held(1, center)), mode)
     root = np.linalg.cholesky(mode.information.covariance)
     found = find_held(marginal, target, data, mode.position, lambda z: z @ root.T, seed)
     return None if found is None else Anchored(with_held(request, found), mode)
@@ -88,7 +94,9 @@ def with_more_nodes(request: Request) -> Request | None:
     Returns ``None`` if nodes are not held, their number is the user's, or there is no larger one.
     """
     held, marginal, model = request.held, request.log_lik, request.read
-    if held is None or not isinstance(marginal, Marginal) or marginal.groups.nodes_given:
+    if held is None or not isinstance(marginal, Marginal):
+        return None
+    if not held.serve_nearby or marginal.groups.nodes_given:
         return None
     nodes = next((n for n in _NODES[marginal.groups.size] if n > held.nodes), None)
     if nodes is None:
@@ -117,11 +125,14 @@ def _around(request: Request, held: Held, data: Data) -> Request:
     assert structure is not None and structure.integrated is not None
     marginal = request.log_lik.with_nodes(held.nodes)
     data, log_prior = held.correct(data, target.log_prior)
+    integrated = structure.integrated
+    if held.serve_nearby:
+        integrated = replace(integrated, nodes=held.nodes)
     return replace(
         request,
         log_lik=marginal,
         log_prior=log_prior,
-        groups=replace(structure, integrated=replace(structure.integrated, nodes=held.nodes)),
+        groups=replace(structure, integrated=integrated),
         held=held,
         model=replace(
             model, target=Target(marginal, log_prior, target.space, target.dtype), data=data

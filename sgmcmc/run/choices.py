@@ -174,11 +174,11 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
         start = model.starts[0].astype(np.float64)
         found = anchored(request, start, model.seed)
         if found is not None:
-            held, place = found.request.read, found.mode
-            # Nodes that are held serve around the mode alone.
+            around, place = found.request, found.mode
+            assert around.held is not None
             plan = make_plan(
-                held.target, held.data, start, given, model.seed, progress.describe, place,
-                far=False,
+                around.read.target, around.read.data, start, given, model.seed, progress.describe,
+                place, far=not around.held.serve_nearby,
             )  # fmt: skip
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)

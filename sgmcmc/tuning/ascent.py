@@ -115,7 +115,7 @@ class InformedGradient(Gradient):
 
 
 _FEWEST_UPDATES = 10
-"""Least number of updates of a stepsize after which their average counts: the first of them leap."""
+"""Least number of updates of a stepsize after which their average counts: the first ones leap."""
 
 
 class DualAveraging:

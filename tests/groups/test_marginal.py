@@ -11,7 +11,7 @@ import scipy.stats
 import tensorflow as tf
 
 from sgmcmc.groups import Groups
-from sgmcmc.groups.marginal import Marginal
+from sgmcmc.groups.marginal import MODE, ROOT, SLOT, Marginal
 from sgmcmc.groups.model import read_groups
 from sgmcmc.groups.packs import codes_of, pack
 
@@ -88,9 +88,49 @@ def test_linear_mixed_model_has_the_value_of_algebra(dims, normal):
     np.testing.assert_allclose(float(found), _exact(data, at), rtol=1e-10)
 
 
-@pytest.mark.parametrize(("dims", "normal"), [(1, False), (2, False), (2, True)])
-def test_derivatives_are_those_of_the_integral(dims, normal):
+def _held_anywhere(model, dims):
+    """Return packs that hold nodes at places that are not the modes of their groups."""
+    rng, packs, most = np.random.default_rng(2), len(model.dataset[SLOT]), model.log_lik.most
+    root = np.tril(rng.normal(0.0, 0.5, (packs, most, dims, dims)), -1) + 2.0 * np.eye(dims)
+    mode = rng.normal(size=(packs, most, dims))
+    return {MODE: tf.constant(mode), ROOT: tf.constant(root)}
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_closed_form_has_the_value_of_algebra_wherever_its_nodes_are(dims):
+    model, tensors, data, at = _model(dims, normal=True)
+    packs = {**tensors, **_held_anywhere(model, dims)}
+    found = tf.reduce_sum(model.log_lik(_named(tf.constant(at)), packs))
+    np.testing.assert_allclose(float(found), _exact(data, at), rtol=1e-10)
+
+
+def test_closed_form_keeps_its_digits_far_from_where_its_nodes_are_held():
+    """A scale may come near zero in a chain: heights at nodes of another scale have no digits."""
+    model, tensors, data, at = _model(2, normal=True)
+    packs = {**tensors, **_held_anywhere(model, 2)}
+    single = {
+        name: tf.cast(t, tf.float32) if t.dtype.is_floating else t for name, t in packs.items()
+    }
+    at[3] = 1e-3
+    slope, _ = _derivatives(lambda v: model.log_lik(_named(v), packs), at)
+    with tf.GradientTape() as tape:
+        v = tf.constant(at, tf.float32)
+        tape.watch(v)
+        value = tf.reduce_sum(model.log_lik(_named(v), single))
+    np.testing.assert_allclose(float(value), _exact(data, at), rtol=1e-5)
+    # The gradient in log τ is of the size of the number of effects.
+    error = (tape.gradient(value, v).numpy() - slope.numpy()) * at
+    assert np.abs(error).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("dims", "normal", "held"),
+    [(1, False, False), (2, False, False), (2, True, False), (2, True, True)],
+)
+def test_derivatives_are_those_of_the_integral(dims, normal, held):
     model, tensors, data, at = _model(dims, normal=normal)
+    if held:
+        tensors |= _held_anywhere(model, dims)
 
     slope, bends = _derivatives(lambda v: model.log_lik(_named(v), tensors), at)
     step, axes = 1e-4, np.eye(4)

@@ -88,6 +88,11 @@ class _UntilLost(UntilEffective):
             raise LostError
 
 
+def _may_get_lost(request: Request) -> bool:
+    """Return whether the log posterior is right around a mode alone."""
+    return request.held is not None and request.held.serve_nearby
+
+
 def _whole(request: Request) -> Request:
     """Return the request with dynamics that are known, and the whole dataset for every gradient."""
     dynamics, keywords = parts.read_dynamics(request.dynamics), dict(request.keywords)
@@ -147,7 +152,7 @@ def run_exactly(
     if options.store is None:
         request = tune(request) if open_ else request
         trial = _fitting(required, log)
-        kind = UntilEffective if request.held is None else _UntilLost
+        kind = _UntilLost if _may_get_lost(request) else UntilEffective
         lengths = kind(required, _Quick(), d, options.thin, log.clock.began, trial)
         return _reported(run_lengths(request, lengths, verbose), required, log)
     request = chosen_once(request, tune) if open_ else request
@@ -224,7 +229,7 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
         found = _with_curvature(request, start, required, log, verbose)
     else:
         found = _warmed_up(request, start, required, log, verbose)
-    if found.lost and request.held is not None:
+    if found.lost and _may_get_lost(request):
         raise LostError
     if found.lost and start.mode is not None:
         # The mode may be far from the bulk of the posterior, as in the neck of a funnel.
