@@ -41,6 +41,9 @@ from sgmcmc.run.request import Request, prepared
 from sgmcmc.target.posterior import is_in_pieces
 from sgmcmc.target.target import Target
 
+_FEW_ROWS = 1000
+"""Rows of all groups up to which XLA does not compile chains of a closed form, which are quick."""
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -335,8 +338,8 @@ def _may_compile(
     Most graphs of groups take it longer to compile than it gains in a chain of usual length.
     """
     if dynamics.compilable and not data.sparse:
-        grouped = isinstance(request.log_lik, Marginal)
-        if jit_compile is None and grouped and not has_few_operations(data.slice(0, 1)):
+        of_groups = request.log_lik if isinstance(request.log_lik, Marginal) else None
+        if jit_compile is None and of_groups and not _is_worth_compiling(of_groups, data):
             return False
         return jit_compile
     if jit_compile and data.sparse:
@@ -350,3 +353,9 @@ def _may_compile(
             "Poisson, which XLA cannot compile. Leave it at None."
         )
     return False
+
+
+def _is_worth_compiling(marginal: Marginal, packs: Data) -> bool:
+    """Return whether XLA gains more in a chain over groups than its compiling takes."""
+    few_rows = marginal.groups.normal and packs.size * marginal.row_terms < _FEW_ROWS
+    return has_few_operations(packs.slice(0, 1)) and not few_rows
