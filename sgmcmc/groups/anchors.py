@@ -347,8 +347,8 @@ class Held:
     slope: Point = field(default_factory=dict)
 
     @property
-    def serve_nearby(self) -> bool:
-        """Whether they serve around θ̂ alone; a closed form is exact wherever its nodes are."""
+    def near_only(self) -> bool:
+        """Whether they do around θ̂ alone; a closed form is exact wherever its nodes are."""
         return self.nodes > 1
 
     def hold(self, marginal: Marginal, data: Data) -> Data:

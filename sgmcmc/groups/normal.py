@@ -182,7 +182,7 @@ def closed_form(heights: Height, near: Normal) -> tf.Tensor:
             the parameters.
         near: Mode and information, nearly.
     """
-    middle, tilt, root = _around(heights, near)
+    middle, tilt, root = _expanded(heights, near)
     gain, log_roots = newton_step(tilt, root)[1], near.log_root + Normal(near.mode, root).log_root
     return middle + 0.5 * gain - log_roots + 0.5 * len(root) * np.log(2.0 * np.pi)
 
@@ -196,7 +196,7 @@ def closer(heights: Height, held: Normal) -> Normal:
         heights: Log density of several effects of each slot, as for :func:`closed_form`.
         held: Mode and information at other parameters.
     """
-    _, tilt, root = _around(heights, held)
+    _, tilt, root = _expanded(heights, held)
     mode, q = held.mode + held.spread(newton_step(tilt, root)[0]), len(root)
     nothing = tf.zeros_like(mode[:, 0])
     whole = [
@@ -206,7 +206,7 @@ def closer(heights: Height, held: Normal) -> Normal:
     return Normal(tf.stop_gradient(mode), [[tf.stop_gradient(x) for x in row] for row in whole])
 
 
-def _around(heights: Height, near: Normal) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
+def _expanded(heights: Height, near: Normal) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
     """Return height at a mode, gradient and root of the information in coordinates around it."""
     q, axes = len(near.root), _APART * np.eye(len(near.root))
     pairs = [(i, j) for i in range(q) for j in range(i)]

@@ -96,7 +96,7 @@ def with_more_nodes(request: Request) -> Request | None:
     held, marginal, model = request.held, request.log_lik, request.read
     if held is None or not isinstance(marginal, Marginal):
         return None
-    if not held.serve_nearby or marginal.groups.nodes_given:
+    if not held.near_only or marginal.groups.nodes_given:
         return None
     nodes = next((n for n in _NODES[marginal.groups.size] if n > held.nodes), None)
     if nodes is None:
@@ -126,7 +126,7 @@ def _around(request: Request, held: Held, data: Data) -> Request:
     marginal = request.log_lik.with_nodes(held.nodes)
     data, log_prior = held.correct(data, target.log_prior)
     integrated = structure.integrated
-    if held.serve_nearby:
+    if held.near_only:
         integrated = replace(integrated, nodes=held.nodes)
     return replace(
         request,

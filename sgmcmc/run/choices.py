@@ -178,7 +178,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
             assert around.held is not None
             plan = make_plan(
                 around.read.target, around.read.data, start, given, model.seed, progress.describe,
-                place, far=not around.held.serve_nearby,
+                place, far=not around.held.near_only,
             )  # fmt: skip
             if plan.surveyed is None or not plan.surveyed.several:
                 progress.advance(1)

@@ -90,7 +90,7 @@ class _UntilLost(UntilEffective):
 
 def _may_get_lost(request: Request) -> bool:
     """Return whether the log posterior is right around a mode alone."""
-    return request.held is not None and request.held.serve_nearby
+    return request.held is not None and request.held.near_only
 
 
 def _whole(request: Request) -> Request:
