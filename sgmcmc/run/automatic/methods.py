@@ -20,6 +20,7 @@ from sgmcmc.inputs.options import without
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
 from sgmcmc.run.exact import run_exactly
+from sgmcmc.run.exact.shape import DENSE
 from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.target.posterior import WholePosterior
@@ -61,6 +62,9 @@ _STEPS = 0.9
 
 _OVERRUN = 4.0
 """Largest multiple of the predicted seconds that an exact chain chosen here may run."""
+
+_BYTES = 2e10
+"""Bytes of a matrix that a core reads in a second, for a product with a vector."""
 
 _BEFORE = "before these chains"
 """Name of the seconds until an exact method was chosen, in reports."""
@@ -109,23 +113,35 @@ class Cost:
         gradient: Seconds of a gradient over all rows.
         gradients: Gradients of all chains.
         required: Requested precision and length.
+        whitening: Seconds of the products with a dense matrix that a gradient may need.
     """
 
     gradient: float
     gradients: float
     required: Requirements
+    whitening: float = 0.0
 
     @classmethod
     def of(cls, gradient: float, d: int, required: Requirements) -> Cost:
         """Return the cost of HMC in d coordinates that are near N(0, I)."""
         steps = math.ceil(_STEPS * d**0.25)
         moves = _WARM_UP + max(_FIRST, 2.0 * required.ess / required.n_chains)
-        return cls(gradient, required.n_chains * (_COLD + moves * steps), required)
+        whitening = 8.0 * d**2 / _BYTES if d <= DENSE else 0.0
+        return cls(gradient, required.n_chains * (_COLD + moves * steps), required, whitening)
 
     @property
     def seconds(self) -> float:
         """Seconds, with chains side by side."""
-        return self.gradient * self.gradients / min(self.required.n_chains, available_cores())
+        return self.gradient * self.gradients / self._at_once
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds that the run may take if the user sets no limit, dense coordinates included."""
+        return max(SAID, _OVERRUN * self.seconds) + self.whitening * self.gradients / self._at_once
+
+    @property
+    def _at_once(self) -> int:
+        return min(self.required.n_chains, available_cores())
 
     @property
     def affordable(self) -> bool:
@@ -194,5 +210,5 @@ def run_exact(
         left = required.max_seconds - before
         required = replace(required, max_seconds=max(left, _LEFT * required.max_seconds))
     elif cost is not None:
-        required = replace(required, max_seconds=max(SAID, _OVERRUN * cost.seconds))
+        required = replace(required, max_seconds=cost.most_seconds)
     return run_exactly(exact, required, verbose, reason, doubts, {_BEFORE: before})

@@ -20,7 +20,7 @@ from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.objective import Objective
 
-_DENSE = 8000
+DENSE = 8000
 """Largest number of coordinates for which the information is a dense matrix, if time allows."""
 
 _MOST = 300.0
@@ -141,7 +141,7 @@ class Shape:
 
     def _affordable(self, u: np.ndarray, count: int) -> bool:
         """Return whether some products with the Hessian need only a small part of the time."""
-        if count > _DENSE:
+        if count > DENSE:
             return False
         most = min(_MOST, _SHARE * self._seconds)
         if self.structure is None and self._objective.has_factors(u):
