@@ -94,3 +94,12 @@ def test_chains_that_take_long_all_the_same_say_so(monkeypatch: pytest.MonkeyPat
     with pytest.warns(UserWarning, match="will take about 17 more minutes"):
         samples = _started_again(monkeypatch, 1e3)
     assert samples.settings["dynamics"]["name"] != "NUTS"
+
+
+def test_the_time_limit_of_exact_chains_includes_dense_coordinates() -> None:
+    """A gradient of 1 ms, and two products with a matrix of 250 MB."""
+    required = Requirements(0.05, 400, 4, None, None, None)
+    dense, diagonal = (Cost.of(1e-3, d, required) for d in (8000, 8001))
+    assert dense.seconds == diagonal.seconds
+    assert dense.most_seconds > diagonal.most_seconds + 60
+    assert Cost.of(1e-3, 100, required).most_seconds < 1.1 * diagonal.most_seconds
