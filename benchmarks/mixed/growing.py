@@ -12,6 +12,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,16 +155,19 @@ def one(package: str, N: int, limit: float) -> dict[str, Any]:
                 folder,
                 str(N),
             ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit,
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            )  # fmt: skip
+            said, errors = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # processes of bambi's chains outlive it
+            process.wait()
             return {"failed": f"> {limit:.0f}"}
-        if done.returncode:
-            return {"failed": "memory" if done.returncode == -9 else done.stderr[-500:]}
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        if process.returncode:
+            return {"failed": "memory" if process.returncode == -9 else errors[-500:]}
+        return json.loads(said.strip().splitlines()[-1])
 
 
 def inside(package: str, folder: str, N: int) -> dict[str, Any]:
