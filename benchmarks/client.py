@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -32,6 +33,8 @@ def output_of(
 ) -> str:
     """Return the last line that a process on the CPU prints.
 
+    If it does not end by itself, it is ended with all processes that it has begun.
+
     Args:
         python: Interpreter.
         arguments: Of the interpreter.
@@ -40,15 +43,24 @@ def output_of(
         timeout: Seconds that it may take.
 
     Raises:
-        WorkerError: It failed.
+        WorkerError: It failed; "memory" if it was killed.
+        subprocess.TimeoutExpired: It took longer.
     """
-    done = subprocess.run(
-        [str(python), *arguments], input=json.dumps(request), capture_output=True, text=True,
-        cwd=HERE.parent, env={**os.environ, **CPU_ONLY, **variables}, timeout=timeout,
+    process = subprocess.Popen(
+        [str(python), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=HERE.parent, start_new_session=True,
+        env={**os.environ, **CPU_ONLY, **variables},
     )  # fmt: skip
-    if done.returncode:
-        raise WorkerError(_last_words(done.stderr))
-    return (done.stdout.strip().splitlines() or [""])[-1]
+    try:
+        said, errors = process.communicate(json.dumps(request), timeout)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode:
+        killed = process.returncode == -signal.SIGKILL
+        raise WorkerError("memory" if killed else _last_words(errors))
+    return (said.strip().splitlines() or [""])[-1]
 
 
 def _last_words(said: str) -> str:

@@ -5,7 +5,7 @@ Scales are drawn with the coefficients or effects integrated out, as far as that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, log, log1p, sqrt
 from typing import Any
 
@@ -33,7 +33,7 @@ def collapsed_gibbs(posterior: Large, centered: bool) -> dict[str, np.ndarray]:
     y = np.asarray(posterior.dataset["y"], float)
     columns = {name: np.asarray(posterior.dataset[name]) for name in ("s", "d")}
     chains = [_chain(y, columns, np.random.default_rng([20261124, c])) for c in range(CHAINS)]
-    draws = {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+    draws = side_by_side(chains)
     if not centered:
         for name in columns:
             draws[name] = draws[name] / draws[f"tau_{name}"][..., np.newaxis]
@@ -99,6 +99,11 @@ def _scale(now: float, count: int, square: float, rng: np.random.Generator) -> f
     return float(np.exp(by_slice(log_density, np.log(now), 3.0 / np.sqrt(2.0 * count), rng)))
 
 
+def side_by_side(chains: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the draws of several chains by name, (chain, draw, …)."""
+    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+
+
 def by_slice(
     log_density: Callable[[float], float], x: float, width: float, rng: np.random.Generator
 ) -> float:
@@ -129,7 +134,7 @@ def nested(posterior: Large) -> dict[str, np.ndarray]:
     both = np.column_stack([X, y]).reshape(groups, -1, X.shape[1] + 1)
     model = _Nested(both)
     chains = [model.chain(np.random.default_rng([20261126, c])) for c in range(CHAINS)]
-    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+    return side_by_side(chains)
 
 
 class _Nested:
@@ -182,7 +187,7 @@ def horseshoe(posterior: Large) -> dict[str, np.ndarray]:
     """Return draws of the regularized horseshoe of `others.horseshoe`, its parameters by name."""
     X, y = (np.asarray(posterior.dataset[name], float) for name in ("X", "y"))
     chains = [_Horseshoe(X, y, np.random.default_rng([20261126, c])).run() for c in range(CHAINS)]
-    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+    return side_by_side(chains)
 
 
 class _Horseshoe:

@@ -1,7 +1,7 @@
 """Hamiltonian Monte Carlo of the small network, long trajectories of many chains at once.
 
 Momenta have the identity as their covariance, as the network's weights have no common scale that
-holds from mode to mode. Chains start from draws of the prior that follow the gradient first.
+holds from mode to mode. Chains start at random.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def network(posterior: Large) -> dict[str, np.ndarray]:
 
     @tf.function(jit_compile=True)
     def moved(weights: Weights, momenta: Weights, step: tf.Tensor, steps: tf.Tensor):
-        def turned(weights: Weights, momenta: Weights, pull: Weights, part: float) -> Weights:
-            return {name: momenta[name] + part * step * pull[name] for name in weights}
+        def turned(momenta: Weights, pull: Weights) -> Weights:
+            return {name: momenta[name] + 0.5 * step * pull[name] for name in momenta}
 
         def leap(k, weights, momenta, pull, value):
-            momenta = turned(weights, momenta, pull, 0.5)
+            momenta = turned(momenta, pull)
             weights = {name: weights[name] + step * momenta[name] for name in weights}
             value, pull = at(weights)
-            return k + 1, weights, turned(weights, momenta, pull, 0.5), pull, value
+            return k + 1, weights, turned(momenta, pull), pull, value
 
         value, pull = at(weights)
         before = value - _half_square(momenta)

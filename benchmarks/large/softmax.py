@@ -42,7 +42,6 @@ class _Softmax:
         )  # fmt: skip
         self.mode = found.x
         self.root = cholesky(self._information(), lower=True, overwrite_a=True)
-        self.log_density_at_mode = -found.fun
 
     def _down(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = self.log_density(w[np.newaxis])

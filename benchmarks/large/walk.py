@@ -16,7 +16,7 @@ from scipy.linalg import cho_solve_banded, cholesky_banded
 from scipy.linalg.lapack import dtbtrs
 
 from benchmarks.large.base import Large
-from benchmarks.large.gibbs import by_slice
+from benchmarks.large.gibbs import by_slice, side_by_side
 
 CHAINS, MOVES, BURN_IN = 4, 3000, 200
 ANGLE, STEPS = np.pi / 2, 10
@@ -30,7 +30,7 @@ def walk(posterior: Large) -> dict[str, np.ndarray]:
     T = int(time.max()) + 1
     data = _Counts(np.bincount(time, y, T), np.bincount(time, minlength=T))
     chains = [_chain(data, np.random.default_rng([20261125, c])) for c in range(CHAINS)]
-    return {name: np.stack([chain[name] for chain in chains]) for name in ("level", "tau")}
+    return side_by_side(chains)
 
 
 class _Counts:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import environments, machine
+from benchmarks.client import WorkerError, output_of
 from benchmarks.environments import HERE
 from benchmarks.mixed.run import DOCUMENT
 from benchmarks.report import describe_machine, replace_section, table
@@ -141,33 +140,17 @@ def one(package: str, N: int, limit: float) -> dict[str, Any]:
     """Return the result of a package on N rows, in a process of its own that has a limit."""
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "data.npz", **simulate(N))
-        python = sys.executable
+        python: Path | str = sys.executable
+        command = ["-m", "benchmarks.mixed.growing", "--inside", package, folder, str(N)]
         if package in ("statsmodels", "numpyro", "bambi"):
-            python = str(environments.interpreter("mixed"))
-            command = [python, str(OTHERS), package, folder]
-        else:
-            command = [
-                python,
-                "-m",
-                "benchmarks.mixed.growing",
-                "--inside",
-                package,
-                folder,
-                str(N),
-            ]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        )  # fmt: skip
+            python, command = environments.interpreter("mixed"), [str(OTHERS), package, folder]
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
         try:
-            said, errors = process.communicate(timeout=limit)
+            return json.loads(output_of(python, *command, variables=quiet, timeout=limit))
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # processes of bambi's chains outlive it
-            process.wait()
             return {"failed": f"> {limit:.0f}"}
-        if process.returncode:
-            return {"failed": "memory" if process.returncode == -9 else errors[-500:]}
-        return json.loads(said.strip().splitlines()[-1])
+        except WorkerError as error:
+            return {"failed": str(error)}
 
 
 def inside(package: str, folder: str, N: int) -> dict[str, Any]:
