@@ -162,7 +162,7 @@ bench-large: $(STAMP) ## posteriors of 500 coordinates and more against referenc
 bench-laws: $(STAMP) ## exact and measured variances of every chain with a closed form; writes docs/laws.md
 	$(RUN) benchmarks.laws.run
 
-bench-mamba: $(STAMP) ## a search by Stein discrepancy against `sample`, on its authors' logistic regression; an hour; writes docs/benchmarks.md
+bench-mamba: $(STAMP) ## a search by Stein discrepancy against `sample`, on its authors' logistic regression; 25 minutes; writes docs/benchmarks.md
 	$(RUN) benchmarks.mamba.run
 
 bench-regressions: $(STAMP) ## regressions against long NUTS, and against bambi, rstanarm and brms; writes docs/regression.md
