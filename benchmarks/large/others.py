@@ -64,6 +64,26 @@ large("wide-logistic-600")(lambda: wide("logistic", 100_000, 600))
 large("wide-normal-500-million")(lambda: wide("normal", 1_000_000, 500))
 
 
+@large("rare-poisson-million")
+def rare() -> Large:
+    """Return a Poisson regression of a million rows with indicators of about twelve rows each."""
+    rng = np.random.default_rng(11)
+    N, common, each, rows = 1_000_000, 15, 15, 12
+    X = rng.normal(size=(N, common + each)).astype(np.float32)
+    X[:, 0] = 1.0
+    X[:, common:] = rng.random((N, each), np.float32) < rows / N
+    beta = np.concatenate([[-1.2], rng.normal(size=common - 1) * 0.1, rng.normal(size=each) * 0.5])
+    y = drawn("Poisson", X @ beta, rng)
+
+    def log_lik(params: Mapping[str, Any], data: Mapping[str, Any]) -> tf.Tensor:
+        return terms("Poisson", data["y"], tf.linalg.matvec(data["X"], params["beta"]), params)
+
+    return Large(
+        f"Poisson regression, {each} indicators of about {rows} rows each", N, {"X": X, "y": y},
+        {"beta": np.zeros(common + each)}, log_lik, lambda params: normal(params["beta"]),
+    )  # fmt: skip
+
+
 def sparse(family: str) -> Large:
     """Return a regression on 20 000 sparse features, twelve of which each row has."""
     rng = np.random.default_rng(6)

@@ -119,7 +119,7 @@ def _nuts(result: Mapping[str, Any]) -> str:
     if nuts is None:
         return ""
     if "failed" in nuts:
-        return "—"
+        return "—" if nuts["failed"].startswith("TimeoutExpired") else "failed"
     return f"{nuts['seconds']:.0f} ({nuts['ess']:.0f})"
 
 

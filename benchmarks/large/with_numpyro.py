@@ -19,6 +19,7 @@ import numpy as np
 import numpyro
 from jax import numpy as jnp
 from numpyro.diagnostics import effective_sample_size
+from numpyro.distributions import ImproperUniform, constraints
 from numpyro.infer import MCMC, NUTS
 
 CHAINS, WARM_UP, BLOCK = 2, 500, 100
@@ -135,38 +136,41 @@ def log_density(name: str, p: Arrays, data: Arrays) -> Any:
         return nested(p, data, family, words[-1] == "centered")
     if words[0] == "insteval":
         return insteval(p, data, words[-1] == "centered")
-    if words[0] in ("wide", "sparse"):
-        return {"wide": wide, "sparse": sparse}[words[0]](p, data, words[1])
+    if words[0] in ("wide", "rare", "sparse"):
+        family = {"poisson": "Poisson"}.get(words[1], words[1])
+        return (sparse if words[0] == "sparse" else wide)(p, data, family)
     return OTHERS[name](p, data)
 
 
 def main(source: str) -> None:
-    given = dict(np.load(source))
-    about = json.loads(str(given.pop("about")))
-    data = {name[5:]: jnp.asarray(array) for name, array in given.items() if name[:5] == "data:"}
-    start = {name[6:]: array for name, array in given.items() if name[:6] == "start:"}
+    with np.load(source) as given:  # one by one: they may be most of the memory
+        about = json.loads(str(given["about"]))
+        data = {name[5:]: jnp.asarray(given[name]) for name in given if name[:5] == "data:"}
+        start = {name[6:]: given[name] for name in given if name[:6] == "start:"}
     positive = about["positive"]
     start = {n: np.log(a) if n in positive else a for n, a in start.items()}
 
-    def potential(unconstrained: Arrays) -> Any:
-        p = {n: jnp.exp(x) if n in positive else x for n, x in unconstrained.items()}
-        change = sum(jnp.sum(unconstrained[n]) for n in positive)
-        return -log_density(about["name"], p, data) - change
+    def model(data: Arrays) -> None:
+        u = {n: numpyro.sample(n, ImproperUniform(constraints.real, (), np.shape(a)))
+             for n, a in start.items()}  # fmt: skip
+        p = {n: jnp.exp(x) if n in positive else x for n, x in u.items()}
+        change = sum(jnp.sum(u[n]) for n in positive)
+        numpyro.factor("log density", log_density(about["name"], p, data) + change)
 
     numpyro.set_host_device_count(CHAINS)
     rng = np.random.default_rng(1)
     first = {n: jnp.asarray(a + 0.1 * rng.normal(size=(CHAINS, *a.shape)), jnp.float32)
              for n, a in start.items()}  # fmt: skip
     mcmc = MCMC(
-        NUTS(potential_fn=potential), num_warmup=WARM_UP, num_samples=BLOCK, num_chains=CHAINS,
+        NUTS(model), num_warmup=WARM_UP, num_samples=BLOCK, num_chains=CHAINS,
         chain_method="parallel", progress_bar=False,
     )  # fmt: skip
     began, kept = time.perf_counter(), []
     watched = [n for n, a in start.items() if a.size == 1] or list(start)
-    mcmc.warmup(jax.random.key(1), init_params=first)
+    mcmc.warmup(jax.random.key(1), data, init_params=first)
     while True:
         mcmc.run(mcmc.post_warmup_state.rng_key if not kept else mcmc.last_state.rng_key,
-                 init_params=first)  # fmt: skip
+                 data, init_params=first)  # fmt: skip
         mcmc.post_warmup_state = mcmc.last_state
         drawn = mcmc.get_samples(group_by_chain=True)
         kept.append({n: np.asarray(drawn[n]).reshape(CHAINS, BLOCK, -1) for n in watched})

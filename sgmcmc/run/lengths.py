@@ -5,17 +5,24 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.data.dataset import Data
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.numbers import Purpose, RunPhase, generator
 from sgmcmc.errors import DivergenceError
-from sgmcmc.results.diagnostics import Diagnostics, until_enough
+from sgmcmc.graphs.tracing import trace
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.diagnostics import Diagnostics, diagnose, until_enough
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import outside
+from sgmcmc.target.target import Target
 
 _MOST_BYTES = 2**29
 """Memory that draws may use, if the number of draws to keep is not given."""
@@ -41,6 +48,12 @@ _TRIES = 4
 
 _SMALLER = 4.0
 """Divisor of the stepsize from one attempt to the next."""
+
+_ROWS = 500
+"""Rows whose log-likelihood is watched."""
+
+_MOST_WATCHED = 2000
+"""Draws of each chain along which that of each row is computed."""
 
 FEWEST = 25
 """Number of kept draws from which on a chain is checked."""
@@ -229,6 +242,106 @@ class UntilEffective(Lengths):
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""
         self.diagnostics = until_enough(samples, self._required.ess)
+
+
+class RowsWatched:
+    """Log-likelihood of some rows and log-prior along the draws.
+
+    Of a network single weights say little: hidden units change places, and chains need not agree
+    on them. What it predicts is watched by these.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        seed: Seed of the choice of rows.
+
+    Attributes:
+        name: Name of the log-likelihood, with the number of rows.
+    """
+
+    def __init__(self, target: Target, data: Data, seed: int) -> None:
+        rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
+        self._rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
+        self.name = f"log-likelihood of {len(self._rows)} rows"
+        self._target, self._columns = target, data.rows(self._rows)
+        self._values: np.ndarray | None = None
+        self._graph: object = None
+
+    def along(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return both, (chains, draws) by name; earlier values are not computed again."""
+        values = self._along(draws)
+        return {self.name: values[..., :-1].sum(-1), "log-prior": values[..., -1]}
+
+    def diagnosed(self, draws: Mapping[str, np.ndarray]) -> Diagnostics:
+        """Return the diagnostics of the log-likelihood of each row, along some of the draws.
+
+        A model that does not give the terms of single rows has that of all these rows.
+        """
+        count = next(iter(draws.values())).shape[1]
+        every = -(-count // _MOST_WATCHED)
+        values = self.again()._along({name: array[:, ::every] for name, array in draws.items()})
+        found = diagnose({self.name: values[..., :-1]})
+        if len(found.names) == 1:
+            return replace(found, names=[self.name])
+        return replace(found, names=[f"log-likelihood of row {row}" for row in self._rows])
+
+    def again(self) -> RowsWatched:
+        """Return the same for other draws."""
+        other = object.__new__(RowsWatched)
+        other.__dict__ = {**self.__dict__, "_values": None}
+        return other
+
+    def _along(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return terms of the log-likelihood and the log-prior, (chains, draws, terms + 1)."""
+        chains, count = next(iter(draws.values())).shape[:2]
+        known = 0 if self._values is None else self._values.shape[1]
+        if known > count:
+            self._values, known = None, 0
+        new = [
+            [
+                self._at({name: array[chain, draw] for name, array in draws.items()})
+                for draw in range(known, count)
+            ]
+            for chain in range(chains)
+        ]
+        if known < count:
+            parts = ([] if self._values is None else [self._values]) + [np.array(new, float)]
+            self._values = np.concatenate(parts, 1)
+        assert self._values is not None
+        return self._values
+
+    def _at(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
+        point = {name: tf.constant(value) for name, value in params.items()}
+
+        def value(params: Tensors, columns: Tensors) -> tf.Tensor:
+            found = tf.reshape(self._target.log_lik(dict(params), dict(columns)), [-1])
+            prior = self._target.log_prior
+            rest = tf.zeros((), found.dtype) if prior is None else prior(dict(params))
+            return tf.concat([found, tf.cast(tf.reshape(rest, [1]), found.dtype)], 0)
+
+        if self._graph is None:
+            self._graph = trace(value, point, self._columns)
+        found: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
+        return found
+
+
+class UntilPredictive(UntilEffective):
+    """Runs until the log-likelihood of each of some rows has its effective sample size.
+
+    It is for models whose entries can change places, so that chains need not agree on them.
+
+    Args:
+        rows: Rows whose log-likelihood is watched.
+        given: Arguments of :class:`UntilEffective`.
+    """
+
+    def __init__(self, rows: RowsWatched, *given: Any) -> None:
+        super().__init__(*given)
+        self._rows = rows
+
+    def see(self, samples: Samples) -> None:
+        """Look at the draws so far."""
+        self.diagnostics = self._rows.diagnosed(by_chain(samples.settings, samples))
 
 
 Result = TypeVar("Result")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,18 @@ _MOST = 24
 
 _MOST_SWAPS = 6
 """Largest number of pairs exchanged along an axis."""
+
+_ALIKE = 8
+"""Least number of entries whose arrangements are too many to look at each."""
+
+_PAIRS = 8
+"""Pairs of entries that are exchanged to see whether all can be."""
+
+_MOST_PLACES = 6
+"""Number of axes of one length up to which all their subsets are tried."""
+
+_ROUNDING = {tf.float32: 1e-6, tf.float64: 1e-10}
+"""Relative difference of log posteriors that are the same up to rounding."""
 
 Params = dict[str, np.ndarray]
 
@@ -32,14 +44,80 @@ def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]
         u: Position, flat and unconstrained.
         dtype: Dtype of the chain.
     """
-    found = space.constrain(tf.constant(u, dtype))
-    params = {name: value.numpy() for name, value in found.items()}
     places = []
-    for other in itertools.islice(_others(params), _MOST):
-        moved = space.start({n: np.asarray(a, a.dtype) for n, a in other.items()}, dtype)
+    for other in itertools.islice(_others(_params_at(space, u, dtype)), _MOST):
+        moved = _flat(space, other, dtype)
         if np.isfinite(moved).all() and not np.allclose(moved, u):
-            places.append(moved.astype(np.float64))
+            places.append(moved)
     return places
+
+
+def exchangeable(
+    space: Space,
+    u: np.ndarray,
+    dtype: tf.DType,
+    value: Callable[[np.ndarray], float],
+    rng: np.random.Generator,
+) -> tuple[str, ...]:
+    """Return parameters whose entries can change places with no change of the log posterior.
+
+    Such are the weights of a layer's hidden units: their posterior has as many modes as the units
+    have arrangements. Entries along an axis are exchanged at once in several parameters, a few
+    pairs at random. Returns no name if there are none, or fewer than eight.
+
+    Args:
+        space: Space of the parameters.
+        u: Position at which no two entries are equal, flat and unconstrained.
+        dtype: Dtype in which the log posterior is computed.
+        value: Log posterior at a position.
+        rng: Source of the pairs.
+    """
+    params, top = _params_at(space, u, dtype), value(u)
+    if not np.isfinite(top):
+        return ()
+    rounding = _ROUNDING[dtype] * max(1.0, abs(top))
+
+    def same(places: tuple[tuple[str, int], ...], pair: np.ndarray) -> bool:
+        other = dict(params)
+        for name, axis in places:
+            other[name] = _swapped(other[name], axis, *pair)
+        return bool(abs(value(_flat(space, other, dtype)) - top) <= rounding)
+
+    for length, places in _axes(params).items():
+        if length < _ALIKE:
+            continue
+        pairs = [rng.choice(length, 2, replace=False) for _ in range(_PAIRS)]
+        for some in _subsets(places):
+            if all(same(some, pair) for pair in pairs):
+                return tuple(dict.fromkeys(name for name, _ in some))
+    return ()
+
+
+def _params_at(space: Space, u: np.ndarray, dtype: tf.DType) -> Params:
+    found = space.constrain(tf.constant(u, dtype))
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def _flat(space: Space, params: Params, dtype: tf.DType) -> np.ndarray:
+    """Return the position of parameters, flat and unconstrained."""
+    given = {name: np.asarray(array, array.dtype) for name, array in params.items()}
+    return space.start(given, dtype).astype(np.float64)
+
+
+def _axes(params: Params) -> dict[int, list[tuple[str, int]]]:
+    """Return the axes of parameters, by their length."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for name, array in params.items():
+        for axis, length in enumerate(array.shape):
+            found.setdefault(length, []).append((name, axis))
+    return found
+
+
+def _subsets(places: list[tuple[str, int]]) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Yield subsets of axes, the largest first; of very many only all of them."""
+    fewest = 1 if len(places) <= _MOST_PLACES else len(places)
+    for size in range(len(places), fewest - 1, -1):
+        yield from itertools.combinations(places, size)
 
 
 def _others(params: Params) -> Iterator[Params]:

@@ -14,7 +14,7 @@ from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.tuning.mode import find_mode
 from sgmcmc.tuning.modes import Survey, has_images, survey
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.symmetries import rearranged
+from sgmcmc.tuning.symmetries import exchangeable, rearranged
 from tests.tuning.models import (
     Array,
     Tensors,
@@ -263,6 +263,51 @@ class TestRearranged:
 
     def test_many_components_stay_bounded(self) -> None:
         assert len(places({"beta": np.arange(1.0, 301.0)})) <= 24
+
+
+def alike(
+    log_lik: Callable[..., tf.Tensor], dataset: dict[str, Array], shapes: dict[str, Any]
+) -> tuple[str, ...]:
+    """Return the parameters whose entries can change places, found at a random position."""
+    target, data = make(log_lik, dataset, shapes, gaussian_prior(1.0))
+    rng, objective = np.random.default_rng(1), Objective(target, data)
+    u = rng.standard_normal(target.size)
+    return exchangeable(
+        target.space, u, objective.target.dtype, lambda u: objective.value_and_gradient(u)[0], rng
+    )
+
+
+class TestExchangeable:
+    """Entries that can change places: hidden units, not coefficients or effects."""
+
+    X = np.random.default_rng(2).normal(size=(50, 9))
+    dataset = {"X": X, "y": X[:, 0], "group": np.arange(50) % 9}
+
+    @pytest.mark.parametrize(("units", "found"), [(12, ("W", "b", "v")), (9, ("W", "b", "v"))])
+    def test_hidden_units(self, units: int, found: tuple[str, ...]) -> None:
+        """Also if there are as many as inputs, so that one axis of W is not of them."""
+
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            hidden = tf.tanh(tf.matmul(dataset["X"], params["W"]) + params["b"])
+            return -0.5 * (dataset["y"] - tf.matmul(hidden, params["v"])[:, 0]) ** 2
+
+        shapes = {"W": (9, units), "b": (units,), "v": (units, 1)}
+        assert alike(log_lik, self.dataset, shapes) == found
+
+    def test_means_of_a_mixture(self) -> None:
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            return tf.reduce_logsumexp(-((dataset["y"][:, None] - params["mean"]) ** 2), 1)
+
+        assert alike(log_lik, self.dataset, {"mean": (8,)}) == ("mean",)
+        assert alike(log_lik, self.dataset, {"mean": (7,)}) == ()
+
+    def test_coefficients_and_effects_are_not(self) -> None:
+        def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+            eta = tf.linalg.matvec(dataset["X"], params["beta"])
+            effect = tf.gather(params["effect"], tf.cast(dataset["group"], tf.int32))
+            return -((dataset["y"] - eta - effect) ** 2)
+
+        assert alike(log_lik, self.dataset, {"beta": (9,), "effect": (9,)}) == ()
 
 
 @pytest.mark.parametrize("signs", [True, False])

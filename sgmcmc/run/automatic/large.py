@@ -24,10 +24,10 @@ from sgmcmc.run.automatic.methods import (
     seconds_of_gradient,
 )
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
-from sgmcmc.run.automatic.watched import RowsWatched, Watched, lengths_of
+from sgmcmc.run.automatic.watched import Watched, lengths_of
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.exact.shape import is_in_blocks
-from sgmcmc.run.lengths import Requirements, need_draws, with_smaller_steps
+from sgmcmc.run.lengths import Requirements, RowsWatched, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
 from sgmcmc.run.request import Request, all_parts_open

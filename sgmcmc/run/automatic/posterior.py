@@ -37,6 +37,7 @@ from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
+from sgmcmc.run.exact.shape import alike
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -92,6 +93,8 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         found = run_with_effects(request, required, verbose, began)
         if found is None and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
+        if found is None and request.groups is None and alike(model):
+            found = run_large(request, reading.dynamics, required, verbose, began)
         if found is not None:
             return found
     if d > DENSE_UP_TO:

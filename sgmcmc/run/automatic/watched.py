@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
-from sgmcmc.data.dataset import Data
-from sgmcmc.data.minibatch import Tensors
-from sgmcmc.data.numbers import Purpose, RunPhase, generator
-from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.lengths import FEWEST, Lengths, Requirements
+from sgmcmc.run.lengths import FEWEST, Lengths, Requirements, RowsWatched
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.local import LocalPlan
 
@@ -43,68 +38,6 @@ _LEAST_BURN_IN = 500
 
 _LOOKS = 4
 """Number of times that chains are checked."""
-
-_ROWS = 500
-"""Rows whose log-likelihood is watched."""
-
-
-class RowsWatched:
-    """Log-likelihood of some rows and log-prior along the draws.
-
-    Of a network single weights say little: hidden units change places, and chains need not agree
-    on them. What it predicts is watched by these.
-
-    Args:
-        target: Log posterior, without a preconditioner.
-        data: Dataset.
-        seed: Seed of the choice of rows.
-
-    Attributes:
-        name: Name of the log-likelihood, with the number of rows.
-    """
-
-    def __init__(self, target: Target, data: Data, seed: int) -> None:
-        rng = generator(seed, 1, RunPhase.CHAIN, Purpose.PROBES)
-        rows = np.sort(rng.choice(data.size, min(_ROWS, data.size), replace=False))
-        self.name = f"log-likelihood of {len(rows)} rows"
-        self._target, self._columns = target, data.rows(rows)
-        self._values: np.ndarray | None = None
-        self._graph: object = None
-
-    def along(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return both, (chains, draws) by name; earlier values are not computed again."""
-        chains, count = next(iter(draws.values())).shape[:2]
-        if self._values is None or self._values.shape[1] > count:
-            self._values = np.zeros((chains, 0, 2))
-        new = [
-            [
-                self._at({name: array[chain, draw] for name, array in draws.items()})
-                for draw in range(self._values.shape[1], count)
-            ]
-            for chain in range(chains)
-        ]
-        self._values = np.concatenate([self._values, np.reshape(new, (chains, -1, 2))], 1)
-        return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
-
-    def again(self) -> RowsWatched:
-        """Return the same for other draws."""
-        other = object.__new__(RowsWatched)
-        other.__dict__ = {**self.__dict__, "_values": None}
-        return other
-
-    def _at(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
-        point = {name: tf.constant(value) for name, value in params.items()}
-
-        def value(params: Tensors, columns: Tensors) -> tf.Tensor:
-            found = tf.reduce_sum(self._target.log_lik(dict(params), dict(columns)))
-            prior = self._target.log_prior
-            rest = tf.zeros_like(found) if prior is None else prior(dict(params))
-            return tf.stack([found, tf.cast(tf.reshape(rest, []), found.dtype)])
-
-        if self._graph is None:
-            self._graph = trace(value, point, self._columns)
-        found: np.ndarray = self._graph(point, self._columns).numpy()  # type: ignore[operator]
-        return found
 
 
 class Watched(Lengths):

@@ -34,10 +34,10 @@ from sgmcmc.run.exact.adaptation import (
     first_stepsize,
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
-from sgmcmc.run.exact.shape import Shape, is_in_blocks
+from sgmcmc.run.exact.shape import Shape, alike, is_in_blocks
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
-from sgmcmc.run.lengths import Requirements, UntilEffective
+from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.reporting import COARSE, quadrature_error
 from sgmcmc.run.request import Around, Request, is_open
@@ -140,6 +140,9 @@ def run_exactly(
     options, d = request.read.options, request.read.target.size
     _need_fixed_length(options, required)
     request = replace(request, dynamics=_dynamics(request))
+    log.alike = alike(request.read)
+    if log.alike:
+        log.rows = RowsWatched(request.read.target, request.read.data, request.read.seed)
     open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
     burn_in = required.burn_in
     if burn_in is None:
@@ -152,8 +155,11 @@ def run_exactly(
     if options.store is None:
         request = tune(request) if open_ else request
         trial = _fitting(required, log)
-        kind = _UntilLost if _may_get_lost(request) else UntilEffective
-        lengths = kind(required, _Quick(), d, options.thin, log.clock.began, trial)
+        given = required, _Quick(), d, options.thin, log.clock.began, trial
+        if log.rows is not None:
+            lengths: UntilEffective = UntilPredictive(log.rows, *given)
+        else:
+            lengths = (_UntilLost if _may_get_lost(request) else UntilEffective)(*given)
         return _reported(run_lengths(request, lengths, verbose), required, log)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)
@@ -215,9 +221,10 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
     is_open = _coordinates_are_open(preconditioner)
-    in_blocks = is_open and preconditioner != "diagonal" and request.mode is None
-    in_blocks = in_blocks and is_in_blocks(model)
-    large = is_open and (in_blocks or model.target.size > DENSE_UP_TO)
+    no_mode = model.target.size > DENSE_UP_TO or bool(log.alike)
+    if not no_mode and preconditioner != "diagonal" and request.mode is None:
+        no_mode = is_in_blocks(model)
+    large = is_open and no_mode
     if is_open:
         start = find_start(
             model, preconditioner, required.n_chains, verbose, large, request.known, request.mode
@@ -225,7 +232,7 @@ def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bo
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
-    if large and preconditioner != "diagonal":
+    if large and not log.alike and preconditioner != "diagonal":
         found = _with_curvature(request, start, required, log, verbose)
     else:
         found = _warmed_up(request, start, required, log, verbose)

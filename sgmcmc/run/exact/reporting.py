@@ -16,6 +16,7 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.exact.shape import Shape
+from sgmcmc.run.lengths import RowsWatched
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.misgivings import too_coarse
@@ -47,6 +48,8 @@ class ChoiceLog:
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
         shape: Shape of the information; ``None`` if it was not searched for.
+        alike: Parameters whose entries can change places.
+        rows: Rows whose log-likelihood the draws are judged by, if there are such parameters.
         warnings: Sentences on problems.
     """
 
@@ -55,6 +58,8 @@ class ChoiceLog:
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
     shape: Shape | None = None
+    alike: tuple[str, ...] = ()
+    rows: RowsWatched | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -74,8 +79,18 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     if divergences:
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
     warnings += _about_rounding(samples, origin.sampler.target.space)
-    warnings += diagnostics.warnings(ess)
     found: Sections = {}
+    if log.rows is None:
+        warnings += diagnostics.warnings(ess)
+    else:
+        predicted = log.rows.diagnosed(by_chain(settings, samples))
+        warnings += [_of_entries(log.alike), *predicted.warnings(ess)]
+        found["Predictions, by the log-likelihood of rows"] = {
+            "rows": len(predicted.names),
+            "ESS, bulk": predicted.bulk,
+            "ESS, tail": predicted.tail,
+            "R-hat": predicted.rhat,
+        }
     if log.reason:
         found["Dynamics"] = {f"reason for {settings['dynamics']['name']}": log.reason}
     if log.mode is not None:
@@ -106,6 +121,16 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     if log.reason and log.mode is not None:
         found |= robust_section(origin.sampler, log.mode)
     return make_report(origin.sampler, samples, diagnostics, found, warnings, log.clock)
+
+
+def _of_entries(names: Sequence[str]) -> str:
+    """Return the warning that single entries of parameters have no meaning."""
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return (
+        f"Entries of {listed} can change places, and the posterior is the same: it has as many "
+        "modes as there are arrangements. Means, SDs, effective sample sizes and R-hat of single "
+        "entries have no meaning; those of predictions (`samples.predict`) have."
+    )
 
 
 def _of_divergences(

@@ -196,6 +196,21 @@ def test_a_network_predicts() -> None:
     assert any("log-likelihood of 500 rows" in warning for warning in samples.report.warnings)
 
 
+def test_a_network_of_some_hundreds_of_weights_is_judged_by_predictions() -> None:
+    """No mode is searched for, which would take minutes; chains end by what rows say of them."""
+    rng, units = np.random.default_rng(4), 8
+    shapes = {"W": (INPUTS, units), "b": (units,), "v": (units,)}
+    params = {name: 0.2 * rng.normal(size=shape) for name, shape in shapes.items()}
+    samples = sgmcmc.sample(
+        network_terms, simulated(200), params, standard_normal, seed=1, ess=50, max_seconds=8,
+        verbose=False,
+    )  # fmt: skip
+    facts, said = samples.report["Predictions, by the log-likelihood of rows"], samples.report
+    assert facts["rows"] == 200 and max(facts["ESS, bulk"]) > 50
+    assert "Entries of W, b and v can change places" in said.warnings[0]
+    assert not any("[" in text for text in said.warnings)
+
+
 @pytest.mark.slow
 def test_same_seed_same_bits_and_starts_of_the_users() -> None:
     first, again = network(), network()
