@@ -93,10 +93,11 @@ def sample(
     every posterior SD is at most ``tolerance``. Four chains run from over-dispersed starts until
     every coordinate has the effective sample size ``ess`` and an R-hat of at most 1.01.
     ``samples.report`` lists what was chosen and what was reached. Other modes are searched for; if
-    there are any, chains start in each. Beyond 2000 coordinates HMC is used if it is predicted to
-    finish within 15 minutes, or within 0.8 ``max_seconds``. Otherwise the chains are underdamped
-    with plain minibatch gradients, a diagonal preconditioner, and a stepsize from the curvature and
-    noise around them, and their error is measured by a second run at half the stepsize.
+    there are any, chains start in each. Beyond 2000 coordinates, or beyond 300 of which entries can
+    change places as hidden units can, HMC is used if it is predicted to finish within 15 minutes,
+    or within 0.8 ``max_seconds``. Otherwise the chains are underdamped with plain minibatch
+    gradients, a diagonal preconditioner, and a stepsize from the curvature and noise around them,
+    and their error is measured by a second run at half the stepsize.
 
     The parts are independent: every meaningful combination runs, however much of it you specify. If
     you give everything, ``n_iters`` and ``burn_in`` included, nothing is computed before the chain:
