@@ -11,7 +11,7 @@ from sgmcmc import checks
 from sgmcmc.checks import describe, did_you_mean, or_list
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
-from sgmcmc.regression.columns import blocks, moments, need_independent
+from sgmcmc.regression.columns import blocks, dependent, moments, need_independent
 from sgmcmc.regression.design import INTERCEPT, Design, evaluated, make_design
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import FAMILIES, Family
@@ -78,10 +78,12 @@ def make_model(
         )
     design = make_design(formula.fixed, frame)
     found = moments(design, frame)
-    need_independent(design, found, frame)
+    lost = dependent(design, found, frame)
+    if not formula.dotted:
+        need_independent(design, lost, found.rows)
     intercept = bool(design.terms) and design.terms[0] == INTERCEPT
     center = found.mean if intercept else np.zeros(len(design.terms))
-    scale = np.where(found.sd > 0, found.sd, 1.0)
+    scale = np.where(found.sd > 1e-12 * np.abs(found.mean), found.sd, 1.0)
     cuts: tuple[float, ...] = ()
     if family.name == "ordinal":
         if not intercept:
@@ -103,6 +105,7 @@ def make_model(
         formula, family, design, center, scale, effects,
         float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))) - shift,
         _read_priors(priors, design.terms, family, bool(effects)), outcomes, cuts, constants,
+        tuple(lost),
     )  # fmt: skip
     return model, y
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _COMPARED = 4000
 """Largest number of columns for which they are all compared with each other."""
 
+_EMPTY, _COMBINED = "zero in every row", "a linear combination of the terms before it"
+"""Reasons why data say nothing of a term."""
+
 _SUSPECT = 1e-9
 """Part of a column's variance that is not explained by those before it, below which rounding
 matters: it is computed again without squares, if there is a dense matrix."""
@@ -132,62 +135,62 @@ def _products(design: Design, part: Block, near: np.ndarray) -> np.ndarray:
     return found
 
 
-def need_independent(design: Design, found: Moments, frame: pd.DataFrame) -> None:
-    """Refuse columns that are linear combinations of those before them.
+def dependent(design: Design, found: Moments, frame: pd.DataFrame) -> dict[str, str]:
+    """Return the terms of which data say nothing that other terms do not say, and the reason.
 
-    With an intercept only what varies is compared, so that years and times of a clock, far from
-    zero, are like other columns.
-
-    Raises:
-        ValueError: There is such a column, or one is zero in every row; the message names the term.
+    These are columns that are linear combinations of those before them, or zero in every row. With
+    an intercept only what varies is compared, so that years and times of a clock, far from zero,
+    are like other columns.
     """
     terms, rows = design.terms, found.rows
-    if not terms:
-        return
     varied = found.sd**2 * rows
     raw = varied + rows * found.mean**2
-    empty = np.flatnonzero(raw == 0)
-    if empty.size:
-        raise ValueError(f"`formula`: the term {terms[empty[0]]!r} is zero in every row.")
-    if rows < len(terms):
-        raise ValueError(f"`data` has {rows} rows for {len(terms)} terms.")
-    intercept = terms[0] == INTERCEPT
-    if intercept:
-        constant = np.flatnonzero(varied[1:] <= 1e-24 * raw[1:])
-        if constant.size:
-            _refuse(terms[1 + constant[0]])
-    if found.products.ndim == 1:
-        return
-    compared = found.products
-    if intercept:
-        compared = compared[1:, 1:]
-    else:
-        compared = compared + rows * np.outer(found.mean, found.mean)
+    intercept = bool(terms) and terms[0] == INTERCEPT
+    empty = raw == 0
+    constant = (varied <= 1e-24 * raw) & ~empty & intercept
+    constant[: int(intercept)] = False
+    lost = {terms[place]: _EMPTY for place in np.flatnonzero(empty)}
+    lost |= {terms[place]: _COMBINED for place in np.flatnonzero(constant)}
+    kept = np.flatnonzero(~(empty | constant))[int(intercept) :]
+    if found.products.ndim == 1 or not kept.size:
+        return lost
+    compared = found.products[np.ix_(kept, kept)]
+    if not intercept:
+        compared = compared + rows * np.outer(found.mean[kept], found.mean[kept])
     size = np.sqrt(np.diag(compared))
     scaled = compared / np.outer(size, size)
     left = np.diag(np.linalg.cholesky(scaled + 1e-2 * _SUSPECT * np.eye(len(size)))) ** 2
     suspect = np.flatnonzero(left < _SUSPECT)
     if suspect.size and not design.coded:
-        first = int(intercept)
-        left = _triangle(design, frame, first, found.mean[first:] * intercept, size)
+        left = _triangle(design, frame, kept, found.mean[kept] * intercept, size)
         suspect = np.flatnonzero(left < 1e-8)
-    if suspect.size:
-        _refuse(terms[int(intercept) + suspect[0]])
+    return lost | {terms[kept[place]]: _COMBINED for place in suspect}
+
+
+def need_independent(design: Design, lost: dict[str, str], rows: int) -> None:
+    """Refuse terms of which the data say nothing.
+
+    Args:
+        design: Fixed terms.
+        lost: Result of :func:`dependent`.
+        rows: Number of rows.
+
+    Raises:
+        ValueError: There is such a term, or there are fewer rows than terms; the message names it.
+    """
+    if rows < len(design.terms):
+        raise ValueError(f"`data` has {rows} rows for {len(design.terms)} terms.")
+    for term, reason in lost.items():
+        advice = "" if reason == _EMPTY else " Leave one of them out."
+        raise ValueError(f"`formula`: the term {term!r} is {reason}.{advice}")
 
 
 def _triangle(
-    design: Design, frame: pd.DataFrame, first: int, center: np.ndarray, size: np.ndarray
+    design: Design, frame: pd.DataFrame, kept: np.ndarray, center: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
     """Return the size of each column's residual given those before it, piece by piece by QR."""
     root: np.ndarray = np.zeros((0, len(size)))
     for _, part in blocks(design, frame):
-        stacked = np.concatenate([root, (part.dense[:, first:] - center) / size])
+        stacked = np.concatenate([root, (part.dense[:, kept] - center) / size])
         root = np.asarray(np.linalg.qr(stacked, mode="r"))
     return np.abs(np.diag(root))
-
-
-def _refuse(term: str) -> None:
-    raise ValueError(
-        f"`formula`: the term {term!r} is a linear combination of the terms before it. Leave one "
-        "of them out."
-    )

@@ -47,6 +47,17 @@ def held_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
     return found
 
 
+def of_lost(model: Model) -> list[str]:
+    """Return a warning that names the terms of which the data say nothing."""
+    if not model.lost:
+        return []
+    return [
+        f"Of {', '.join(map(repr, model.lost))} the data say nothing that other terms do not say: "
+        "each is zero in every row, or a linear combination of the terms before it. The priors "
+        "alone tell them from those. Predictions are not affected."
+    ]
+
+
 def predictive_panel(y: np.ndarray, drawn: np.ndarray, levels: tuple[Any, ...]) -> Any:
     """Return Matplotlib axes with the distribution of the response and of draws of it.
 

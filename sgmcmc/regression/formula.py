@@ -38,6 +38,7 @@ class Formula:
         fixed: Fixed terms, for formulaic.
         offset: Expression inside of ``offset(...)``, if any.
         bars: Effects of groups.
+        dotted: Whether fixed terms are all other columns, of which some may be redundant.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Formula:
     fixed: str
     offset: str | None
     bars: tuple[Bar, ...]
+    dotted: bool = False
 
 
 def parse(text: Any) -> Formula:
@@ -110,7 +112,8 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     if not others:
         raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
     named = [name if re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`" for name in others]
-    return replace(formula, fixed=re.sub(_DOT, lambda _: f"({' + '.join(named)})", formula.fixed))
+    fixed = re.sub(_DOT, lambda _: f"({' + '.join(named)})", formula.fixed)
+    return replace(formula, fixed=fixed, dotted=True)
 
 
 def _with_quoted_names(formula: Formula, frame: pd.DataFrame) -> Formula:

@@ -119,6 +119,7 @@ class Model:
         outcomes: Levels of the response, if it is not a number.
         cuts: Starting values of cutpoints.
         constants: Name and value of each number of all rows in response and offset.
+        lost: Terms that are zero, or linear combinations of those before them.
     """
 
     formula: Formula
@@ -133,6 +134,7 @@ class Model:
     outcomes: tuple[Any, ...] = ()
     cuts: tuple[float, ...] = ()
     constants: Constants = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.regression import predictions, saved
-from sgmcmc.regression.criticism import held_by_priors, predictive_panel
+from sgmcmc.regression.criticism import held_by_priors, of_lost, predictive_panel
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.predictions import Predictor
 from sgmcmc.results.arrays import by_chain, coordinate_names
@@ -154,7 +154,7 @@ class Regression:
         """Warnings of the report, and of terms that their priors determine, with the reason."""
         found = list(self.report.warnings) if self.report is not None else []
         fixed = {name: self._draws[name] for name in self._fixed_names}
-        return found + held_by_priors(self._model, fixed)
+        return found + of_lost(self._model) + held_by_priors(self._model, fixed)
 
     @property
     def _fixed_names(self) -> list[str]:

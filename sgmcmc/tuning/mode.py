@@ -25,7 +25,7 @@ _CLOSE = 0.1
 _CLOSE_ENOUGH = 0.25
 """Largest such distance at which the mode counts as found."""
 
-_STEPS, _HALVINGS = 40, 10
+_STEPS, _HALVINGS = 40, 20
 _ROUGHLY = 0.5
 """Distance at which to stop on a sample of the rows."""
 

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.data.dataset import Data
 from sgmcmc.target.geometry import Space
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.mode import MANY
+from sgmcmc.tuning.objective import Objective
 
 _MOST = 24
 """Largest number of rearrangements."""
@@ -50,6 +54,30 @@ def rearranged(space: Space, u: np.ndarray, dtype: tf.DType) -> list[np.ndarray]
         if np.isfinite(moved).all() and not np.allclose(moved, u):
             places.append(moved)
     return places
+
+
+def alike(target: Target, data: Data, u: np.ndarray, seed: int) -> tuple[str, ...]:
+    """Return parameters whose entries can change places, such as the weights of hidden units.
+
+    Their posterior has as many modes as arrangements, and predictions alone have a meaning.
+    Returns no name for few coordinates, of which modes are told apart.
+
+    Args:
+        target: Log posterior, without a preconditioner.
+        data: Dataset.
+        u: Position, near which the log posterior is finite, flat and unconstrained.
+        seed: Seed of the position where entries are exchanged, and of the pairs.
+    """
+    if target.size <= MANY or target.space.joint is not None:
+        return ()
+    objective, rng = Objective(target, data), np.random.default_rng([seed, 2])
+    return exchangeable(
+        target.space,
+        u + rng.standard_normal(target.size),
+        objective.target.dtype,
+        lambda u: objective.value_and_gradient(u)[0],
+        rng,
+    )
 
 
 def exchangeable(

@@ -340,6 +340,22 @@ def test_wrong_inputs_are_named(arguments: tuple[Any, ...], message: str) -> Non
         sgmcmc.glm(*arguments, **QUIET)
 
 
+def test_columns_of_a_dot_may_be_redundant() -> None:
+    """All indicators of a factor, and a column of zeros: the fit has the predictions without."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": X, "a": rng.random(N) < 0.4, "none": 0.0}).astype(float)
+    frame["b"] = 1.0 - frame["a"]
+    frame["y"] = 1.0 + X + frame["a"] + rng.normal(size=N)
+    fit = sgmcmc.glm("y ~ .", frame, **QUIET)
+    less = sgmcmc.glm("y ~ . - b - none", frame, **QUIET)
+    assert fit.warnings[0].startswith("Of 'none', 'b' the data say nothing")
+    assert not less.warnings
+    error = 4 * less.summary()["error"]["sigma"] / np.sqrt(N)
+    assert np.abs(fit.predict() - less.predict()).max() < error
+    with pytest.raises(ValueError, match="'b' is a linear combination"):
+        sgmcmc.glm("y ~ x + a + b", frame, **QUIET)
+
+
 def test_wrong_priors_and_rows_that_are_dropped() -> None:
     with pytest.raises(ValueError, match="`priors` names 'z'"):
         sgmcmc.glm("y ~ x", FRAME, priors={"z": (0, 1)}, **QUIET)

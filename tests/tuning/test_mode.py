@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import optimize
 
-from sgmcmc.tuning.mode import Mode, find_mode
+from sgmcmc.tuning.mode import Mode, _climb, find_mode
 from sgmcmc.tuning.plan import mode_from
 from tests.tuning.models import (
     Array,
@@ -377,3 +377,17 @@ class TestManyRows:
         found = mode_from(target, data, np.zeros(5), seed=1)
         expected, information = self.newton(given["X"], given["y"])
         assert off(found, expected, information) < COARSE
+
+
+def test_newton_steps_leave_a_place_where_the_likelihood_is_saturated() -> None:
+    """There a step is ten thousand times too long, as for a level whose rows a part did not show.
+
+    The search on a part of the rows begins it near zero, and Newton steps on all rows go on.
+    """
+    y = (np.arange(100) % 5 < 2).astype(float)
+    whole = objective(
+        logistic_terms, {"X": np.ones((100, 1)), "y": y}, {"beta": (1,)}, gaussian_prior(1e3)
+    )
+    found, _ = _climb(whole, np.array([-12.0]), whole)
+    assert found.distance < 0.1
+    np.testing.assert_allclose(found.u, np.log(0.4 / 0.6), atol=0.1 / np.sqrt(24))

@@ -37,7 +37,6 @@ from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
-from sgmcmc.run.exact.shape import alike
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -47,6 +46,7 @@ from sgmcmc.run.request import AUTO, Request, all_parts_open, open_arguments
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
+from sgmcmc.tuning.symmetries import alike
 
 _SPREAD = 1.5
 """Root mean square distance of starts from the mode, in posterior SDs."""
@@ -55,7 +55,12 @@ _ROUNDS = 4
 """Largest number of restarts of a chain, whitened by its own draws."""
 
 _HMC_GRADIENTS = 3.0
-"""Gradients that an independent draw of HMC takes, in whitened coordinates."""
+"""Gradients that an independent draw of HMC takes, in whitened coordinates, near to normal."""
+
+_FAR_GRADIENTS = 60.0
+"""The same far from it, and as much again, because draws of minibatches must be much dearer."""
+
+_INTEGRATED = "effects of groups are integrated out, and it needs the fewest gradients"
 
 _FAR = "the posterior is far from normal, and chains of minibatches need very many iterations"
 
@@ -64,6 +69,9 @@ _WORTH_TIMING = 30.0
 
 _SELDOM = 0.01
 """Part of the trajectories of HMC that may diverge for a smaller stepsize to be tried."""
+
+_CONSTANTS = ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize")
+"""Constants that are all chosen or all given, where no mode is searched for."""
 
 _SLOWEST = 1e5
 """Autocorrelation time above which a restart does not help."""
@@ -93,11 +101,9 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         found = run_with_effects(request, required, verbose, began)
         if found is None and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
-        if found is None and request.groups is None and alike(model):
-            found = run_large(request, reading.dynamics, required, verbose, began)
         if found is not None:
             return found
-    if d > DENSE_UP_TO:
+    if d > DENSE_UP_TO or _has_many_modes(request):
         _need_all_open(request, d)
         if options.store is not None:
             raise ValueError(
@@ -125,8 +131,15 @@ def _run_around_mode(
     if exact and not plan.mode.converged:
         return run_by_nuts(request, plan, required, verbose, began, "no mode was found")
     integrated = isinstance(chosen.target.log_lik, Marginal)
-    if exact and integrated and _hmc_is_quicker(plan, chosen.data.size):
-        return _by_hmc(request, chosen, required, verbose, began)
+    if exact and integrated and _hmc_is_quicker(plan, chosen.data.size, _HMC_GRADIENTS):
+        return _by_hmc(request, chosen, required, verbose, began, _INTEGRATED)
+    if all_parts_open(request) and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
+        seconds = seconds_of_gradient(chosen.target, chosen.data, plan.mode.position)
+        cost = Cost.of(seconds, chosen.target.size, required)
+        if cost.affordable:
+            cost.warn(request.function)
+            bound = None if exact else cost
+            return _by_hmc(request, chosen, required, verbose, began, _FAR, bound)
     for further in reversed(range(_ROUNDS)):
         started = time.monotonic()
         try:
@@ -205,21 +218,23 @@ def _predicted(
     return (time.monotonic() - started) * ahead / done
 
 
-def _hmc_is_quicker(plan: Plan, groups: int) -> bool:
+def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     """Return whether HMC needs fewer seconds than the plan, and gives a smaller error.
 
-    This happens for effects that are integrated out: two gradients of a minibatch for each of the
-    plan's iterations are compared with some of all groups. The decision depends on counts alone,
-    not on a clock, so that the same seed gives the same draws on every machine.
+    Two gradients of a minibatch for each of the plan's iterations are compared with some of all
+    rows. The decision depends on counts alone, not on a clock, so that the same seed gives the same
+    draws on every machine.
 
     Args:
         plan: Plan that was chosen.
-        groups: Number of packs of groups.
+        rows: Number of observations, or of packs of groups that are integrated out.
+        gradients: Gradients over all of them that an independent draw of HMC takes.
     """
     if not plan.mode.converged:
         return False
-    iterations = plan.autocorrelation
-    return plan.around.exact or 2 * iterations * plan.minibatch_size >= _HMC_GRADIENTS * groups
+    if plan.around.exact:
+        return gradients <= _HMC_GRADIENTS
+    return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
 
 
 def run_with_effects(
@@ -247,18 +262,23 @@ def run_with_effects(
 
 
 def _by_hmc(
-    request: Request, chosen: Chosen, required: Requirements, verbose: bool, began: float
+    request: Request,
+    chosen: Chosen,
+    required: Requirements,
+    verbose: bool,
+    began: float,
+    reason: str,
+    cost: Cost | None = None,
 ) -> Samples:
     """Return draws by HMC in the plan's coordinates; by NUTS if the report of HMC has a warning.
 
     Chains that went where nodes that are held do not serve run again with more, and those with a
     few divergences with half the stepsize. NUTS has no nodes that are held around the mode, and
-    begins at the same mode.
+    begins at the same mode. Where gradients have a cost that bounds the run, HMC is the last.
     """
     plan = chosen.plan
     structure = request.groups
     mode = None if structure is None or structure.coordinates else plan.mode
-    reason = "effects of groups are integrated out, and it needs the fewest gradients"
     doubts = of_rising(plan.surveyed)
 
     def may_go_on() -> bool:
@@ -271,8 +291,7 @@ def _by_hmc(
     while asked is not None:
         try:
             samples = run_exact(
-                asked, HMC(), required, verbose, began, reason, doubts,
-                mode=plan.mode, stepsize=stepsize,
+                asked, HMC(), required, verbose, began, reason, doubts, cost, plan.mode, stepsize
             )  # fmt: skip
         except LostError:
             asked = with_more_nodes(asked) if may_go_on() else None
@@ -286,6 +305,8 @@ def _by_hmc(
         if stepsize is None and 0 < diverged <= seldom:
             stepsize = samples.settings["stepsize"] / 2
             continue
+        if cost is not None:
+            return samples
         return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
     lost = "the posterior is far from normal: HMC left the surroundings of the mode"
     return run_by_nuts(request, plan, required, verbose, began, lost, mode)
@@ -348,10 +369,21 @@ def _run_on_disk(reading: Reading, required: Requirements, verbose: bool) -> Sam
     return run_tuned(request, required.n_iters, verbose)
 
 
+def _has_many_modes(request: Request) -> bool:
+    """Return whether entries of parameters can change places, in a call that chooses constants."""
+    model, is_open = request.read, open_arguments(request)
+    if request.groups is not None or model.options.store is not None:
+        return False
+    start = model.starts[0].astype(np.float64)
+    return set(_CONSTANTS) <= set(is_open) and bool(
+        alike(model.target, model.data, start, model.seed)
+    )
+
+
 def _need_all_open(request: Request, d: int) -> None:
     """Raise an error if some constants are given, of a model that is too large for that."""
     is_open = open_arguments(request)
-    for name in ("gradient", "minibatches", "minibatch_size", "preconditioner", "stepsize"):
+    for name in _CONSTANTS:
         if name not in is_open:
             raise ValueError(
                 f"`{name}`: there are {d} coordinates. Beyond {DENSE_UP_TO} give all of "

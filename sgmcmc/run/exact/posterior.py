@@ -34,7 +34,7 @@ from sgmcmc.run.exact.adaptation import (
     first_stepsize,
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
-from sgmcmc.run.exact.shape import Shape, alike, is_in_blocks
+from sgmcmc.run.exact.shape import Shape, is_in_blocks
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
@@ -44,6 +44,7 @@ from sgmcmc.run.request import Around, Request, is_open
 from sgmcmc.run.sampler import make_sampler
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.symmetries import alike
 
 _BURN_IN = 20
 """Iterations dropped after a warm-up."""
@@ -140,9 +141,10 @@ def run_exactly(
     options, d = request.read.options, request.read.target.size
     _need_fixed_length(options, required)
     request = replace(request, dynamics=_dynamics(request))
-    log.alike = alike(request.read)
+    target, data, seed = request.read.target, request.read.data, request.read.seed
+    log.alike = alike(target, data, request.read.starts[0].astype(np.float64), seed)
     if log.alike:
-        log.rows = RowsWatched(request.read.target, request.read.data, request.read.seed)
+        log.rows = RowsWatched(target, data, seed)
     open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
     burn_in = required.burn_in
     if burn_in is None:

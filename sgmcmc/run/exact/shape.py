@@ -19,7 +19,6 @@ from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.local import look_around
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.objective import Objective
-from sgmcmc.tuning.symmetries import exchangeable
 
 DENSE = 8000
 """Largest number of coordinates for which the information is a dense matrix, if time allows."""
@@ -79,29 +78,6 @@ def is_in_blocks(model: Model) -> bool:
         return False
     structure = _structure(model, Objective(model.target, model.data))
     return structure is not None and 2 * structure.leaves.size > model.target.size
-
-
-def alike(model: Model) -> tuple[str, ...]:
-    """Return parameters whose entries can change places, such as the weights of hidden units.
-
-    Their posterior has as many modes as arrangements, and predictions alone have a meaning.
-    Returns no name for few coordinates, of which modes are told apart.
-
-    Args:
-        model: Model, read.
-    """
-    target = model.target
-    if target.size <= MANY or target.space.joint is not None:
-        return ()
-    objective, rng = Objective(target, model.data), np.random.default_rng([model.seed, 2])
-    near = target.space.start(model.params[0], target.dtype).astype(np.float64)
-    return exchangeable(
-        target.space,
-        near + rng.standard_normal(target.size),
-        objective.target.dtype,
-        lambda u: objective.value_and_gradient(u)[0],
-        rng,
-    )
 
 
 def _structure(model: Model, objective: Objective) -> Structure | None:

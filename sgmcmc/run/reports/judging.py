@@ -20,6 +20,7 @@ from sgmcmc.tuning.mode import DENSE_UP_TO, Mode
 from sgmcmc.tuning.noise import NoiseMeter
 from sgmcmc.tuning.plan import information_in, mode_from, unchanged
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
+from sgmcmc.tuning.symmetries import alike
 
 _POSITIONS = 512
 """Number of draws at which noise is measured: each of its variances to 6 %, one standard error."""
@@ -74,6 +75,9 @@ def cannot_judge(sampler: Sampler, samples: Samples) -> str | None:
         return f"there are more than {DENSE_UP_TO} coordinates"
     if stored != set(sampler.target.space.layout.names):
         return "not all parameters were stored"
+    target, last = sampler.target.preconditioned(None), unconstrained(samples, sampler.target.space)
+    if alike(target, sampler.data, last[0, -1], sampler.seed):
+        return "entries of parameters can change places, so that there are very many modes"
     return None
 
 
