@@ -133,7 +133,8 @@ def _run_around_mode(
     integrated = isinstance(chosen.target.log_lik, Marginal)
     if exact and integrated and _hmc_is_quicker(plan, chosen.data.size, _HMC_GRADIENTS):
         return _by_hmc(request, chosen, required, verbose, began, _INTEGRATED)
-    if all_parts_open(request) and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
+    open_ = all_parts_open(request) and required.n_iters is None and required.burn_in is None
+    if open_ and _hmc_is_quicker(plan, chosen.data.size, _FAR_GRADIENTS):
         seconds = seconds_of_gradient(chosen.target, chosen.data, plan.mode.position)
         cost = Cost.of(seconds, chosen.target.size, required)
         if cost.affordable:
