@@ -96,6 +96,20 @@ def test_chains_that_take_long_all_the_same_say_so(monkeypatch: pytest.MonkeyPat
     assert samples.settings["dynamics"]["name"] != "NUTS"
 
 
+def test_hmc_where_minibatches_would_need_very_many_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By counts; where all rows are affordable it is NUTS that follows, else HMC is the last."""
+    monkeypatch.setattr(posterior, "_FAR_GRADIENTS", 0.0)
+    monkeypatch.setattr(posterior, "may_be_exact", lambda *given: False)
+    y = np.random.default_rng(3).normal(2.0, 1.0, 5000)
+    samples = sgmcmc.sample(log_lik, {"y": y}, {"w": 0.0}, seed=1, verbose=False)
+    assert "very many iterations" in samples.report["Dynamics"]["reason for HMC"]
+    errors = sgmcmc.summary(samples).loc["w"]
+    assert abs(errors["mean"] - y.mean()) < 4 * errors["mcse_mean"]
+    assert abs(errors["sd"] - 5000**-0.5) < 4 * errors["mcse_sd"]
+
+
 def test_the_time_limit_of_exact_chains_includes_dense_coordinates() -> None:
     """A gradient of 1 ms, and two products with a matrix of 250 MB."""
     required = Requirements(0.05, 400, 4, None, None, None)
