@@ -29,14 +29,27 @@ from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
 from sgmcmc.interrupts import TICK, Mailbox
 
+_SETTLED, _PACED = 10.0, 30.0
+"""Seconds after the start between which iterations are counted, to predict the rest."""
+
 
 class Progress:
     """A bar that counts the iterations of all chains and shows the log posterior estimate.
 
-    ``done`` iterations were run before. Unless ``verbose``, nothing at all is shown.
+    ``done`` iterations were run before. Unless ``verbose``, nothing at all is shown. After half a
+    minute ``foretell`` is called with the seconds that the rest will take.
     """
 
-    def __init__(self, label: str, total: int, verbose: bool, done: int = 0) -> None:
+    def __init__(
+        self,
+        label: str,
+        total: int,
+        verbose: bool,
+        done: int = 0,
+        foretell: Callable[[float], None] | None = None,
+    ) -> None:
+        self._left, self._began, self._foretell = total - done, time.monotonic(), foretell
+        self._settled: tuple[float, int] | None = None
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
         self._bar = make_bar(total=total, initial=done, desc=label, unit="it", disable=silent)
@@ -47,9 +60,24 @@ class Progress:
 
     def advance(self, iterations: int, log_post: float | None = None) -> None:
         """Move the bar on."""
+        self._left -= iterations
+        self._predict()
         self._bar.update(iterations)
         if not self._bar.disable and log_post is not None:
             self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
+
+    def _predict(self) -> None:
+        """Say once how long the rest will take; compilation is over when counting begins."""
+        passed = time.monotonic() - self._began
+        if self._foretell is None or passed < _SETTLED:
+            return
+        if self._settled is None:
+            self._settled = passed, self._left
+        elif passed >= _PACED:
+            then, left = self._settled
+            foretell, self._foretell = self._foretell, None
+            if left > self._left:
+                foretell((passed - then) * self._left / (left - self._left))
 
     def __enter__(self) -> Progress:
         return self
@@ -127,11 +155,15 @@ Advance = Callable[[Sequence[int], Sequence[Runner], Progress], None]
 
 
 def advance_all(
-    runners: Sequence[Runner], label: str, verbose: bool, advance: Advance | None = None
+    runners: Sequence[Runner],
+    label: str,
+    verbose: bool,
+    advance: Advance | None = None,
+    foretell: Callable[[float], None] | None = None,
 ) -> bool:
     """Run all runners to their ends, by ``advance`` if not by threads of this process.
 
-    Returns ``False`` if Ctrl-C came first.
+    ``foretell`` is that of :class:`Progress`. Returns ``False`` if Ctrl-C came first.
     """
     unfinished = [runner for runner in runners if not runner.finished]
     if not unfinished:
@@ -141,7 +173,7 @@ def advance_all(
     for runner in unfinished:
         runner.prepare_ahead(core_to_spare(len(unfinished)))
     try:
-        with Progress(label, total, verbose, done) as progress:
+        with Progress(label, total, verbose, done, foretell) as progress:
             (advance or advance_to)([runner.total for runner in unfinished], unfinished, progress)
     except KeyboardInterrupt:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,7 +118,7 @@ class _Run:
         for goal in lengths.goals():
             for runner in runners:
                 runner.total = self.sampler.options.burn_in + goal
-            samples = self._advance(runners, checkpoints, verbose)
+            samples = self._advance(runners, checkpoints, verbose, lengths.foretell)
             lengths.see(samples)
             if not all(runner.finished for runner in runners):
                 break  # Ctrl-C
@@ -166,11 +166,17 @@ class _Run:
             self.store.save_handover({"positions": np.stack(starts)} | modes(runners), kinds)
         return runners
 
-    def _advance(self, runners: list[Runner], checkpoints: Checkpoints, verbose: bool) -> Samples:
+    def _advance(
+        self,
+        runners: list[Runner],
+        checkpoints: Checkpoints,
+        verbose: bool,
+        foretell: Callable[[float], None] | None = None,
+    ) -> Samples:
         """Run the chain to the end of its runners, and return the kept draws."""
         phase = self.sampler.chain
         try:
-            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to)
+            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to, foretell)
         except Diverged as diverged:
             kept = self._collect(runners, checkpoints, at_end=False)
             raise divergence(diverged, phase.argument, kept) from None

@@ -85,13 +85,30 @@ class Lengths(ABC):
     cap: int
 
     def __init__(self, required: Requirements, began: float) -> None:
-        self._required, self._began = required, began
+        self._required, self._began, self._said = required, began, False
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
         most = self._required.max_seconds
         return np.inf if most is None else self._began + most - time.monotonic()
+
+    def foretell(self, seconds: float, reached: str = "") -> None:
+        """Warn, once, that many more seconds are predicted, if the user has set no limit.
+
+        Args:
+            seconds: Predicted seconds.
+            reached: What has been reached so far.
+        """
+        if seconds <= _SAID or self._required.max_seconds is not None or self._said:
+            return
+        self._said = True
+        warnings.warn(
+            f"The chains will take about {seconds / 60:.0f} more minutes{reached}. Ctrl-C returns "
+            "the draws there are; `max_seconds` bounds the time.",
+            UserWarning,
+            stacklevel=outside(),
+        )
 
     @abstractmethod
     def goals(self) -> Iterator[int]:
@@ -197,7 +214,6 @@ class UntilEffective(Lengths):
         self.first = min(required.n_iters or first, self.cap)
         self.diagnostics: Diagnostics | None = None
         self.started: float | None = None
-        self._said = False
 
     @property
     def reached(self) -> bool:
@@ -219,25 +235,14 @@ class UntilEffective(Lengths):
                 return
             assert self.diagnostics is not None
             short = self._required.ess / max(1.0, self.diagnostics.smallest)
-            self._say((time.monotonic() - started) * (_MARGIN * short - 1.0))
+            self.foretell(
+                (time.monotonic() - started) * (_MARGIN * short - 1.0),
+                f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
+                f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
+            )
             more = goal * (min(4.0, max(1.3, _MARGIN * short)) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
             goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
-
-    def _say(self, seconds: float) -> None:
-        """Warn, once, that many more seconds are predicted, if the user has set no limit."""
-        if seconds <= _SAID or self._required.max_seconds is not None or self._said:
-            return
-        self._said = True
-        assert self.diagnostics is not None
-        warnings.warn(
-            f"The chains will take about {seconds / 60:.0f} more minutes: the smallest effective "
-            f"sample size is {self.diagnostics.smallest:.0f} ({self.diagnostics.scarcest}) of "
-            f"{self._required.ess:g} so far. "
-            "Ctrl-C returns the draws there are; `max_seconds` bounds the time.",
-            UserWarning,
-            stacklevel=outside(),
-        )
 
     def see(self, samples: Samples) -> None:
         """Look at the draws so far."""

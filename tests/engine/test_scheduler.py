@@ -7,14 +7,18 @@ import gc
 import signal
 import threading
 import time
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from sgmcmc.engine import scheduler
 from sgmcmc.engine.prefetcher import Ahead
-from sgmcmc.engine.scheduler import Watchdog, advance_all
+from sgmcmc.engine.scheduler import Progress, Watchdog, advance_all
+from sgmcmc.run.exact.posterior import _Quick
+from sgmcmc.run.lengths import Requirements, UntilEffective
 from tests.conftest import short_call
 
 
@@ -141,3 +145,36 @@ def test_the_thread_ahead_hands_back_errors_and_ends_with_its_owner() -> None:
     gc.collect()
     thread.join(10)
     assert not thread.is_alive()
+
+
+class TestForetold:
+    """Long chains say how long they will take, while they run."""
+
+    @pytest.mark.parametrize("max_seconds", [None, 60.0])
+    def test_after_half_a_minute_once(
+        self, monkeypatch: pytest.MonkeyPatch, max_seconds: float | None
+    ) -> None:
+        """The first ten seconds, with compilation, do not count: 20 s for 1000 of 21 000."""
+        clock = [0.0]
+        monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])
+        lengths = UntilEffective(
+            Requirements(0.05, 400, 4, None, None, max_seconds), _Quick(), 2, 1, 0.0
+        )
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            progress = Progress("chains", 22_000, False, foretell=lengths.foretell)
+            for clock[0], iterations in ((9.0, 900), (10.0, 100), (20.0, 500), (30.0, 500)):
+                assert not said
+                progress.advance(iterations)
+            clock[0] = 300.0
+            progress.advance(100)
+        expected = [] if max_seconds else ["The chains will take about 7 more minutes."]
+        assert [str(each.message)[:42] for each in said] == expected
+
+    def test_not_if_it_is_short(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock, told = [0.0], []
+        monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])
+        progress = Progress("chains", 22_000, False, foretell=told.append)
+        clock[0] = 9.0
+        progress.advance(22_000)
+        assert not told
