@@ -37,7 +37,7 @@ class Progress:
     """A bar that counts the iterations of all chains and shows the log posterior estimate.
 
     ``done`` iterations were run before. Unless ``verbose``, nothing at all is shown. After half a
-    minute ``foretell`` is called with the seconds that the rest will take.
+    minute ``announce`` is called with the seconds that the rest will take.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Progress:
         total: int,
         verbose: bool,
         done: int = 0,
-        foretell: Callable[[float], None] | None = None,
+        announce: Callable[[float], None] | None = None,
     ) -> None:
-        self._left, self._began, self._foretell = total - done, time.monotonic(), foretell
+        self._left, self._began, self._announce = total - done, time.monotonic(), announce
         self._settled: tuple[float, int] | None = None
         # A process without a console (pythonw) has no standard error.
         silent = not verbose or sys.stderr is None
@@ -69,15 +69,15 @@ class Progress:
     def _predict(self) -> None:
         """Say once how long the rest will take; compilation is over when counting begins."""
         passed = time.monotonic() - self._began
-        if self._foretell is None or passed < _SETTLED:
+        if self._announce is None or passed < _SETTLED:
             return
         if self._settled is None:
             self._settled = passed, self._left
         elif passed >= _PACED:
             then, left = self._settled
-            foretell, self._foretell = self._foretell, None
+            announce, self._announce = self._announce, None
             if left > self._left:
-                foretell((passed - then) * self._left / (left - self._left))
+                announce((passed - then) * self._left / (left - self._left))
 
     def __enter__(self) -> Progress:
         return self
@@ -159,11 +159,11 @@ def advance_all(
     label: str,
     verbose: bool,
     advance: Advance | None = None,
-    foretell: Callable[[float], None] | None = None,
+    announce: Callable[[float], None] | None = None,
 ) -> bool:
     """Run all runners to their ends, by ``advance`` if not by threads of this process.
 
-    ``foretell`` is that of :class:`Progress`. Returns ``False`` if Ctrl-C came first.
+    ``announce`` is that of :class:`Progress`. Returns ``False`` if Ctrl-C came first.
     """
     unfinished = [runner for runner in runners if not runner.finished]
     if not unfinished:
@@ -173,7 +173,7 @@ def advance_all(
     for runner in unfinished:
         runner.prepare_ahead(core_to_spare(len(unfinished)))
     try:
-        with Progress(label, total, verbose, done, foretell) as progress:
+        with Progress(label, total, verbose, done, announce) as progress:
             (advance or advance_to)([runner.total for runner in unfinished], unfinished, progress)
     except KeyboardInterrupt:
         return False

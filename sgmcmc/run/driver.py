@@ -118,7 +118,7 @@ class _Run:
         for goal in lengths.goals():
             for runner in runners:
                 runner.total = self.sampler.options.burn_in + goal
-            samples = self._advance(runners, checkpoints, verbose, lengths.foretell)
+            samples = self._advance(runners, checkpoints, verbose, lengths.announce)
             lengths.see(samples)
             if not all(runner.finished for runner in runners):
                 break  # Ctrl-C
@@ -171,12 +171,12 @@ class _Run:
         runners: list[Runner],
         checkpoints: Checkpoints,
         verbose: bool,
-        foretell: Callable[[float], None] | None = None,
+        announce: Callable[[float], None] | None = None,
     ) -> Samples:
         """Run the chain to the end of its runners, and return the kept draws."""
         phase = self.sampler.chain
         try:
-            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to, foretell)
+            finished = advance_all(runners, phase.label, verbose, self.crew.advance_to, announce)
         except Diverged as diverged:
             kept = self._collect(runners, checkpoints, at_end=False)
             raise divergence(diverged, phase.argument, kept) from None

@@ -93,7 +93,7 @@ class Lengths(ABC):
         most = self._required.max_seconds
         return np.inf if most is None else self._began + most - time.monotonic()
 
-    def foretell(self, seconds: float, reached: str = "") -> None:
+    def announce(self, seconds: float, reached: str = "") -> None:
         """Warn, once, that many more seconds are predicted, if the user has set no limit.
 
         Args:
@@ -235,7 +235,7 @@ class UntilEffective(Lengths):
                 return
             assert self.diagnostics is not None
             short = self._required.ess / max(1.0, self.diagnostics.smallest)
-            self.foretell(
+            self.announce(
                 (time.monotonic() - started) * (_MARGIN * short - 1.0),
                 f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
                 f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",

@@ -147,7 +147,7 @@ def test_the_thread_ahead_hands_back_errors_and_ends_with_its_owner() -> None:
     assert not thread.is_alive()
 
 
-class TestForetold:
+class TestAnnounced:
     """Long chains say how long they will take, while they run."""
 
     @pytest.mark.parametrize("max_seconds", [None, 60.0])
@@ -162,7 +162,7 @@ class TestForetold:
         )
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            progress = Progress("chains", 22_000, False, foretell=lengths.foretell)
+            progress = Progress("chains", 22_000, False, announce=lengths.announce)
             for clock[0], iterations in ((9.0, 900), (10.0, 100), (20.0, 500), (30.0, 500)):
                 assert not said
                 progress.advance(iterations)
@@ -174,7 +174,7 @@ class TestForetold:
     def test_not_if_it_is_short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock, told = [0.0], []
         monkeypatch.setattr(scheduler.time, "monotonic", lambda: clock[0])
-        progress = Progress("chains", 22_000, False, foretell=told.append)
+        progress = Progress("chains", 22_000, False, announce=told.append)
         clock[0] = 9.0
         progress.advance(22_000)
         assert not told
