@@ -9,7 +9,7 @@ import difflib
 import functools
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,8 +28,13 @@ def did_you_mean(word: str, options: Iterable[str], quote: str = "'") -> str:
 
 def or_list(options: Iterable[str]) -> str:
     """Return 'a', 'b' or 'c', in words."""
-    quoted = [repr(option) for option in options]
-    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]
+    return in_words([repr(option) for option in options], "or")
+
+
+def in_words(items: Sequence[str], last: str) -> str:
+    """Return a, b and c, with the word before the last."""
+    head = ", ".join(items[:-1])
+    return f"{head} {last} {items[-1]}" if head else items[0]
 
 
 def describe(value: Any) -> str:

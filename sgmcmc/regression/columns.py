@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _COMPARED = 4000
 """Largest number of columns for which they are all compared with each other."""
 
-_EMPTY, _COMBINED = "zero in every row", "a linear combination of the terms before it"
+_EMPTY = "zero in every row"
+_COMBINED = "a linear combination of the terms before it. Leave one of them out"
 """Reasons why data say nothing of a term."""
 
 _SUSPECT = 1e-9
@@ -181,8 +182,7 @@ def need_independent(design: Design, lost: dict[str, str], rows: int) -> None:
     if rows < len(design.terms):
         raise ValueError(f"`data` has {rows} rows for {len(design.terms)} terms.")
     for term, reason in lost.items():
-        advice = "" if reason == _EMPTY else " Leave one of them out."
-        raise ValueError(f"`formula`: the term {term!r} is {reason}.{advice}")
+        raise ValueError(f"`formula`: the term {term!r} is {reason}.")
 
 
 def _triangle(

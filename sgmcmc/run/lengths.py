@@ -274,8 +274,15 @@ class RowsWatched:
 
     def along(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return both, (chains, draws) by name; earlier values are not computed again."""
-        values = self._along(draws)
-        return {self.name: values[..., :-1].sum(-1), "log-prior": values[..., -1]}
+        chains, count = next(iter(draws.values())).shape[:2]
+        if self._values is None or self._values.shape[1] > count:
+            self._values = np.zeros((chains, 0, 2))
+        known = self._values.shape[1]
+        if known < count:
+            new = self._computed({name: array[:, known:] for name, array in draws.items()})
+            both = np.stack([new[..., :-1].sum(-1), new[..., -1]], -1)
+            self._values = np.concatenate([self._values, both], 1)
+        return {self.name: self._values[..., 0], "log-prior": self._values[..., 1]}
 
     def diagnosed(self, draws: Mapping[str, np.ndarray]) -> Diagnostics:
         """Return the diagnostics of the log-likelihood of each row, along some of the draws.
@@ -284,7 +291,7 @@ class RowsWatched:
         """
         count = next(iter(draws.values())).shape[1]
         every = -(-count // _MOST_WATCHED)
-        values = self.again()._along({name: array[:, ::every] for name, array in draws.items()})
+        values = self._computed({name: array[:, ::every] for name, array in draws.items()})
         found = diagnose({self.name: values[..., :-1]})
         if len(found.names) == 1:
             return replace(found, names=[self.name])
@@ -296,24 +303,19 @@ class RowsWatched:
         other.__dict__ = {**self.__dict__, "_values": None}
         return other
 
-    def _along(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _computed(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return terms of the log-likelihood and the log-prior, (chains, draws, terms + 1)."""
         chains, count = next(iter(draws.values())).shape[:2]
-        known = 0 if self._values is None else self._values.shape[1]
-        if known > count:
-            self._values, known = None, 0
-        new = [
+        return np.array(
             [
-                self._at({name: array[chain, draw] for name, array in draws.items()})
-                for draw in range(known, count)
-            ]
-            for chain in range(chains)
-        ]
-        if known < count:
-            parts = ([] if self._values is None else [self._values]) + [np.array(new, float)]
-            self._values = np.concatenate(parts, 1)
-        assert self._values is not None
-        return self._values
+                [
+                    self._at({name: array[chain, draw] for name, array in draws.items()})
+                    for draw in range(count)
+                ]
+                for chain in range(chains)
+            ],
+            np.float64,
+        )
 
     def _at(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
         point = {name: tf.constant(value) for name, value in params.items()}

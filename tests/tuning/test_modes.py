@@ -283,8 +283,8 @@ class TestExchangeable:
     X = np.random.default_rng(2).normal(size=(50, 9))
     dataset = {"X": X, "y": X[:, 0], "group": np.arange(50) % 9}
 
-    @pytest.mark.parametrize(("units", "found"), [(12, ("W", "b", "v")), (9, ("W", "b", "v"))])
-    def test_hidden_units(self, units: int, found: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize("units", [12, 9])
+    def test_hidden_units(self, units: int) -> None:
         """Also if there are as many as inputs, so that one axis of W is not of them."""
 
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -292,7 +292,7 @@ class TestExchangeable:
             return -0.5 * (dataset["y"] - tf.matmul(hidden, params["v"])[:, 0]) ** 2
 
         shapes = {"W": (9, units), "b": (units,), "v": (units, 1)}
-        assert alike(log_lik, self.dataset, shapes) == found
+        assert alike(log_lik, self.dataset, shapes) == ("W", "b", "v")
 
     def test_means_of_a_mixture(self) -> None:
         def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:

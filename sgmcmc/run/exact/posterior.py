@@ -19,6 +19,7 @@ from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.tuning import JOINT, need_steps
+from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.driver import run_lengths, run_tuned
@@ -143,8 +144,7 @@ def run_exactly(
     request = replace(request, dynamics=_dynamics(request))
     target, data, seed = request.read.target, request.read.data, request.read.seed
     log.alike = alike(target, data, request.read.starts[0].astype(np.float64), seed)
-    if log.alike:
-        log.rows = RowsWatched(target, data, seed)
+    rows = RowsWatched(target, data, seed) if log.alike else None
     open_ = is_open(request.stepsize) or _coordinates_are_open(keywords.get("preconditioner"))
     burn_in = required.burn_in
     if burn_in is None:
@@ -158,14 +158,19 @@ def run_exactly(
         request = tune(request) if open_ else request
         trial = _fitting(required, log)
         given = required, _Quick(), d, options.thin, log.clock.began, trial
-        if log.rows is not None:
-            lengths: UntilEffective = UntilPredictive(log.rows, *given)
+        if rows is not None:
+            lengths: UntilEffective = UntilPredictive(rows, *given)
         else:
             lengths = (_UntilLost if _may_get_lost(request) else UntilEffective)(*given)
-        return _reported(run_lengths(request, lengths, verbose), required, log)
+        samples = run_lengths(request, lengths, verbose)
+        log.predicted = None if rows is None else lengths.diagnostics
+        return _reported(samples, required, log)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)
-    return _reported(run_tuned(request, required.n_iters, verbose), required, log)
+    samples = run_tuned(request, required.n_iters, verbose)
+    if rows is not None:
+        log.predicted = rows.diagnosed(by_chain(samples.settings, samples))
+    return _reported(samples, required, log)
 
 
 def _need_fixed_length(options: Options, required: Requirements) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sgmcmc.bars import Clock
-from sgmcmc.checks import is_number
+from sgmcmc.checks import in_words, is_number
 from sgmcmc.results.arrays import by_chain, coordinate_name
 from sgmcmc.results.diagnostics import Diagnostics, diagnose
 from sgmcmc.results.measured_error import watched
@@ -16,7 +16,6 @@ from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.exact.shape import Shape
-from sgmcmc.run.lengths import RowsWatched
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports.judging import unconstrained
 from sgmcmc.run.reports.misgivings import too_coarse
@@ -49,7 +48,8 @@ class ChoiceLog:
         warmed_up: Result of the warm-up; ``None`` if there was none.
         shape: Shape of the information; ``None`` if it was not searched for.
         alike: Parameters whose entries can change places.
-        rows: Rows whose log-likelihood the draws are judged by, if there are such parameters.
+        predicted: Diagnostics of the log-likelihood of rows, by which draws are judged if there
+            are such parameters.
         warnings: Sentences on problems.
     """
 
@@ -59,7 +59,7 @@ class ChoiceLog:
     warmed_up: WarmedUp | None = None
     shape: Shape | None = None
     alike: tuple[str, ...] = ()
-    rows: RowsWatched | None = None
+    predicted: Diagnostics | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -80,10 +80,10 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
     warnings += _about_rounding(samples, origin.sampler.target.space)
     found: Sections = {}
-    if log.rows is None:
+    predicted = log.predicted
+    if predicted is None:
         warnings += diagnostics.warnings(ess)
     else:
-        predicted = log.rows.diagnosed(by_chain(settings, samples))
         warnings += [_of_entries(log.alike), *predicted.warnings(ess)]
         found["Predictions, by the log-likelihood of rows"] = {
             "rows": len(predicted.names),
@@ -125,11 +125,10 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
 
 def _of_entries(names: Sequence[str]) -> str:
     """Return the warning that single entries of parameters have no meaning."""
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (
-        f"Entries of {listed} can change places, and the posterior is the same: it has as many "
-        "modes as there are arrangements. Means, SDs, effective sample sizes and R-hat of single "
-        "entries have no meaning; those of predictions (`samples.predict`) have."
+        f"Entries of {in_words(names, 'and')} can change places, and the posterior is the same: it "
+        "has as many modes as there are arrangements. Means, SDs, effective sample sizes and R-hat "
+        "of single entries have no meaning; those of predictions (`samples.predict`) have."
     )
 
 
