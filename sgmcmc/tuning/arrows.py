@@ -79,7 +79,8 @@ class Products:
                 # Operations that neither XLA nor vectorization supports are computed one by one.
                 pass_on(error)
                 self._compiles = False
-        return np.stack([self._objective.times_hessian(u, vector) for vector in vectors])
+        each = [self._objective.times_hessian(u, vector) for vector in vectors]
+        return np.reshape(each, vectors.shape)
 
     def information(self, u: np.ndarray) -> np.ndarray:
         """Return the whole matrix at a position, (d, d): from rows' factors if they are known."""

@@ -331,7 +331,8 @@ class WarmUp:
         if self._scaled_places is None:
             return 0.0
         places, chains = self._scaled_places, len(self._rows)
-        zeta = self._within(length)[0][:, places].reshape(chains, -1, len(places))
+        zeta = self._within(length)[0]
+        zeta = zeta.reshape(chains, -1, zeta.shape[1])[..., places]
         half = zeta.shape[1] // 2
         moved = zeta[:, half:].mean((0, 1)) - zeta[:, :half].mean((0, 1))
         return float(np.abs(moved).max(initial=0.0))

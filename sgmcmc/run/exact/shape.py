@@ -141,8 +141,8 @@ class Shape:
 
     def _affordable(self, u: np.ndarray, count: int) -> bool:
         """Return whether some products with the Hessian need only a small part of the time."""
-        if count > DENSE:
-            return False
+        if not count or count > DENSE:
+            return not count
         most = min(_MOST, _SHARE * self._seconds)
         if self.structure is None and self._objective.has_factors(u):
             self._objective.likelihood_gradient(u)  # which compiles
