@@ -10,9 +10,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 needed=(nlme reticulate testthat)
-# For vignettes, and for tests that are skipped without them.
-suggested=(bayesplot coda knitr posterior rmarkdown)
-debian_packages=(r-base-core pandoc qpdf "${needed[@]/#/r-cran-}" "${suggested[@]/#/r-cran-}")
+# For vignettes, and for tests that are skipped without them. R CMD check --as-cran asks a server
+# about each that is not installed, and ends without a network.
+suggested=(bayesplot coda emmeans knitr loo MASS posterior rmarkdown)
+packages=("${needed[@],,}" "${suggested[@],,}")
+debian_packages=(r-base-core pandoc qpdf "${packages[@]/#/r-cran-}")
 
 have() {
     command -v R >/dev/null &&

@@ -1,7 +1,8 @@
 """Linear predictors, found in the graph of a log-likelihood.
 
 In most regressions the data meet the parameters in products of matrices: log p(x_i | θ) =
-f_i(η_i, φ) with predictors η_i = x_i A, where A and φ do not depend on the data. With v = (A, φ) a
+f_i(η_i, φ) with predictors η_i = x_i A, where A and φ do not depend on the data. To look up an
+effect by the level of a row is such a product, with indicators of the levels. With v = (A, φ) a
 function of the flat position u and J = ∂v/∂u, the Hessian is Jᵀ H J + Σ_k (∂ℓ/∂v_k) ∂²v_k/∂u², and
 H consists of blocks Xᵀ W X, Xᵀ c and sums, with one number for each row and pair of predictors. So
 it costs a few gradients, whatever the number of coordinates, and so does the curvature of each row.
@@ -22,6 +23,7 @@ from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
+from sgmcmc.target.designs import Columns, Levels, Numbers, between, forms
 from sgmcmc.target.target import Target
 
 _MOST = 6
@@ -35,13 +37,45 @@ _DATA = 2
 
 
 class _Product(NamedTuple):
-    """A product η = X A in the graph, by the names of its tensors."""
+    """A product η = X A in the graph, by the names of its tensors.
+
+    Attributes:
+        data: X, or the place of each row's level.
+        matrix: A, or its transpose, or its only column.
+        result: η; its transpose, or its only column, if A is so and looked up.
+        transposed: Whether A is transposed.
+        levels: Whether X consists of indicators of levels.
+        flat: Whether A is looked up as a vector.
+        shape: Shape of A.
+    """
 
     data: str
     matrix: str
-    transposed: bool
     result: str
-    columns: int
+    transposed: bool
+    levels: bool
+    flat: bool
+    shape: tuple[int, int]
+
+    @property
+    def columns(self) -> int:
+        """Number of predictors."""
+        return self.shape[1]
+
+    def design(self, data: tf.Tensor) -> Columns:
+        """Return X."""
+        return Levels(data, self.shape[0]) if self.levels else Numbers(data, self.shape[0])
+
+    def factor(self, matrix: tf.Tensor) -> tf.Tensor:
+        """Return A."""
+        return tf.reshape(tf.transpose(matrix) if self.transposed else matrix, self.shape)
+
+    def joined(self, etas: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return η, as the graph has it, of its columns, (n, 1) each."""
+        found = tf.concat(list(etas), 1)
+        if self.flat:
+            return found[:, 0]
+        return tf.transpose(found) if self.levels and self.transposed else found
 
 
 class _Second(NamedTuple):
@@ -49,7 +83,6 @@ class _Second(NamedTuple):
 
     Attributes:
         data: X of each predictor, (n, d).
-        sizes: d of each.
         slopes: ∂ℓ/∂η by predictor, (n,).
         ends: ∂ℓ/∂φ by number, summed over the rows.
         within: ∂²ℓ/∂η∂η' by pair of predictors, (n,).
@@ -57,8 +90,7 @@ class _Second(NamedTuple):
         rest: ∂²ℓ/∂φ∂φ' by pair of numbers, summed over the rows.
     """
 
-    data: list[tf.Tensor]
-    sizes: list[int]
+    data: list[Columns]
     slopes: list[tf.Tensor]
     ends: list[tf.Tensor]
     within: list[list[tf.Tensor]]
@@ -109,8 +141,7 @@ class Factors:
                 if b < a:
                     blocks[a].append(tf.transpose(blocks[b][a]))
                 else:
-                    scaled = left * found.within[a][b][:, tf.newaxis]
-                    blocks[a].append(tf.matmul(scaled, right, transpose_a=True))
+                    blocks[a].append(between(left, found.within[a][b], right))
         square = tf.concat([tf.concat(row, 1) for row in blocks], 0)
         slope = _to_columns(found.data, found.slopes)
         if found.ends:
@@ -124,13 +155,13 @@ class Factors:
         """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
         found = self._second(u, columns)
         each, ends = self._split(moves, found)
-        along = [x @ move for x, move in zip(found.data, each, strict=True)]
+        along = [x.times(move) for x, move in zip(found.data, each, strict=True)]
         parts = []
         for a, x in enumerate(found.data):
             rows = sum(w[:, tf.newaxis] * z for w, z in zip(found.within[a], along, strict=True))
             for across, end in zip(found.across, ends, strict=True):
                 rows += across[a][:, tf.newaxis] * end
-            parts.append(tf.matmul(x, rows, transpose_a=True))
+            parts.append(x.onto(rows))
         for across, rest in zip(found.across, found.rest, strict=True):
             row = sum(
                 tf.linalg.matvec(z, c, transpose_a=True) for z, c in zip(along, across, strict=True)
@@ -144,36 +175,49 @@ class Factors:
         ]
 
     def curvature(
-        self, u: tf.Tensor, moves: tf.Tensor, bend: tf.Tensor, columns: Tensors
+        self, u: tf.Tensor, square: tf.Tensor, bend: tf.Tensor, columns: Tensors
     ) -> list[tf.Tensor]:
         """Return the sum of each term's negative second derivatives along directions, (n,).
 
         Args:
             u: Position, flat.
-            moves: Derivatives of v along the directions, (m, k).
+            square: Derivatives of v along the directions times their transpose, (m, m).
             bend: Sum of the second derivatives of v along them, (m,).
             columns: Some rows, whose terms the log-likelihood returns.
         """
         found = self._second(u, columns, by_row=True)
-        each, ends = self._split(moves, found)
+        count = len(found.data)
+        rows, numbers = self._split(square, found)
+        blocks = [tf.split(part, [*self._sizes(found), len(found.ends)], 1) for part in rows]
         bends, corners = self._split(bend[:, tf.newaxis], found)
-        along = [x @ move for x, move in zip(found.data, each, strict=True)]
         total = tf.zeros_like(found.slopes[0])
-        for a, z in enumerate(along):
-            for b, other in enumerate(along):
-                total += found.within[a][b] * tf.reduce_sum(z * other, 1)
-            for across, end in zip(found.across, ends, strict=True):
-                total += 2 * across[a] * tf.linalg.matvec(z, end)
-            total += found.slopes[a] * tf.linalg.matvec(found.data[a], bends[a][:, 0])
-        for r, end in enumerate(ends):
-            for s, other in enumerate(ends):
-                total += found.rest[r][s] * tf.reduce_sum(end * other)
+        for a, left in enumerate(found.data):
+            for b, right in enumerate(found.data):
+                total += found.within[a][b] * forms(left, blocks[a][b], right)
+            ends = left.times(blocks[a][count])
+            for r, across in enumerate(found.across):
+                total += 2 * across[a] * ends[:, r]
+            total += found.slopes[a] * left.times(bends[a])[:, 0]
+        first = sum(self._sizes(found))
+        for r, rest in enumerate(found.rest):
+            for c, each in enumerate(rest):
+                total += each * numbers[r][first + c]
             total += found.ends[r] * corners[r][0]
         return [-total]
 
+    @property
+    def width(self) -> int:
+        """Size of the data of a row, indicators of levels counted as one number."""
+        return sum(1 if product.levels else product.shape[0] for product in self.products)
+
+    @staticmethod
+    def _sizes(found: _Second) -> list[int]:
+        """Return the number of columns of each predictor."""
+        return [x.size for x in found.data]
+
     def _split(self, moves: tf.Tensor, found: _Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
+        *rows, last = tf.split(moves, [*self._sizes(found), len(found.ends)], 0)
         return rows, [last[k] for k in range(len(found.ends))]
 
     def _second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> _Second:
@@ -188,14 +232,12 @@ class Factors:
             by_row: Whether sums over rows are wanted row by row, too.
         """
         matrices, others = self._parts(u, columns)
-        data = self._import(u, columns, {}, [product.data for product in self.products])
-        data = [x for x, a in zip(data, matrices, strict=True) for _ in range(a.shape[1])]
-        sizes = [a.shape[0] for a in matrices for _ in range(a.shape[1])]
+        data = self._designs(u, columns)
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
-        etas = [tf.matmul(x, a) for x, a in zip(data, flat, strict=True)]
+        etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
         numbers = [part for other in others for part in tf.unstack(tf.reshape(other, [-1]))]
         points, count = [*etas, *numbers], len(etas)
-        terms = self._terms(u, columns, matrices, others, points)
+        terms = self._terms(u, columns, others, points)
         weights = tf.ones_like(terms)
         slopes = _gradients(tf.reduce_sum(weights * terms), points)
         square = [_gradients(tf.reduce_sum(slope), points) for slope in slopes]
@@ -205,31 +247,36 @@ class Factors:
             rest = [[_gradients(end, [weights])[0] for end in row] for row in rest]
         of_rows = [[column[:, 0] for column in row[:count]] for row in square]
         slopes = [slope[:, 0] for slope in slopes[:count]]
-        return _Second(data, sizes, slopes, ends, of_rows[:count], of_rows[count:], rest)
+        return _Second(data, slopes, ends, of_rows[:count], of_rows[count:], rest)
 
     def _parts(self, u: tf.Tensor, columns: Tensors) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return the matrices A and the tensors φ at a position."""
         found = self._import(u, columns, {}, [*(p.matrix for p in self.products), *self.others])
         count = len(self.products)
-        matrices = [
-            tf.transpose(part) if product.transposed else part
-            for part, product in zip(found, self.products, strict=False)
-        ]
+        matrices = [p.factor(part) for p, part in zip(self.products, found, strict=False)]
         return matrices, found[count:]
+
+    def _designs(self, u: tf.Tensor, columns: Tensors) -> list[Columns]:
+        """Return X of each predictor, one object if they have the same levels of the same rows."""
+        names = list(dict.fromkeys(product.data for product in self.products))
+        held = dict(zip(names, self._import(u, columns, {}, names), strict=True))
+        made = {(p.data, p.levels, p.shape[0]): p.design(held[p.data]) for p in self.products}
+        return [
+            made[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)
+        ]
 
     def _terms(
         self,
         u: tf.Tensor,
         columns: Tensors,
-        matrices: list[tf.Tensor],
         others: list[tf.Tensor],
         points: Sequence[tf.Tensor],
     ) -> tf.Tensor:
         """Return the log-likelihood's terms for some predictors and numbers φ."""
         cut, left = {}, list(points)
-        for product, matrix in zip(self.products, matrices, strict=True):
-            taken, left = left[: matrix.shape[1]], left[matrix.shape[1] :]
-            cut[product.result] = tf.concat(taken, 1)
+        for product in self.products:
+            taken, left = left[: product.columns], left[product.columns :]
+            cut[product.result] = product.joined(taken)
         for name, other in zip(self.others, others, strict=True):
             size = other.shape.num_elements()
             taken, left = left[:size], left[size:]
@@ -357,6 +404,8 @@ def _cut(graph: Any, columns: int) -> Factors | None:
 
 def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
     """Return the factors of a product, if they are rows of data and a matrix of parameters."""
+    if op.type == "GatherV2":
+        return _lookup(op, place, known)
     flags = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
     if op.type not in flags or place != 1 or known[op.inputs[0].name] != _DATA:
         return None
@@ -366,8 +415,23 @@ def _product(op: Any, place: int, known: dict[str, int]) -> _Product | None:
         return None
     if data.shape.rank != 2 or data.shape[0] is not None:
         return None
-    columns = matrix.shape[0 if right else 1]
-    return _Product(data.name, matrix.name, right, op.outputs[0].name, columns)
+    shape = tuple(matrix.shape)[:: -1 if right else 1]
+    return _Product(data.name, matrix.name, op.outputs[0].name, right, False, False, shape)
+
+
+def _lookup(op: Any, place: int, known: dict[str, int]) -> _Product | None:
+    """Return the factors of a product, if parameters are looked up by the levels of rows."""
+    matrix, places, axis = op.inputs
+    rank, along = matrix.shape.rank, tf.get_static_value(axis)
+    if place or known[places.name] != _DATA or op.get_attr("batch_dims") or along is None:
+        return None
+    if rank not in (1, 2) or not matrix.shape.is_fully_defined():
+        return None
+    if places.shape.rank != 1 or places.shape[0] is not None:
+        return None
+    last = rank == 2 and int(along) % rank == 1
+    shape = (*matrix.shape, 1)[:2][:: -1 if last else 1]
+    return _Product(places.name, matrix.name, op.outputs[0].name, last, True, rank == 1, shape)
 
 
 def _gradients(value: tf.Tensor, points: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -385,8 +449,7 @@ def _rows(values: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
     )
 
 
-def _to_columns(data: list[tf.Tensor], rows: Sequence[tf.Tensor]) -> tf.Tensor:
+def _to_columns(data: list[Columns], rows: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return Xᵀ times numbers of the rows, by predictor, in one vector."""
-    return tf.concat(
-        [tf.linalg.matvec(x, r, transpose_a=True) for x, r in zip(data, rows, strict=True)], 0
-    )
+    parts = [x.onto(r[:, tf.newaxis])[:, 0] for x, r in zip(data, rows, strict=True)]
+    return tf.concat(parts, 0)

@@ -209,7 +209,7 @@ def survey(
     if home is None:
         return Survey((mode,), np.zeros(1), np.ones(1), (), part.objective.evaluations)
     away = part.into(np.asarray(start, np.float64))
-    rising = _rising(part, home, away, mode, target)
+    rising = _rising(part, home, away, mode, target, None if rows is None else whole)
     found = [home]
     for place in _places(part, target, home, away, data.size, rng) if far else ():
         end = part.climb(place, found)
@@ -308,9 +308,17 @@ def _is_another(
 
 
 def _rising(
-    part: Climber, home: np.ndarray, away: np.ndarray, mode: Mode, target: Target
+    part: Climber,
+    home: np.ndarray,
+    away: np.ndarray,
+    mode: Mode,
+    target: Target,
+    whole: Objective | None,
 ) -> tuple[str, ...]:
-    """Return the parameters with which the log posterior keeps rising, if it has no mode."""
+    """Return the parameters with which the log posterior keeps rising, if it has no mode.
+
+    A part of the rows may lack those that make it fall, so all rows must agree.
+    """
     value, slope = part.both(home)
     if not mode.converged and not part.arrived(home) and value > part.value(0 * home) + _FALL:
         return _parameters(part, home, home, target)
@@ -319,10 +327,17 @@ def _rising(
         if size < CLOSE:
             continue
         unit = direction / size
-        ahead = [part.value(home + t * unit) for t in _OUTWARD]
-        if np.isfinite(ahead).all() and min(ahead) > value - _FALL:
+        if not _stays_up(part, home, unit):
+            continue
+        if whole is None or _stays_up(Climber(whole, mode), 0 * home, unit):
             return _parameters(part, home, unit, target)
     return ()
+
+
+def _stays_up(part: Climber, place: np.ndarray, unit: np.ndarray) -> bool:
+    """Return whether the log posterior does not fall from a place, in a direction."""
+    ahead = [part.value(place + t * unit) for t in _OUTWARD]
+    return bool(np.isfinite(ahead).all()) and min(ahead) > part.value(place) - _FALL
 
 
 def _parameters(

@@ -27,10 +27,10 @@ _FACTORED_FROM = 10_000
 Hessians of few."""
 
 _PIECE_NUMBERS = 2**23
-"""Largest size of a Hessian's intermediate results, n × d in each piece."""
+"""Largest size of intermediate results of a piece: n × d for Hessians by differentiation."""
 
 _FEW = 32
-"""Numbers of a row, in place of d, in a product with a Hessian."""
+"""Numbers of a row, in place of d, in products with Hessians, and the least of linear predictors."""
 
 _TRIED = 200
 """Rows on which products with a Hessian of factors are compared with differences of gradients."""
@@ -113,16 +113,21 @@ class Objective:
         self.evaluations += 1
         values = [v.astype(self.target.dtype.as_numpy_dtype) for v in (u, *more)]
         if self._strata is None:
-            # Only a Hessian takes n × d numbers.
-            few = name in ("gradient", "product", "products")
-            most = _PIECE_NUMBERS // (_FEW if few else 1 + self.size)
-            return self._pass.sums(name, *values, most=most)
+            return self._pass.sums(name, *values, most=self._rows_of(name))
         if not self._taken:
             self._taken = [self._pass.data.rows(rows) for rows, _ in self._strata]
         return added(
             [weight * _double(part) for part in self._pass.run(name, *values, columns)]
             for columns, (_, weight) in zip(self._taken, self._strata, strict=True)
         )
+
+    def _rows_of(self, name: str) -> int:
+        """Return the number of rows for which a function's intermediate results are not large."""
+        numbers = self.size if name == "hessian" else _FEW
+        if name in ("square", "curvature") and self._factored is not None:
+            found = self._factored.of(self._one)
+            numbers = _FEW if found is None else max(_FEW, found.width)
+        return _PIECE_NUMBERS // (1 + numbers)
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
         """Return the result of a function of the position alone."""
@@ -226,10 +231,10 @@ class Objective:
             for column in root.T:
                 there, here, back = (self._at("values", u + k * column) for k in (1, 0, -1))
                 bend += there - 2 * here + back
-        dtype = self.target.dtype.as_numpy_dtype
-        most = _PIECE_NUMBERS // (1 + self.size)
+        dtype, moves = self.target.dtype.as_numpy_dtype, self._at("jacobian", u) @ root
+        square, most = (moves @ moves.T).astype(dtype), self._rows_of("curvature")
         (found,) = self._pass.joined(
-            "curvature", u.astype(dtype), self._moves(u, root), bend.astype(dtype), most=most
+            "curvature", u.astype(dtype), square, bend.astype(dtype), most=most
         )
         return found.astype(np.float64)
 

@@ -18,7 +18,12 @@ from sgmcmc.tuning.objective import Objective
 
 RNG = np.random.default_rng(1)
 N, D = 40, 3
-COLUMNS = {"X": RNG.normal(size=(N, D)), "y": (RNG.uniform(size=N) < 0.5).astype(float)}
+COLUMNS = {
+    "X": RNG.normal(size=(N, D)),
+    "y": (RNG.uniform(size=N) < 0.5).astype(float),
+    "f": RNG.integers(0, 4, N).astype(np.int32),
+    "g": RNG.integers(0, 5, N),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +56,26 @@ def poisson_sum(params: Any, data: Any) -> tf.Tensor:
     return tf.reduce_sum(data["y"] * eta - tf.exp(eta))
 
 
-def looked_up(params: Any, data: Any) -> tf.Tensor:
+def crossed(params: Any, data: Any) -> tf.Tensor:
+    """Effects of two factors, one times a scale, a slope by one of them, and a common mean."""
+    one = tf.gather(params["a"], data["f"])
+    eta = params["s"] * tf.gather(params["r"], data["g"]) + one
+    eta += data["X"][:, 0] * tf.gather(params["t"], data["f"])
+    eta += tf.linalg.matvec(data["X"], params["b"])
+    return -tf.math.log(params["s"]) - 0.5 * (data["y"] - eta) ** 2 / params["s"]
+
+
+def levels_of_classes(params: Any, data: Any) -> tf.Tensor:
+    """Effects of a factor on each of two classes, by the last axis; and by the first."""
+    first = tf.transpose(tf.gather(params["A"], data["f"], axis=-1))
+    logits = first + tf.gather(params["B"], data["g"]) + params["c"]
+    labels = tf.cast(data["y"], tf.int32)
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+
+def picked(params: Any, data: Any) -> tf.Tensor:
     """A predictor, and single coefficients by row: too many numbers that are in no product."""
-    rows = tf.gather(params["u"], tf.cast(data["y"], tf.int32))
+    rows = tf.gather(params["u"], tf.cast(data["y"], tf.int32)[:, tf.newaxis])[:, 0]
     return tf.linalg.matvec(data["X"], params["b"]) - rows**2
 
 
@@ -68,6 +90,10 @@ MODELS: dict[str, tuple[LogLik, Space]] = {
     "normal": (normal, Space({"a": (), "b": (D,), "s": ()}, EXP)),
     "multinomial": (multinomial, Space({"B": (D, 2), "c": (2,)})),
     "poisson": (poisson_sum, Space({"b": (D,)})),
+    "crossed": (
+        crossed, Space({"a": (4,), "r": (5,), "t": (4,), "b": (D,), "s": ()}, EXP),
+    ),
+    "levels": (levels_of_classes, Space({"A": (2, 4), "B": (5, 2), "c": (2,)})),
 }
 
 
@@ -90,7 +116,7 @@ def test_hessian_of_linear_predictors(name: str) -> None:
     np.testing.assert_allclose(products, exact @ vectors, atol=1e-10 * np.abs(exact).max())
 
 
-@pytest.mark.parametrize("name", ["logistic", "normal", "multinomial"])
+@pytest.mark.parametrize("name", ["logistic", "normal", "multinomial", "crossed", "levels"])
 def test_leverages_add_up_to_the_trace(name: str) -> None:
     """Row by row the curvature of the row alone; over all rows that of the Hessian."""
     log_lik, space = MODELS[name]
@@ -106,7 +132,7 @@ def test_leverages_add_up_to_the_trace(name: str) -> None:
 
 
 def test_other_models_have_the_general_way() -> None:
-    objective, u = of(looked_up, Space({"b": (D,), "u": (8,)}))
+    objective, u = of(picked, Space({"b": (D,), "u": (8,)}))
     assert not objective.has_factors(u)
     assert objective.leverages(u, np.eye(len(u))) is None
     objective, u = of(poisson_sum, MODELS["poisson"][1])

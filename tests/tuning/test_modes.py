@@ -196,6 +196,13 @@ class TestNoMode:
         held = surveyed(logistic_terms, self.separated, {"beta": np.zeros(3)}, gaussian_prior(5.0))
         assert held.rising == ()
 
+    def test_labels_that_a_feature_separates_in_a_part_of_the_rows(self) -> None:
+        """Five rows of 20 000 are against it, which the part that is searched does not have."""
+        X = np.where(np.arange(20_000) % 2, 1.0, -1.0)[:, np.newaxis]
+        y = (X[:, 0] > 0).astype(float)
+        y[:5] = 1 - y[:5]
+        assert surveyed(logistic_terms, {"X": X, "y": y}, {"beta": np.zeros(1)}).rising == ()
+
     def test_a_slope_without_end(self) -> None:
         found = surveyed(density(lambda p: 50.0 * p["t"] - p["u"] ** 2), ONE, {"t": 0.0, "u": 1.0})
         assert found.rising == ("t",)
