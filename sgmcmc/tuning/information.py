@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import scipy
 
 from sgmcmc.tuning.objective import Objective
 
@@ -48,7 +50,7 @@ class Information:
     not_positive: int = 0
     upward: np.ndarray | None = None
 
-    @property
+    @cached_property
     def condition(self) -> float:
         """The condition number of J, infinite if rounding leaves no smallest eigenvalue."""
         values = np.linalg.eigvalsh(self.matrix)
@@ -86,6 +88,7 @@ def observed_information(
         raise np.linalg.LinAlgError("The curvature of the log posterior is not finite there.")
     curved, scale = np.diag(prior), _first_scale(smooth)
     seen: list[np.ndarray] = []
+    inverse = _LastInverse(smooth)
     for _ in range(_ROUNDS):
         below, above = prior_on_both_sides(objective, u, scale)
         secant = (below - above) / (2 * scale) + curved
@@ -96,11 +99,10 @@ def observed_information(
         extra = np.mean(seen[min(_SETTLING, len(seen) - 1) :], 0)
         if not extra.any() and len(seen) > 2:
             break
-        before, scale = scale, np.sqrt(np.diag(_inverse(smooth + np.diag(extra))))
+        before, scale = scale, np.sqrt(np.diag(inverse.turned_up(extra)))
         if np.abs(np.log(scale / before)).max() < 0.01:
             break
-    matrix = smooth + np.diag(extra)
-    covariance = _plain_inverse(matrix)
+    matrix, covariance = smooth + np.diag(extra), inverse.plain(extra)
     if covariance is not None:
         return Information(matrix, covariance, extra, scale)
     units, values, vectors = _eigen(matrix)
@@ -150,12 +152,27 @@ def _not_positive(
     return count, vectors[:, 0] / scale / np.sqrt(-values[0])
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    plain = _plain_inverse(matrix)
-    if plain is not None:
-        return plain
-    scale, values, vectors = _eigen(matrix)
-    return (vectors / _turned_up(values)) @ vectors.T / np.outer(scale, scale)
+class _LastInverse:
+    """The inverse of a matrix whose diagonal is added to; kept for the same addition."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self._matrix = matrix
+        self._added: np.ndarray | None = None
+        self._found: np.ndarray | None = None
+
+    def plain(self, added: np.ndarray) -> np.ndarray | None:
+        """Return the inverse if the sum is clearly positive definite; else ``None``."""
+        if self._added is None or not np.array_equal(added, self._added):
+            self._added, self._found = added, _plain_inverse(self._matrix + np.diag(added))
+        return self._found
+
+    def turned_up(self, added: np.ndarray) -> np.ndarray:
+        """Return the inverse, with the absolute values of eigenvalues."""
+        plain = self.plain(added)
+        if plain is not None:
+            return plain
+        scale, values, vectors = _eigen(self._matrix + np.diag(added))
+        return (vectors / _turned_up(values)) @ vectors.T / np.outer(scale, scale)
 
 
 def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
@@ -165,14 +182,16 @@ def _plain_inverse(matrix: np.ndarray) -> np.ndarray | None:
     """
     scale = _scale(matrix)
     scaled = matrix / np.outer(scale, scale)
-    try:
-        np.linalg.cholesky(scaled)
-        found = np.linalg.inv(scaled)
-    except np.linalg.LinAlgError:
+    root, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
+    if failed:
         return None
+    found, failed = scipy.linalg.lapack.dpotri(root, lower=1)
+    if failed:
+        return None
+    found = np.tril(found) + np.tril(found, -1).T
     if not np.linalg.norm(scaled) * np.linalg.norm(found) < _PLAIN:
         return None
-    return (found + found.T) / 2 / np.outer(scale, scale)
+    return found / np.outer(scale, scale)
 
 
 def _scale(matrix: np.ndarray) -> np.ndarray:

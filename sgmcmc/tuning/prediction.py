@@ -39,6 +39,12 @@ _MOST_LOOKS = 60
 
 _ROUNDING = 1e-9
 
+_WHITE = 1e-6
+"""Largest difference of a whitened information from the identity, which is rounding."""
+
+_TWO = np.array([[1.0, 0.5], [0.5, 1.0]])
+"""Noise in two directions, which tells what variances and covariances become of it."""
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -98,12 +104,21 @@ class Surroundings:
         """Eigenvalues and eigenvectors of the information, with no curvature below zero."""
         if self.known_axes is not None:
             return self.known_axes
+        if self._white:
+            return np.ones(len(self.root)), np.eye(len(self.root))
         values, vectors = np.linalg.eigh(self.information)
         return np.maximum(values, _LEAST_CURVATURE * max(values[-1], 1e-300)), vectors
 
     @cached_property
+    def _white(self) -> bool:
+        """Whether the information is the identity, as it is in coordinates that whiten it."""
+        return bool(np.abs(self.information - np.eye(len(self.root))).max() <= _WHITE)
+
+    @cached_property
     def noise_along_axes(self) -> np.ndarray:
         """V in the coordinates of the eigenvectors."""
+        if self._white:
+            return self.noise
         vectors = self.axes[1]
         return vectors.T @ self.noise @ vectors
 
@@ -129,14 +144,17 @@ class Surroundings:
     def noise_by_coordinate(self) -> np.ndarray:
         """Variance of the noise in the direction of each unconstrained coordinate, in its SDs."""
         values, _ = self.axes
-        rows = self._shares() / np.sqrt(values)
+        rows = self._shares / np.sqrt(values)
         sizes = np.linalg.norm(rows, axis=1, keepdims=True)
         directions = rows / np.where(sizes > 0, sizes, 1.0)
         whitened = self.noise_along_axes / np.sqrt(np.outer(values, values))
         return np.einsum("ij,jk,ik->i", directions, whitened, directions)
 
+    @cached_property
     def _shares(self) -> np.ndarray:
-        """Return the rows that make each unconstrained coordinate of those of the eigenvectors."""
+        """The rows that make each unconstrained coordinate of those of the eigenvectors."""
+        if self._white and self.root.ndim == 2:
+            return self.root
         vectors = self.axes[1]
         return self.root @ vectors if self.root.ndim == 2 else self.root[:, np.newaxis] * vectors
 
@@ -166,12 +184,37 @@ class Surroundings:
         noise = self.noise_along_axes
         if isinstance(dynamics, SGNHT):
             dynamics = at_rest(dynamics, epsilon, values, np.diag(noise))
-        recursion = LinearRecursion(dynamics, epsilon, values)
-        d = len(self.root)
+        recursion = LinearRecursion(dynamics, epsilon, np.ones(2) if self._white else values)
         if not recursion.stable:
-            return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
-        covariance, sums = recursion.covariance(noise, self.epoch)
-        return self._prediction(self._shares(), covariance, sums)
+            return self._unstable
+        if self._white:
+            of_two = recursion.covariance(_TWO, self.epoch)
+            return self._predicted(*(self._of_noise(found) for found in of_two))
+        return self._prediction(self._shares, *recursion.covariance(noise, self.epoch))
+
+    @property
+    def _unstable(self) -> Prediction:
+        none = np.full(len(self.root), np.inf)
+        return Prediction(none, none, False)
+
+    def _of_noise(self, of_two: np.ndarray) -> np.ndarray:
+        """Return what the law of two directions is for each unconstrained coordinate, (d,).
+
+        Where all curvatures are 1 it is a I + b V, with the same a and b for all directions.
+        """
+        per_noise = of_two[0, 1] / _TWO[0, 1]
+        rest = of_two[0, 0] - per_noise * _TWO[0, 0]
+        return rest * self._variances + per_noise * self._noise_of_coordinates
+
+    @cached_property
+    def _variances(self) -> np.ndarray:
+        """Posterior variance of each unconstrained coordinate, (d,)."""
+        return (self._shares**2 / self.axes[0]).sum(1)
+
+    @cached_property
+    def _noise_of_coordinates(self) -> np.ndarray:
+        """Variance of the noise of each unconstrained coordinate, (d,)."""
+        return ((self._shares @ self.noise_along_axes) * self._shares).sum(1)
 
     def _predict_in_turn(
         self, dynamics: Dynamics, steps: np.ndarray, slices: Sequence[slice]
@@ -180,7 +223,7 @@ class Surroundings:
         need_law_in_turn(dynamics, d)
         recursion = RecursionInTurn(self.information, np.broadcast_to(steps, d), slices)
         if not recursion.stable:
-            return Prediction(np.full(d, np.inf), np.full(d, np.inf), False)
+            return self._unstable
         rows = self.root if self.root.ndim == 2 else np.diag(self.root)
         return self._prediction(rows, *recursion.covariance(self.noise))
 
@@ -194,11 +237,12 @@ class Surroundings:
             covariance: Stationary covariance of the chain.
             sums: Sums of its autocovariances.
         """
-        right = (self._shares() ** 2 / self.axes[0]).sum(1)
-        variance = ((shares @ covariance) * shares).sum(1)
-        summed = ((shares @ sums) * shares).sum(1)
+        return self._predicted(*(((shares @ each) * shares).sum(1) for each in (covariance, sums)))
+
+    def _predicted(self, variance: np.ndarray, summed: np.ndarray) -> Prediction:
+        """Return the prediction from variances and summed autocovariances of coordinates."""
         times = np.maximum(1.0, 2 * summed / variance - 1)
-        return Prediction(np.sqrt(np.maximum(variance, 0.0) / right), times, True)
+        return Prediction(np.sqrt(np.maximum(variance, 0.0) / self._variances), times, True)
 
 
 def need_law_in_turn(dynamics: Dynamics, d: int) -> None:
