@@ -25,6 +25,7 @@ from sgmcmc.run.request import (
     AUTO,
     MINIBATCHES,
     PRECONDITIONERS,
+    Model,
     Request,
     center_is_open,
     is_one_of,
@@ -35,7 +36,8 @@ from sgmcmc.run.uncentered import uncentered
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearRecursion, has_thermostat
-from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.mode import DENSE_OF_PREDICTORS, DENSE_UP_TO
+from sgmcmc.tuning.objective import is_of_predictors
 from sgmcmc.tuning.plan import WHOLE_UP_TO, Given, Plan, make_plan
 from sgmcmc.tuning.prediction import need_law_in_turn
 
@@ -148,6 +150,15 @@ def read(request: Request) -> Reading:
     return Reading(request, dynamics, in_turn)
 
 
+def has_dense_information(model: Model) -> bool:
+    """Return whether the information at a mode can be made and inverted."""
+    target = model.target
+    if target.size <= DENSE_UP_TO:
+        return True
+    start = model.starts[0].astype(np.float64)
+    return target.size <= DENSE_OF_PREDICTORS and is_of_predictors(target, model.data, start)
+
+
 def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
     """Choose the open constants of a request.
 
@@ -158,7 +169,7 @@ def choose(reading: Reading, tolerance: float, verbose: bool) -> Chosen:
     """
     request, model = reading.request, reading.request.read
     target = model.target
-    if target.size > DENSE_UP_TO:
+    if not has_dense_information(model):
         raise ValueError(
             f"`{open_arguments(request)[0]}` must be given, and cannot be chosen here: there are "
             f"{target.size} coordinates, more than {DENSE_UP_TO}. Only sample() without any "

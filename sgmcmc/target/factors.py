@@ -261,9 +261,7 @@ class Factors:
         names = list(dict.fromkeys(product.data for product in self.products))
         held = dict(zip(names, self._import(u, columns, {}, names), strict=True))
         made = {(p.data, p.levels, p.shape[0]): p.design(held[p.data]) for p in self.products}
-        return [
-            made[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)
-        ]
+        return [made[p.data, p.levels, p.shape[0]] for p in self.products for _ in range(p.columns)]
 
     def _terms(
         self,

@@ -19,6 +19,10 @@ MANY = 300
 DENSE_UP_TO = 2000
 """Largest number of coordinates for which Hessians are made and inverted."""
 
+DENSE_OF_PREDICTORS = 5000
+"""The same where the data meet the parameters in linear predictors, so that making them is quick.
+"""
+
 _CLOSE = 0.1
 """Distance from the mode, in posterior SDs of a coordinate (RMS), at which the search stops."""
 

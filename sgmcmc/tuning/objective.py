@@ -30,7 +30,7 @@ _PIECE_NUMBERS = 2**23
 """Largest size of intermediate results of a piece: n × d for Hessians by differentiation."""
 
 _FEW = 32
-"""Numbers of a row, in place of d, in products with Hessians, and the least of linear predictors."""
+"""Numbers of a row, in place of d, in products with Hessians; the least of linear predictors."""
 
 _TRIED = 200
 """Rows on which products with a Hessian of factors are compared with differences of gradients."""
@@ -124,10 +124,18 @@ class Objective:
     def _rows_of(self, name: str) -> int:
         """Return the number of rows for which a function's intermediate results are not large."""
         numbers = self.size if name == "hessian" else _FEW
-        if name in ("square", "curvature") and self._factored is not None:
-            found = self._factored.of(self._one)
-            numbers = _FEW if found is None else max(_FEW, found.width)
+        if name in ("square", "curvature"):
+            numbers = max(_FEW, self.width or 0)
         return _PIECE_NUMBERS // (1 + numbers)
+
+    @property
+    def width(self) -> int | None:
+        """Size of the data of a row, indicators of levels counted as one number.
+
+        ``None`` if the log-likelihood is not one of a few linear predictors.
+        """
+        found = None if self._factored is None else self._factored.of(self._one)
+        return None if found is None else found.width
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
         """Return the result of a function of the position alone."""
@@ -273,6 +281,11 @@ class Objective:
     def prior_values(self, points: np.ndarray) -> np.ndarray:
         """Return log-prior and log-Jacobian at several positions, (k,)."""
         return self._prior("prior values", points)[0]
+
+
+def is_of_predictors(target: Target, data: Data, u: np.ndarray) -> bool:
+    """Return whether Hessians cost a few gradients, whatever the number of coordinates."""
+    return data.size >= _FACTORED_FROM and Objective(target, data).has_factors(u)
 
 
 def _factored(target: Target, data: Data, graphs: dict[Any, Any]) -> Factored | None:

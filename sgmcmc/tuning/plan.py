@@ -33,7 +33,14 @@ from sgmcmc.tuning.objective import Objective, kept_graphs
 from sgmcmc.tuning.prediction import Prediction, Surroundings, largest_stepsize
 
 PART_ROWS = 20_000
-"""Rows that a mode is first looked for on."""
+"""Least number of rows that a mode is first looked for on."""
+
+_ROWS_EACH = 50
+"""Such rows for each coordinate, where Hessians are quick: fewer leave a level of a factor, whose
+rows look alike, without a mode near that of all rows."""
+
+_PRODUCTS = 1e11
+"""Products of numbers that a Hessian on them may take."""
 
 _SAMPLE_PROBES = 16
 """Directions in which leverage is measured for the rows that a mode is looked for on next."""
@@ -327,11 +334,14 @@ def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
 
 def part_of(objective: Objective, data: Data, seed: int) -> Objective | None:
     """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
-    if data.size <= 2 * PART_ROWS:
+    size = PART_ROWS
+    if objective.width is not None:
+        size = max(size, min(_ROWS_EACH * objective.size, int(_PRODUCTS / objective.width**2)))
+    if data.size <= 2 * size:
         return None
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
-    rows = np.sort(rng.choice(data.size, PART_ROWS, replace=False))
-    return objective.over([(rows, data.size / PART_ROWS)])
+    rows = np.sort(rng.choice(data.size, size, replace=False))
+    return objective.over([(rows, data.size / size)])
 
 
 def unchanged(d: int) -> Preconditioner:

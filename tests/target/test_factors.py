@@ -91,7 +91,8 @@ MODELS: dict[str, tuple[LogLik, Space]] = {
     "multinomial": (multinomial, Space({"B": (D, 2), "c": (2,)})),
     "poisson": (poisson_sum, Space({"b": (D,)})),
     "crossed": (
-        crossed, Space({"a": (4,), "r": (5,), "t": (4,), "b": (D,), "s": ()}, EXP),
+        crossed,
+        Space({"a": (4,), "r": (5,), "t": (4,), "b": (D,), "s": ()}, EXP),
     ),
     "levels": (levels_of_classes, Space({"A": (2, 4), "B": (5, 2), "c": (2,)})),
 }

@@ -220,7 +220,9 @@ def test_a_plain_inverse_is_that_by_eigenvalues(monkeypatch: pytest.MonkeyPatch)
     assert plain is not None
     monkeypatch.setattr(information, "_plain_inverse", lambda matrix: None)
     scale = np.sqrt(np.diag(plain))
-    other = information._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(scale, scale)
+    other = information._LastInverse(matrix).turned_up(np.zeros(len(matrix))) / np.outer(
+        scale, scale
+    )
     np.testing.assert_allclose(plain / np.outer(scale, scale), other, atol=1e-9)
 
 

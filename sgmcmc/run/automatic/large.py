@@ -25,6 +25,7 @@ from sgmcmc.run.automatic.methods import (
 )
 from sgmcmc.run.automatic.warm_up import ascend, planned, spread_out, warm_up
 from sgmcmc.run.automatic.watched import Watched, lengths_of
+from sgmcmc.run.choices import has_dense_information
 from sgmcmc.run.driver import run_lengths
 from sgmcmc.run.exact.shape import is_in_blocks
 from sgmcmc.run.lengths import Requirements, RowsWatched, need_draws, with_smaller_steps
@@ -87,8 +88,7 @@ def run_large(
     need_draws(required, thin)
     cost = None
     if all_parts_open(request) and required.n_iters is None and required.burn_in is None:
-        seconds = seconds_of_gradient(target, data, starts[0])
-        cost = Cost.of(seconds, target.size, required)
+        cost = _cost(request, required)
         if cost.affordable:
             cost.warn(request.function)
             return _by_hmc(request, cost, required, verbose, began)
@@ -133,11 +133,23 @@ def run_in_blocks(
     model = request.read
     if request.groups is not None or not is_in_blocks(model):
         return None
-    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
-    cost = Cost.of(seconds, model.target.size, required)
+    cost = _cost(request, required)
     if cost.seconds > _QUICK or not cost.affordable:
         return None
     return _by_hmc(request, cost, required, verbose, began)
+
+
+def needs_mode(request: Request, required: Requirements) -> bool:
+    """Return whether only chains around a mode are quick, and the information there can be had."""
+    open_ = all_parts_open(request) and required.n_iters is None and required.burn_in is None
+    return open_ and has_dense_information(request.read) and not _cost(request, required).affordable
+
+
+def _cost(request: Request, required: Requirements) -> Cost:
+    """Return the predicted cost of HMC."""
+    model = request.read
+    seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
+    return Cost.of(seconds, model.target.size, required)
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:

@@ -24,7 +24,7 @@ from sgmcmc.run.automatic.far_from_normal import (
     may_be_exact,
     run_by_nuts,
 )
-from sgmcmc.run.automatic.large import run_in_blocks, run_large
+from sgmcmc.run.automatic.large import needs_mode, run_in_blocks, run_large
 from sgmcmc.run.automatic.methods import (
     SAID,
     Cost,
@@ -103,7 +103,8 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
             found = run_in_blocks(request, required, verbose, began)
         if found is not None:
             return found
-    if d > DENSE_UP_TO or _has_many_modes(request):
+    large = d > DENSE_UP_TO and not needs_mode(request, required)
+    if large or _has_many_modes(request):
         _need_all_open(request, d)
         if options.store is not None:
             raise ValueError(

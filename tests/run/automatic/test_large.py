@@ -15,7 +15,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.run.automatic import large, methods, watched
+from sgmcmc.run import choices
+from sgmcmc.run.automatic import large, methods, posterior, watched
 from sgmcmc.run.lengths import Requirements
 from tests.tuning.models import Array, Tensors
 
@@ -119,6 +120,37 @@ def test_coordinates_that_are_all_independent() -> None:
     assert np.abs(z).max() < 6
     ratio = np.sqrt(draws.var(0).mean() * precision)
     assert ratio == pytest.approx(1.0, abs=5 * np.sqrt(0.5 / effective / levels) + 1 / effective)
+
+
+def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The information of linear predictors is quick: beyond the limit too, where HMC is not."""
+    monkeypatch.setattr(choices, "DENSE_UP_TO", 30)
+    monkeypatch.setattr(posterior, "DENSE_UP_TO", 30)
+    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
+    rng, rows, levels = np.random.default_rng(1), 12_000, 20
+    places = rng.integers(0, levels, (2, rows))
+    y = rng.normal(size=(2, levels))[np.arange(2)[:, np.newaxis], places].sum(0)
+    y += rng.normal(size=rows)
+
+    def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
+        eta = tf.gather(params["f"], dataset["f"]) + tf.gather(params["g"], dataset["g"])
+        return -0.5 * (dataset["y"] - eta) ** 2
+
+    dataset = {name: tf.constant(places[k], tf.int32) for k, name in enumerate("fg")}
+    start = {name: np.zeros(levels) for name in "fg"}
+    samples = sgmcmc.sample(
+        log_lik, {**dataset, "y": y}, start, standard_normal, ess=100, seed=1, verbose=False
+    )
+    assert "ControlVariate" in samples.report["Chain"]["gradient"]
+    assert samples.report["Chain"]["preconditioner"] == "dense"
+    X = np.concatenate([np.eye(levels)[place] for place in places], 1)
+    covariance = np.linalg.inv(X.T @ X + np.eye(2 * levels))
+    mean, sd = covariance @ X.T @ y, np.sqrt(np.diag(covariance))
+    draws = np.concatenate([samples[name].reshape(-1, levels) for name in "fg"], 1).astype(float)
+    effective = float(np.min(samples.report["Draws"]["ESS, bulk"]))
+    # The tolerance of SDs is 5 %; effects of a factor have their mean in common.
+    assert np.abs((draws.mean(0) - mean) / sd).max() < 5 / np.sqrt(effective)
+    assert np.abs(draws.std(0) / sd - 1).max() < 0.05 + 5 * np.sqrt(0.5 / effective)
 
 
 @pytest.mark.slow
