@@ -161,7 +161,7 @@ def _cell(run: dict[str, Any] | None) -> str:
     if run is None:
         return ""
     if not run["ended"]:
-        return f"> {run['cpu']:.0f}"
+        return f"not in {run['wall'] / 60:.0f} min"
     return f"{run['cpu']:.0f} (ESS {min(term['ess'] for term in run['terms'].values()):.0f})"
 
 
