@@ -60,15 +60,17 @@ _NEAR = 0.05
 """Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
 
 
-def uncentered(request: Request, seed: int) -> Request:
+def uncentered(request: Request, seed: int, held: bool = True) -> Request:
     """Return a request whose chains move effects in suitable coordinates, if it has any to move.
 
     Effects with a normal density are moved in :class:`EffectCoordinates`, with the information that
-    there is about each of them at the mode.
+    there is about each of them at the mode. Many coordinates, or those of several factors, which
+    are coupled, have a normal approximation around it, too.
 
     Args:
         request: Request, read.
         seed: Seed of the signs.
+        held: Whether nodes of groups may be held around the mode then.
     """
     structure, model = request.groups, request.read
     space = model.target.space
@@ -87,9 +89,9 @@ def uncentered(request: Request, seed: int) -> Request:
     search = Search(model.target, model.data, factors, globals_, seed)
     joint, u = search.run(model.starts[0].astype(np.float64))
     found = moved_in(request, joint)
-    if model.target.size > MANY:
+    if len(factors) > 1 or model.target.size > MANY:
         found = replace(found, around=search.around(joint, u))
-        found = _with_nodes(found, seed)
+        found = _with_nodes(found, seed) if held else found
     if len(model.params) > 1:
         return found
     params = space.params(u, model.target.dtype)

@@ -16,6 +16,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups import model as model_of_groups
 from sgmcmc.groups.coordinates import EffectCoordinates, Known, is_normal
 from sgmcmc.groups.model import read_groups
+from sgmcmc.run.exact import posterior as exact_posterior
 from sgmcmc.run.uncentered import Search
 from sgmcmc.target.geometry import Bijected, Space
 from sgmcmc.target.target import Target
@@ -247,3 +248,39 @@ def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float)
     effects = samples.effects("b")["v"].mean((0, 1))
     exact = (np.asarray(reference["sd_v"])[..., None] * np.asarray(reference["zv"])).mean((0, 1))
     assert np.abs(effects - exact).max() < 0.12 * np.asarray(samples["v"]).std((0, 1)).max()
+
+
+@pytest.mark.parametrize("function", [sgmcmc.sample, sgmcmc.hmc])
+def test_chains_that_nodes_are_too_few_for_run_again_with_others(
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where two factors are coordinates nodes are held at first; then they follow the draws."""
+    monkeypatch.setattr(exact_posterior, "quadrature_error", lambda *given: 1e9)
+    rng, rows = np.random.default_rng(4), 240
+    places = {
+        name: rng.integers(0, levels, rows) for name, levels in zip("abc", (30, 6, 5), strict=True)
+    }
+    y = rng.poisson(np.exp(0.5 * rng.normal(size=30)[places["a"]] + 0.5)).astype(float)
+
+    def density(name: str) -> Any:
+        def log_density(effects: Any, params: Any) -> tf.Tensor:
+            sd = params[f"sd_{name}"]
+            return -0.5 * (effects[name] / sd) ** 2 - tf.math.log(sd)
+
+        return log_density
+
+    def log_lik(params: Any, rows: Any) -> tf.Tensor:
+        eta = params["mu"] + params["ra"] + params["rb"] + params["rc"]
+        return rows["y"] * eta - tf.exp(eta)
+
+    def log_prior(params: Any) -> tf.Tensor:
+        return -params["sd_ra"] - params["sd_rb"] - params["sd_rc"] - 0.5 * params["mu"] ** 2
+
+    scales = {f"sd_r{name}": 0.5 for name in "abc"}
+    samples = function(
+        log_lik, {"y": y, **places}, {"mu": 0.0, **scales}, log_prior=log_prior, ess=50, seed=1,
+        groups=[sgmcmc.Groups(name, {f"r{name}": 0.0}, density(f"r{name}")) for name in "abc"],
+        bijectors=dict.fromkeys(scales, tfp.bijectors.Exp()), verbose=False, n_chains=2,
+    )  # fmt: skip
+    assert samples.report["Groups"]["integrated out"] == "a"
+    assert samples.report["Groups"]["nodes of a group"] == "around its mode at each draw"

@@ -133,10 +133,15 @@ def run_in_blocks(
     model = request.read
     if request.groups is not None or not is_in_blocks(model):
         return None
-    cost = _cost(request, required)
-    if cost.seconds > _QUICK or not cost.affordable:
+    if not is_quick_by_hmc(request, required):
         return None
-    return _by_hmc(request, cost, required, verbose, began)
+    return _by_hmc(request, _cost(request, required), required, verbose, began)
+
+
+def is_quick_by_hmc(request: Request, required: Requirements) -> bool:
+    """Return whether HMC on the whole dataset takes about a minute."""
+    cost = _cost(request, required)
+    return cost.seconds <= _QUICK and cost.affordable
 
 
 def needs_mode(request: Request, required: Requirements) -> bool:

@@ -24,7 +24,7 @@ from sgmcmc.run.automatic.far_from_normal import (
     may_be_exact,
     run_by_nuts,
 )
-from sgmcmc.run.automatic.large import needs_mode, run_in_blocks, run_large
+from sgmcmc.run.automatic.large import is_quick_by_hmc, needs_mode, run_in_blocks, run_large
 from sgmcmc.run.automatic.methods import (
     SAID,
     Cost,
@@ -97,9 +97,9 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         raise ValueError(
             "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
-    if d > MANY and options.store is None and all_parts_open(request):
+    if options.store is None and all_parts_open(request):
         found = run_with_effects(request, required, verbose, began)
-        if found is None and required.n_iters is None and required.burn_in is None:
+        if found is None and d > MANY and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
         if found is not None:
             return found
@@ -242,12 +242,21 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
 def run_with_effects(
     request: Request, required: Requirements, verbose: bool, began: float
 ) -> Samples | None:
-    """Return draws by HMC of a posterior whose coordinates are mostly effects of groups.
+    """Return draws by HMC of a posterior with effects of groups among its coordinates.
 
-    Returns ``None`` if it has none, or that would take too long.
+    Chains that leave the surroundings of the mode, where nodes that are held do, run again: with
+    more nodes if coordinates are many, and in the end with nodes that are not held. Returns
+    ``None`` if there are no such effects, or that would take too long; and of few coordinates,
+    unless they are effects of several factors and HMC is quick.
     """
     if request.groups is None or not request.groups.coordinates:
         return None
+    many = request.read.target.size > MANY
+    if not many:
+        given = required.n_iters is not None or required.burn_in is not None
+        several = len(request.groups.coordinates) > 1
+        if given or not several or not is_quick_by_hmc(request, required):
+            return None
     with Progress("coordinates of effects", 1, verbose) as progress:
         found = uncentered(request, request.read.seed)
         progress.advance(1)
@@ -260,7 +269,14 @@ def run_with_effects(
         return None
     cost.warn(request.function)
     reason = "coordinates are effects of groups, whitened by what the data say of each"
-    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
+    asked: Request | None = found
+    while asked is not None:
+        try:
+            return run_exact(asked, HMC(), required, verbose, began, reason, [], cost)
+        except LostError:
+            asked = with_more_nodes(asked) if many else None
+    free = uncentered(request, request.read.seed, held=False)
+    return run_exact(free, HMC(), required, verbose, began, reason, [], cost)
 
 
 def _by_hmc(

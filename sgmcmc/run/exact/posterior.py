@@ -123,8 +123,6 @@ def run_exactly(
 ) -> Samples:
     """Make the open choices, run the chains, and return draws with their report.
 
-    ``LostError`` is raised if nodes of groups are held around the mode, and the chains leave it.
-
     Args:
         request: Request of the user, with a :class:`Hamiltonian` for its dynamics, ``None`` or
             "auto" for each open constant, and the whole dataset for its gradient.
@@ -133,7 +131,29 @@ def run_exactly(
         reason: Reason for the dynamics, if the user did not choose them.
         doubts: Further warnings for the report.
         earlier: Seconds of the call before this one, by what was done.
+
+    Raises:
+        LostError: The request has nodes of groups that are held around the mode, and the chains
+            leave it. Nodes that are held here are not, the second time.
     """
+    try:
+        return _run(request, required, verbose, reason, doubts, earlier, held=True)
+    except LostError:
+        if request.held is not None:
+            raise
+    return _run(request, required, verbose, reason, doubts, earlier, held=False)
+
+
+def _run(
+    request: Request,
+    required: Requirements,
+    verbose: Any,
+    reason: str,
+    doubts: Sequence[str],
+    earlier: Mapping[str, float] | None,
+    held: bool,
+) -> Samples:
+    """Return draws with their report; nodes of groups may be held around the mode, or may not."""
     log = ChoiceLog(Clock(earlier=earlier), reason=reason, warnings=list(doubts))
     verbose, required = checks.flag("verbose", verbose), required.checked()
     request = _whole(request)
@@ -152,7 +172,7 @@ def run_exactly(
     required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
-        return _tuned(request, required, log, verbose)
+        return _tuned(request, required, log, verbose, held)
 
     if options.store is None:
         request = tune(request) if open_ else request
@@ -216,13 +236,15 @@ def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Sampl
     return samples.with_report(report_on_moves(samples, log, required.ess))
 
 
-def _tuned(request: Request, required: Requirements, log: ChoiceLog, verbose: bool) -> Request:
+def _tuned(
+    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, held: bool
+) -> Request:
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
     has_effects = request.groups is not None and request.groups.coordinates
     if has_effects and _coordinates_are_open(preconditioner):
         with Progress("coordinates of effects", 1, verbose) as progress:
-            request = uncentered(request, request.read.seed)
+            request = uncentered(request, request.read.seed, held)
             progress.advance(1)
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)

@@ -30,6 +30,9 @@ _FEW_ACCEPTED = 0.5
 _OFTEN_CUT = 0.01
 """Largest fraction of trajectories cut short without a warning."""
 
+_RARE = 1e-4
+"""Largest part of trajectories that diverge without a warning: of a few thousand, none."""
+
 _NEAR_ZERO = 0.25
 """Part of its median below which a scale is near zero."""
 
@@ -76,7 +79,7 @@ def report_on_moves(samples: Samples, log: ChoiceLog, ess: float) -> Report:
     rates = [chain["acceptance rate"] for chain in facts]
     divergences = sum(chain["divergences"] for chain in facts)
     warnings = [*log.warnings, *_about_moves(facts, rates)]
-    if divergences:
+    if divergences > _RARE * sum(chain["moves"] for chain in facts):
         warnings.append(_of_divergences(divergences, facts, samples, diagnostics))
     warnings += _about_rounding(samples, origin.sampler.target.space)
     found: Sections = {}
