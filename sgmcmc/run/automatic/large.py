@@ -147,7 +147,7 @@ def is_quick_by_hmc(request: Request, required: Requirements) -> bool:
 def needs_mode(request: Request, required: Requirements) -> bool:
     """Return whether only chains around a mode are quick, and the information there can be had."""
     open_ = all_parts_open(request) and required.n_iters is None and required.burn_in is None
-    return open_ and has_dense_information(request.read) and not _cost(request, required).affordable
+    return open_ and not _cost(request, required).affordable and has_dense_information(request.read)
 
 
 def _cost(request: Request, required: Requirements) -> Cost:
