@@ -198,7 +198,7 @@ class Surroundings:
         return Prediction(none, none, False)
 
     def _of_noise(self, of_two: np.ndarray) -> np.ndarray:
-        """Return what the law of two directions is for each unconstrained coordinate, (d,).
+        """Return the law of each unconstrained coordinate, (d,), by that of two directions.
 
         Where all curvatures are 1 it is a I + b V, with the same a and b for all directions.
         """

@@ -19,6 +19,7 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
+    AFFORDABLE,
     Cost,
     run_exact,
     seconds_of_gradient,
@@ -146,8 +147,12 @@ def is_quick_by_hmc(request: Request, required: Requirements) -> bool:
 
 def needs_mode(request: Request, required: Requirements) -> bool:
     """Return whether only chains around a mode are quick, and the information there can be had."""
-    open_ = all_parts_open(request) and required.n_iters is None and required.burn_in is None
-    return open_ and not _cost(request, required).affordable and has_dense_information(request.read)
+    if not all_parts_open(request) or required.n_iters is not None or required.burn_in is not None:
+        return False
+    cost = _cost(request, required)
+    if cost.affordable and cost.seconds <= AFFORDABLE:
+        return False
+    return has_dense_information(request.read)
 
 
 def _cost(request: Request, required: Requirements) -> Cost:

@@ -27,7 +27,7 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 
-_AFFORDABLE = 900.0
+AFFORDABLE = 900.0
 """Largest predicted time of an exact method, in seconds, if the user sets no limit."""
 
 SAID = 180.0
@@ -147,7 +147,7 @@ class Cost:
     def affordable(self) -> bool:
         """Whether that is within the user's time limit, or a few minutes."""
         most = self.required.max_seconds
-        return self.seconds <= (_AFFORDABLE if most is None else _OF_THE_TIME * most)
+        return self.seconds <= (AFFORDABLE if most is None else _OF_THE_TIME * most)
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""
