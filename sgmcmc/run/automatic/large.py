@@ -50,9 +50,6 @@ _HALVINGS = 3
 _MOST_TIME = 4.0
 """Largest multiple of the seconds until then that these may need."""
 
-_QUICK = 60.0
-"""Predicted seconds of HMC up to which it samples effects of groups."""
-
 _NAMED = 3
 """Watched quantities that a warning names."""
 
@@ -64,7 +61,12 @@ _CHANGED = 2.0
 
 
 def run_large(
-    request: Request, dynamics: Dynamics, required: Requirements, verbose: bool, began: float
+    request: Request,
+    dynamics: Dynamics,
+    required: Requirements,
+    verbose: bool,
+    began: float,
+    cost: Cost | None = None,
 ) -> Samples:
     """Choose constants from measurements around the chains' starts, run them, and report.
 
@@ -78,6 +80,7 @@ def run_large(
         required: Requested precision and length of the draws.
         verbose: Whether to show progress.
         began: Time at which the clock of ``max_seconds`` was started.
+        cost: Predicted cost of HMC, if it is known.
 
     Raises:
         ValueError: The dynamics have no closed form, or too few draws would be kept.
@@ -87,12 +90,10 @@ def run_large(
     thin = model.options.thin
     _need_linear(dynamics)
     need_draws(required, thin)
-    cost = None
-    if all_parts_open(request) and required.n_iters is None and required.burn_in is None:
-        cost = _cost(request, required)
-        if cost.affordable:
-            cost.warn(request.function)
-            return _by_hmc(request, cost, required, verbose, began)
+    cost = cost or cost_of_hmc(request, required)
+    if cost is not None and cost.affordable:
+        cost.warn(request.function)
+        return _by_hmc(request, cost, required, verbose, began)
     clock = Clock(began)
     first = request.tuned(dynamics=dynamics, seed=_derived(seed))
     around = _look(target, data, [starts[0].astype(np.float64)], seed, verbose)
@@ -134,32 +135,30 @@ def run_in_blocks(
     model = request.read
     if request.groups is not None or not is_in_blocks(model):
         return None
-    if not is_quick_by_hmc(request, required):
+    cost = cost_of_hmc(request, required)
+    if cost is None or not cost.quick:
         return None
-    return _by_hmc(request, _cost(request, required), required, verbose, began)
+    return _by_hmc(request, cost, required, verbose, began)
 
 
-def is_quick_by_hmc(request: Request, required: Requirements) -> bool:
-    """Return whether HMC on the whole dataset takes about a minute."""
-    cost = _cost(request, required)
-    return cost.seconds <= _QUICK and cost.affordable
-
-
-def needs_mode(request: Request, required: Requirements) -> bool:
-    """Return whether only chains around a mode are quick, and the information there can be had."""
+def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC; ``None`` if it is ruled out by what the user has given."""
     if not all_parts_open(request) or required.n_iters is not None or required.burn_in is not None:
-        return False
-    cost = _cost(request, required)
-    if cost.affordable and cost.seconds <= AFFORDABLE:
-        return False
-    return has_dense_information(request.read)
-
-
-def _cost(request: Request, required: Requirements) -> Cost:
-    """Return the predicted cost of HMC."""
+        return None
     model = request.read
     seconds = seconds_of_gradient(model.target, model.data, model.starts[0])
     return Cost.of(seconds, model.target.size, required)
+
+
+def needs_mode(request: Request, cost: Cost | None) -> bool:
+    """Return whether only chains around a mode are quick, and the information there can be had.
+
+    Args:
+        request: Request, read.
+        cost: Predicted cost of HMC.
+    """
+    slow = cost is not None and not (cost.affordable and cost.seconds <= AFFORDABLE)
+    return slow and has_dense_information(request.read)
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:

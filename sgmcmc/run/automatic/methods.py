@@ -30,6 +30,9 @@ from sgmcmc.tuning.mode import Mode
 AFFORDABLE = 900.0
 """Largest predicted time of an exact method, in seconds, if the user sets no limit."""
 
+_QUICK = 60.0
+"""Predicted seconds of an exact method up to which it samples effects of groups."""
+
 SAID = 180.0
 """Predicted seconds above which a warning comes before the run begins."""
 
@@ -148,6 +151,11 @@ class Cost:
         """Whether that is within the user's time limit, or a few minutes."""
         most = self.required.max_seconds
         return self.seconds <= (AFFORDABLE if most is None else _OF_THE_TIME * most)
+
+    @property
+    def quick(self) -> bool:
+        """Whether that is within the user's time limit, and about a minute."""
+        return self.seconds <= _QUICK and self.affordable
 
     def warn(self, function: str) -> None:
         """Warn of a long run before it begins, if the user has set no limit."""

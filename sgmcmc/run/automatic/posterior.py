@@ -24,7 +24,7 @@ from sgmcmc.run.automatic.far_from_normal import (
     may_be_exact,
     run_by_nuts,
 )
-from sgmcmc.run.automatic.large import is_quick_by_hmc, needs_mode, run_in_blocks, run_large
+from sgmcmc.run.automatic.large import cost_of_hmc, needs_mode, run_in_blocks, run_large
 from sgmcmc.run.automatic.methods import (
     SAID,
     Cost,
@@ -103,15 +103,16 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
             found = run_in_blocks(request, required, verbose, began)
         if found is not None:
             return found
-    large = d > DENSE_UP_TO and not needs_mode(request, required)
-    if large or _has_many_modes(request):
+    large = d > DENSE_UP_TO
+    cost = cost_of_hmc(request, required) if large else None
+    if (large and not needs_mode(request, cost)) or _has_many_modes(request):
         _need_all_open(request, d)
         if options.store is not None:
             raise ValueError(
                 f"`store`: there are {d} coordinates. Beyond {DENSE_UP_TO} a chain on disk needs "
                 "every constant given; `settings` of a call without a store have what was chosen."
             )
-        return run_large(request, reading.dynamics, required, verbose, began)
+        return run_large(request, reading.dynamics, required, verbose, began, cost)
     if options.store is not None:
         return _run_on_disk(reading, required, verbose)
     chosen = choose(reading, required.tolerance, verbose)
@@ -253,9 +254,8 @@ def run_with_effects(
         return None
     many = request.read.target.size > MANY
     if not many:
-        given = required.n_iters is not None or required.burn_in is not None
-        several = len(request.groups.coordinates) > 1
-        if given or not several or not is_quick_by_hmc(request, required):
+        predicted = cost_of_hmc(request, required) if len(request.groups.coordinates) > 1 else None
+        if predicted is None or not predicted.quick:
             return None
     with Progress("coordinates of effects", 1, verbose) as progress:
         found = uncentered(request, request.read.seed)
