@@ -97,6 +97,11 @@ class _Second(NamedTuple):
     across: list[list[tf.Tensor]]
     rest: list[list[tf.Tensor]]
 
+    @property
+    def sizes(self) -> list[int]:
+        """Number of columns of X, of each predictor."""
+        return [x.size for x in self.data]
+
 
 @dataclass(frozen=True)
 class Factors:
@@ -188,7 +193,7 @@ class Factors:
         found = self._second(u, columns, by_row=True)
         count = len(found.data)
         rows, numbers = self._split(square, found)
-        blocks = [tf.split(part, [*self._sizes(found), len(found.ends)], 1) for part in rows]
+        blocks = [tf.split(part, [*found.sizes, len(found.ends)], 1) for part in rows]
         bends, corners = self._split(bend[:, tf.newaxis], found)
         total = tf.zeros_like(found.slopes[0])
         for a, left in enumerate(found.data):
@@ -198,7 +203,7 @@ class Factors:
             for r, across in enumerate(found.across):
                 total += 2 * across[a] * ends[:, r]
             total += found.slopes[a] * left.times(bends[a])[:, 0]
-        first = sum(self._sizes(found))
+        first = sum(found.sizes)
         for r, rest in enumerate(found.rest):
             for c, each in enumerate(rest):
                 total += each * numbers[r][first + c]
@@ -210,14 +215,9 @@ class Factors:
         """Size of the data of a row, indicators of levels counted as one number."""
         return sum(1 if product.levels else product.shape[0] for product in self.products)
 
-    @staticmethod
-    def _sizes(found: _Second) -> list[int]:
-        """Return the number of columns of each predictor."""
-        return [x.size for x in found.data]
-
     def _split(self, moves: tf.Tensor, found: _Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, last = tf.split(moves, [*self._sizes(found), len(found.ends)], 0)
+        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
         return rows, [last[k] for k in range(len(found.ends))]
 
     def _second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> _Second:

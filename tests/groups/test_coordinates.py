@@ -114,19 +114,22 @@ def test_a_density_that_is_not_normal_is_left_as_it_is() -> None:
     assert not is_normal(sgmcmc.Groups("a", {"z": 0.0}, student), own)
 
 
+def density(name: str) -> Any:
+    """Return the log density of effects that are N(0, sd²), with their sd a parameter."""
+
+    def of_groups(effects: Any, params: Any) -> tf.Tensor:
+        sd = params[f"sd_{name}"]
+        return -0.5 * (effects[name] / sd) ** 2 - tf.math.log(sd)
+
+    return of_groups
+
+
 def crossed(scale: float, N: int, levels: tuple[int, int]) -> dict[str, Any]:
     """Return a call with crossed effects, of which the second has a given SD."""
     rng = np.random.default_rng(1)
     a, b = (rng.integers(0, count, N) for count in levels)
     eta = 0.7 * rng.normal(size=levels[0])[a] + scale * rng.normal(size=levels[1])[b]
     y = (rng.random(N) < 1 / (1 + np.exp(-eta))).astype(np.float32)
-
-    def density(name: str) -> Any:
-        def of_groups(effects: Any, params: Any) -> tf.Tensor:
-            sd = params[f"sd_{name}"]
-            return -0.5 * (effects[name] / sd) ** 2 - tf.math.log(sd)
-
-        return of_groups
 
     def log_lik(params: Any, rows: Any) -> tf.Tensor:
         eta = params["mu"] + params["u"] + params["v"]
@@ -261,13 +264,6 @@ def test_chains_that_nodes_are_too_few_for_run_again_with_others(
         name: rng.integers(0, levels, rows) for name, levels in zip("abc", (30, 6, 5), strict=True)
     }
     y = rng.poisson(np.exp(0.5 * rng.normal(size=30)[places["a"]] + 0.5)).astype(float)
-
-    def density(name: str) -> Any:
-        def log_density(effects: Any, params: Any) -> tf.Tensor:
-            sd = params[f"sd_{name}"]
-            return -0.5 * (effects[name] / sd) ** 2 - tf.math.log(sd)
-
-        return log_density
 
     def log_lik(params: Any, rows: Any) -> tf.Tensor:
         eta = params["mu"] + params["ra"] + params["rb"] + params["rc"]

@@ -19,7 +19,7 @@ from sgmcmc.results.measured_error import MeasuredError, compared
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.automatic.methods import (
-    AFFORDABLE,
+    SAID,
     Cost,
     run_exact,
     seconds_of_gradient,
@@ -157,7 +157,7 @@ def needs_mode(request: Request, cost: Cost | None) -> bool:
         request: Request, read.
         cost: Predicted cost of HMC.
     """
-    slow = cost is not None and not (cost.affordable and cost.seconds <= AFFORDABLE)
+    slow = cost is not None and not (cost.affordable and cost.seconds <= SAID)
     return slow and has_dense_information(request.read)
 
 

@@ -27,7 +27,7 @@ from sgmcmc.target.posterior import WholePosterior
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode
 
-AFFORDABLE = 900.0
+_AFFORDABLE = 900.0
 """Largest predicted time of an exact method, in seconds, if the user sets no limit."""
 
 _QUICK = 60.0
@@ -150,7 +150,7 @@ class Cost:
     def affordable(self) -> bool:
         """Whether that is within the user's time limit, or a few minutes."""
         most = self.required.max_seconds
-        return self.seconds <= (AFFORDABLE if most is None else _OF_THE_TIME * most)
+        return self.seconds <= (_AFFORDABLE if most is None else _OF_THE_TIME * most)
 
     @property
     def quick(self) -> bool:

@@ -126,7 +126,7 @@ def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatc
     """The information of linear predictors is quick: beyond the limit too, where HMC is not."""
     monkeypatch.setattr(choices, "DENSE_UP_TO", 30)
     monkeypatch.setattr(posterior, "DENSE_UP_TO", 30)
-    monkeypatch.setattr(methods, "AFFORDABLE", 0.0)
+    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
     rng, rows, levels = np.random.default_rng(1), 12_000, 20
     places = rng.integers(0, levels, (2, rows))
     y = rng.normal(size=(2, levels))[np.arange(2)[:, np.newaxis], places].sum(0)
@@ -156,7 +156,7 @@ def test_levels_of_two_factors_go_around_the_mode(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_error_is_measured_and_the_stepsize_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tolerance far below the noise's own error: found out, halved, and said."""
-    monkeypatch.setattr(methods, "AFFORDABLE", 0.0)
+    monkeypatch.setattr(methods, "_AFFORDABLE", 0.0)
     monkeypatch.setattr(watched, "_LONGEST", 6000)
     chosen = large.choose_locally
 
