@@ -108,7 +108,7 @@ def measure(name: str, reference: Mapping[str, Any]) -> dict[str, Any]:
 def with_nuts(name: str) -> dict[str, Any]:
     """Return what is known of a posterior, and what NumPyro's NUTS takes."""
     found = attempted(nuts_of_numpyro, name, POSTERIORS[name]())
-    return {**table.read()["posteriors"][name], "NUTS": found}
+    return {**table.read()["posteriors"].get(name, {}), "NUTS": found}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

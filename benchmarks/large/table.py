@@ -44,6 +44,8 @@ def line(name: str, result: Mapping[str, Any]) -> str:
     """Return a posterior's result in a line of plain text."""
     if "failed" in result:
         return f"{name}: {result['failed']}"
+    if "judged" not in result:
+        return f"{name}: NumPyro's NUTS {_nuts(result)}"
     found = verdict(result)
     warned = "".join(" ! " + text for text in result["warnings"])
     return (
@@ -65,7 +67,7 @@ HEAD += ["seconds", "NumPyro's NUTS: seconds (ESS)", "right", "date", "warnings"
 def write(results: Mapping[str, Any]) -> None:
     """Put the table into its document; rows that were not measured here stay."""
     rows, known = _written(), results["posteriors"]
-    rows |= {name: _row(name, result) for name, result in known.items()}
+    rows |= {name: _row(name, result, rows.get(name)) for name, result in known.items()}
     shown = [rows[name] for name in POSTERIORS if name in rows]
     right = sum(row[HEAD.index("right")] == "yes" for row in shown)
     count = f"Of {len(shown)} posteriors {right} are right."
@@ -84,8 +86,11 @@ def _written() -> dict[str, list[str]]:
     return {row[0].split(":")[0]: row for row in rows if len(row) == len(HEAD)}
 
 
-def _row(name: str, result: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a posterior."""
+def _row(name: str, result: Mapping[str, Any], before: list[str] | None) -> list[str]:
+    """Return the cells of a posterior; those of before if only NumPyro was run."""
+    if "judged" not in result and "failed" not in result and before is not None:
+        place = HEAD.index("seconds") + 1
+        return [*before[:place], _nuts(result), *before[place + 1 :]]
     if "failed" in result:
         return [name, *[""] * (len(HEAD) - 4), "**no**", result["date"], result["failed"]]
     found = verdict(result)

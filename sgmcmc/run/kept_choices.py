@@ -19,9 +19,11 @@ from sgmcmc.minibatches import Uniform, Weighted
 from sgmcmc.results.schema import difference
 from sgmcmc.results.store import Store
 from sgmcmc.run.anchored import with_held
+from sgmcmc.run.joint_mode import moved_in
 from sgmcmc.run.request import Request, is_open
-from sgmcmc.run.uncentered import globals_of, moved_in
+from sgmcmc.run.uncentered import globals_of
 from sgmcmc.target.geometry import Arrow, Preconditioner
+from sgmcmc.tuning.fields import FieldCoordinates
 
 _CENTER = "centre/"
 """Prefix in stores of the center of control variates."""
@@ -37,6 +39,9 @@ _SIDE = "held side/"
 
 _LEVELS = "levels/"
 """Prefix of the information in the data about effects that are coordinates."""
+
+_FIELD = "field/"
+"""Prefix of the coordinates of a latent field."""
 
 _WHITENING = "whitening/"
 """Prefix in stores of the arrays of the coordinates."""
@@ -134,6 +139,9 @@ def _packed(request: Request, tuned: Request, asked: dict[str, Any]) -> dict[str
     if isinstance(joint, EffectCoordinates):
         about["levels"] = [known.groups.by for known in joint.known]
         arrays |= joint.arrays(_LEVELS)
+    elif isinstance(joint, FieldCoordinates):
+        about["field"] = joint.name
+        arrays |= joint.arrays(_FIELD)
     if tuned.held is not None:
         about["held"] = {"nodes": tuned.held.nodes, "sides": len(tuned.held.sides)}
         arrays |= _packed_held(tuned.held)
@@ -175,6 +183,11 @@ def _unpacked(request: Request, known: dict[str, np.ndarray], about: dict[str, A
         numbers = _starting(known, _LEVELS)
         joint = EffectCoordinates.of_arrays(moved, numbers, globals_of(request))
         request = moved_in(request, joint)
+    if "field" in about:
+        log_prior = request.read.target.log_prior
+        assert log_prior is not None
+        field = FieldCoordinates.of_arrays(about["field"], log_prior, _starting(known, _FIELD))
+        request = moved_in(request, field)
     if "held" in about:
         request = with_held(request, _unpacked_held(known, **about["held"]))
     return request.tuned(starts, seed=about["asked"]["seed"], **changes)

@@ -32,7 +32,7 @@ from sgmcmc.run.exact.shape import is_in_blocks
 from sgmcmc.run.lengths import Requirements, RowsWatched, need_draws, with_smaller_steps
 from sgmcmc.run.origin import error_factor, origin_of
 from sgmcmc.run.reports.reporting import Sections, make_report, watched_facts
-from sgmcmc.run.request import Request, all_parts_open
+from sgmcmc.run.request import Model, Request, all_parts_open
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.laws import LinearRecursion
 from sgmcmc.tuning.local import (
@@ -43,6 +43,7 @@ from sgmcmc.tuning.local import (
     look_around,
 )
 from sgmcmc.tuning.mode import DENSE_UP_TO
+from sgmcmc.tuning.objective import Objective
 
 _HALVINGS = 3
 """Largest number of halvings of a stepsize for its error."""
@@ -55,6 +56,9 @@ _NAMED = 3
 
 _FIRST = 0.6
 """Part of the user's seconds that the chains may use before their error is measured."""
+
+_TIMES = 10
+"""Coordinates for each number of a row from which rows have few numbers."""
 
 _CHANGED = 2.0
 """Factor by which the largest curvature may grow until the chain's end."""
@@ -153,12 +157,23 @@ def cost_of_hmc(request: Request, required: Requirements) -> Cost | None:
 def needs_mode(request: Request, cost: Cost | None) -> bool:
     """Return whether only chains around a mode are quick, and the information there can be had.
 
+    Where a row has few numbers, gradients of minibatches cost next to nothing. Where it has many,
+    the products of HMC with all rows, for all chains at once, are as quick.
+
     Args:
         request: Request, read.
         cost: Predicted cost of HMC.
     """
-    slow = cost is not None and not (cost.affordable and cost.seconds <= SAID)
-    return slow and has_dense_information(request.read)
+    if cost is None or (cost.affordable and cost.seconds <= SAID):
+        return False
+    model = request.read
+    return has_dense_information(model) and (not cost.affordable or _has_few_numbers(model))
+
+
+def _has_few_numbers(model: Model) -> bool:
+    """Return whether a row of the data has far fewer numbers than there are coordinates."""
+    width = Objective(model.target, model.data).width
+    return width is not None and _TIMES * width <= model.target.size
 
 
 def _lowered(plan: LocalPlan, factor: float) -> LocalPlan:

@@ -37,6 +37,7 @@ from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
+from sgmcmc.run.fields import in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -99,6 +100,8 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         )
     if options.store is None and all_parts_open(request):
         found = run_with_effects(request, required, verbose, began)
+        if found is None:
+            found = run_with_field(request, required, verbose, began)
         if found is None and d > MANY and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
         if found is not None:
@@ -260,14 +263,9 @@ def run_with_effects(
     with Progress("coordinates of effects", 1, verbose) as progress:
         found = uncentered(request, request.read.seed)
         progress.advance(1)
-    if found.around is None:
+    cost = _cost_around(found, required)
+    if cost is None:
         return None
-    target = found.read.target
-    seconds = seconds_of_gradient(target, found.read.data, found.around.whitening.origin)
-    cost = Cost.of(seconds, target.size, required)
-    if not cost.affordable:
-        return None
-    cost.warn(request.function)
     reason = "coordinates are effects of groups, whitened by what the data say of each"
     asked: Request | None = found
     while asked is not None:
@@ -277,6 +275,36 @@ def run_with_effects(
             asked = with_more_nodes(asked) if many else None
     free = uncentered(request, request.read.seed, held=False)
     return run_exact(free, HMC(), required, verbose, began, reason, [], cost)
+
+
+def run_with_field(
+    request: Request, required: Requirements, verbose: bool, began: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
+
+    Also ``None`` if that would take too long.
+    """
+    if request.groups is not None:
+        return None
+    found = in_field(request, verbose)
+    cost = _cost_around(found, required)
+    if cost is None:
+        return None
+    reason = "a latent field is whitened by prior and data, whatever its scale"
+    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
+
+
+def _cost_around(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
+    if request.around is None:
+        return None
+    target = request.read.target
+    seconds = seconds_of_gradient(target, request.read.data, request.around.whitening.origin)
+    cost = Cost.of(seconds, target.size, required)
+    if not cost.affordable:
+        return None
+    cost.warn(request.function)
+    return cost
 
 
 def _by_hmc(

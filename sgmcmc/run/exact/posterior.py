@@ -37,6 +37,7 @@ from sgmcmc.run.exact.adaptation import (
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Shape, is_in_blocks
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
+from sgmcmc.run.fields import in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
 from sgmcmc.run.origin import origin_of
@@ -242,10 +243,13 @@ def _tuned(
     """Return the request with everything given that was left open."""
     preconditioner = request.keywords.get("preconditioner")
     has_effects = request.groups is not None and request.groups.coordinates
-    if has_effects and _coordinates_are_open(preconditioner):
-        with Progress("coordinates of effects", 1, verbose) as progress:
-            request = uncentered(request, request.read.seed, held)
-            progress.advance(1)
+    if _coordinates_are_open(preconditioner):
+        if has_effects:
+            with Progress("coordinates of effects", 1, verbose) as progress:
+                request = uncentered(request, request.read.seed, held)
+                progress.advance(1)
+        elif request.groups is None and request.mode is None and not log.alike:
+            request = in_field(request, verbose)
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
@@ -294,7 +298,7 @@ def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
 def _with_effects(
     request: Request, around: Around, required: Requirements, log: ChoiceLog, verbose: bool
 ) -> Request:
-    """Return the request with everything given, of a posterior of very many effects of groups."""
+    """Return the request with everything given, of a posterior with moved parameters."""
     target, seed = request.read.target, request.read.seed
     log.clock.done("mode and information")
     rng = np.random.default_rng([seed, 2])

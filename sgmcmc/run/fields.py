@@ -1,0 +1,156 @@
+"""Models with a latent field, moved in coordinates that suit any of its scales."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy
+
+from sgmcmc.data.dataset import Data
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.run.joint_mode import JointMode, moved_in
+from sgmcmc.run.request import Request
+from sgmcmc.target.target import Target
+from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
+from sgmcmc.tuning.objective import Objective
+
+_ROUNDS = 3
+"""Searches for the mode, each in the coordinates that the last one gives."""
+
+_NEAR = 0.05
+"""Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
+
+_STEPS = 12
+"""Newton steps of the field given the other parameters."""
+
+_HALVINGS = 10
+"""Largest number of halvings of a step."""
+
+_SHORT = 0.01
+"""Length of a Newton step, in posterior SDs of a coordinate, at which they end."""
+
+_OTHER = 0.5
+"""Distance of another value of the scale, unconstrained."""
+
+
+def in_field(request: Request, verbose: bool) -> Request:
+    """Return a request whose chains move a latent field in its coordinates, if it has one.
+
+    Args:
+        request: Request, read, without groups.
+        verbose: Whether to show progress.
+    """
+    model = request.read
+    start = model.starts[0].astype(np.float64)
+    field = find_field(model.target, start, model.seed)
+    if field is None:
+        return request
+    with Progress(f"coordinates of {field.name}", 1, verbose) as progress:
+        search = _Search(model.target, model.data, field, model.seed)
+        found = search.run(start)
+        if found is not None:
+            joint, u = found
+            request = replace(moved_in(request, joint), around=search.around(joint, u))
+        progress.advance(1)
+    return request
+
+
+class _Search(JointMode):
+    """The search for the mode, and for the information about the field there.
+
+    Args:
+        target: Log posterior.
+        data: Dataset.
+        field: Field.
+        seed: Seed of random directions.
+    """
+
+    def __init__(self, target: Target, data: Data, field: Field, seed: int) -> None:
+        super().__init__(Objective(target, data), target.space, [field.name], seed)
+        place = target.space.layout.slices[field.name]
+        self._field, self._own = field, np.arange(place.start, place.stop)
+
+    def run(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
+        """Return coordinates with the information at the mode, and the mode.
+
+        Args:
+            u: Position to begin at, flat.
+        """
+        scale = self.scale(u)
+        for _ in range(_ROUNDS):
+            found = self._seen(u)
+            if found is None:
+                return None
+            joint, u = found
+            u, gain = self.climbed(u, joint, scale)
+            if not np.isfinite(gain) or gain < _NEAR * len(u):
+                break
+        return self._seen(u)
+
+    def _seen(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
+        """Return coordinates at the mode of the field given the other parameters, and the mode.
+
+        Returns ``None`` if the information about the field is not positive there.
+        """
+        field, own = self._field, self._own
+        there = u.copy()
+        there[field.scale] += _OTHER
+        first, other = (-self._block(self.objective.prior_hessian(at)) for at in (u, there))
+        u = self._climbed_given_others(u, first)
+        information = -self._block(self.objective.likelihood_hessian(u))
+        slope = self.objective.likelihood_gradient(u)[own]
+        found = common_axes(information + first, other - first)
+        if found is None:
+            return None
+        V, lengths = found
+        probe = field.probe.reshape(-1)
+        log_prior = self.objective.target.log_prior
+        assert log_prior is not None
+        score = slope + information @ u[own]
+        if not field.mean_moves:
+            score = score + self.objective.prior_gradient(u)[own] + first @ u[own]
+        ends = np.array([probe @ first @ probe, probe @ other @ probe])
+        joint = FieldCoordinates(
+            field.name, log_prior, V, lengths, score, field.probe, ends, field.mean_moves
+        )
+        return joint, u
+
+    def _block(self, matrix: np.ndarray) -> np.ndarray:
+        return matrix[np.ix_(self._own, self._own)]
+
+    def _climbed_given_others(self, u: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        """Return the end of Newton steps of the field alone.
+
+        Args:
+            u: Position.
+            precision: Precision of its prior.
+        """
+        value, gradient = self.objective.value_and_gradient(u)
+        for _ in range(_STEPS):
+            information = precision - self._block(self.objective.likelihood_hessian(u))
+            try:
+                root = scipy.linalg.cho_factor(information, lower=True)
+            except np.linalg.LinAlgError:
+                root = scipy.linalg.cho_factor(precision + _positive(information - precision))
+            step = scipy.linalg.cho_solve(root, gradient[self._own])
+            length = np.sqrt(step @ gradient[self._own] / len(step))
+            for number in range(_HALVINGS):
+                there = u.copy()
+                there[self._own] += 0.5**number * step
+                risen, slope = self.objective.value_and_gradient(there)
+                if risen > value:
+                    break
+            else:
+                return u
+            u, value, gradient = there, risen, slope
+            if length < _SHORT:
+                return u
+        return u
+
+
+def _positive(matrix: np.ndarray) -> np.ndarray:
+    """Return the nearest symmetric matrix without eigenvalues below a small positive number."""
+    values, vectors = np.linalg.eigh(matrix)
+    least = 1e-9 * max(float(values[-1]), 1e-300)
+    return (vectors * np.maximum(values, least)) @ vectors.T

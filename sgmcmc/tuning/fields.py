@@ -1,0 +1,329 @@
+"""Latent fields: parameters whose many entries have a normal prior in which they depend on another.
+
+A random walk, a spline with a penalty, a Markov random field or a Gaussian process with a known
+kernel is a parameter x whose prior given the other parameters θ is normal, with a precision
+Q(θ) = Q₁ + r(θ) B of one scale r, and Q(θ) m(θ) = g(θ). If the data add the information W about x,
+with score s at x̂ and b = s + W x̂, then x given θ has about the precision P(θ) = W + Q(θ). With V
+such that Vᵀ(W + Q₁)V = I and VᵀBV = diag(λ),
+
+    x = V (D^(−1/2) z + D⁻¹ Vᵀ(g + b)),    D = I + r(θ) diag(λ),
+
+makes z near N(0, I) whatever θ is: P(θ) = V⁻ᵀ D V⁻¹. W, b and V are numbers, and the change of
+variables is exact, whatever they are. A chain in x itself would see of θ only what x says of it,
+which of a thousand entries is nearly all; its scale hardly moves, and there is no mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.interrupts import pass_on
+from sgmcmc.target.geometry import Geometry
+from sgmcmc.target.target import LogPrior, Target
+
+_FEWEST = 20
+"""Least number of entries of a field."""
+
+_MOST = 5000
+"""Largest number of entries of a field, of which matrices are dense."""
+
+_OTHERS = 50
+"""Largest number of other coordinates."""
+
+_MOVE = 0.5
+"""Change of a coordinate of θ by which a change of the precision is seen."""
+
+_BESIDE = 1e-2
+"""Prior SDs of single entries at which the prior is differentiated. At zero the third derivative of
+``z ** 2`` is not a number in TensorFlow."""
+
+_CLOSE = 1e-3
+"""Largest relative difference of products that should be equal."""
+
+_ROUNDING = 1e-4
+"""Largest difference of Q m, relative to products of a similar size, that is rounding."""
+
+_LEAST = 1e-6
+"""Least entry of D, which rounding may make negative."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A parameter with such a prior, as the model has it.
+
+    Attributes:
+        name: Name of the parameter.
+        scale: Place of the coordinate that r changes with most.
+        probe: Values x at which the prior is differentiated, in the shape of the parameter.
+        mean_moves: Whether g depends on θ.
+    """
+
+    name: str
+    scale: int
+    probe: np.ndarray
+    mean_moves: bool
+
+
+class FieldCoordinates:
+    """The change of variables from z to a field.
+
+    Args:
+        name: Name of the parameter.
+        log_prior: Log-prior of all parameters.
+        V: V, (n, n).
+        lengths: λ, (n,).
+        score: b, and g if that is a number, (n,).
+        probe: Values x at which the prior is differentiated, in the shape of the parameter.
+        ends: xᵀQx there, with Q₁ and with Q₁ + B.
+        mean_moves: Whether g depends on θ.
+    """
+
+    coordinates = "coordinates of a latent field, near N(0, 1) whatever its scale"
+
+    def __init__(
+        self,
+        name: str,
+        log_prior: LogPrior,
+        V: np.ndarray,
+        lengths: np.ndarray,
+        score: np.ndarray,
+        probe: np.ndarray,
+        ends: np.ndarray,
+        mean_moves: bool,
+    ) -> None:
+        self.name, self._log_prior = name, log_prior
+        self._arrays = {
+            "V": V, "lengths": lengths, "score": score, "probe": probe, "ends": ends,
+            "mean_moves": np.array(mean_moves),
+        }  # fmt: skip
+        self._inputs: dict[tuple[str, tf.DType], tf.Tensor] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tensors stay in their process; a copy has its own.
+        return {**self.__dict__, "_inputs": {}}
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """Name of the field."""
+        return (self.name,)
+
+    @classmethod
+    def of_arrays(
+        cls, name: str, log_prior: LogPrior, arrays: Mapping[str, np.ndarray]
+    ) -> FieldCoordinates:
+        """Return the coordinates of arrays that ``arrays`` gave."""
+        given = dict(arrays)
+        moves = bool(given.pop("mean_moves"))
+        return cls(name, log_prior, **given, mean_moves=moves)
+
+    def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
+        """Return all the numbers."""
+        return {prefix + name: array for name, array in self._arrays.items()}
+
+    def user(self, params: Tensors) -> Tensors:
+        """Return the parameters with the field x in place of z."""
+        z, (D, center) = params[self.name], self._given(params)
+        away = tf.reshape(z, [-1]) / tf.sqrt(D) + center / D
+        x = tf.linalg.matvec(self._input("V", away.dtype), away)
+        return {**params, self.name: tf.reshape(x, z.shape)}
+
+    def own(self, params: Tensors) -> Tensors:
+        """Return the parameters with z in place of the field x."""
+        x, (D, center) = params[self.name], self._given(params)
+        away = tf.linalg.matvec(self._input("inverse", x.dtype), tf.reshape(x, [-1]))
+        z = tf.sqrt(D) * (away - center / D)
+        return {**params, self.name: tf.reshape(z, x.shape)}
+
+    def log_jacobian(self, params: Tensors) -> tf.Tensor:
+        """Return log |det ∂x/∂z|."""
+        D, _ = self._given(params)
+        volume = np.linalg.slogdet(self._arrays["V"])[1]
+        return tf.constant(volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+
+    def _given(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the diagonal of D, and Vᵀ(g + b), given the other parameters."""
+        dtype = params[self.name].dtype
+        probe = tf.constant(self._arrays["probe"], dtype)
+        slope, product = curvature(self._log_prior, self.name, params, probe, probe)
+        first, second = self._arrays["ends"]
+        r = (tf.reduce_sum(probe * product) - first) / (second - first)
+        D = tf.maximum(1.0 + r * self._input("lengths", dtype), _LEAST)
+        center = self._input("turned score", dtype)
+        if self._arrays["mean_moves"]:
+            g = tf.reshape(slope + product, [-1])
+            center += tf.linalg.matvec(self._input("V", dtype), g, transpose_a=True)
+        return D, center
+
+    def _input(self, name: str, dtype: tf.DType) -> tf.Tensor:
+        """Return an array that graphs get as an input, not as a constant of the program."""
+        if (name, dtype) not in self._inputs:
+            array = self._array(name)
+            with tf.init_scope():
+                self._inputs[name, dtype] = tf.constant(array, dtype)
+        return self._inputs[name, dtype]
+
+    def _array(self, name: str) -> np.ndarray:
+        if name == "inverse":
+            return np.linalg.inv(self._arrays["V"])
+        if name == "turned score":
+            return self._arrays["V"].T @ self._arrays["score"]
+        return self._arrays[name]
+
+
+def curvature(
+    log_prior: LogPrior, name: str, params: Tensors, at: tf.Tensor, along: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return gradient and product −H v of a log-prior in one parameter, at a value of it."""
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(at)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(at)
+            value = tf.reduce_sum(log_prior({**params, name: at}))
+        slope = inner.gradient(value, at, unconnected_gradients="zero")
+        length = tf.reduce_sum(slope * tf.stop_gradient(along))
+    return slope, -outer.gradient(length, at, unconnected_gradients="zero")
+
+
+def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
+    """Return the field of a model; ``None`` if it has none, or more than one.
+
+    Args:
+        target: Log posterior.
+        u: Position, flat and unconstrained.
+        seed: Seed of the values at which the prior is differentiated.
+    """
+    space, log_prior = target.space, target.log_prior
+    if log_prior is None or space.joint is not None or space.preconditioner is not None:
+        return None
+    sizes = space.layout.sizes
+    names = [
+        name
+        for name, geometry in space.geometries.items()
+        if type(geometry) is Geometry and _FEWEST <= sizes[name] <= _MOST
+        if space.layout.size - sizes[name] <= _OTHERS
+    ]
+    found = []
+    for name in names:
+        try:
+            found.append(_Seen(target, name, u, seed).field())
+        except Exception as error:  # of any kind: a function that has no second derivative
+            pass_on(error)
+    fields = [field for field in found if field is not None]
+    return fields[0] if len(fields) == 1 else None
+
+
+class _Seen:
+    """What differences say of the prior of one parameter."""
+
+    def __init__(self, target: Target, name: str, u: np.ndarray, seed: int) -> None:
+        assert target.log_prior is not None
+        self._target, self._log_prior = target, target.log_prior
+        self._name, self._u = name, u
+        self._place = target.space.layout.slices[name]
+        self._shape = target.space.layout.shapes[name]
+        self._rng = np.random.default_rng([seed, target.size, 4])
+
+    def field(self) -> Field | None:
+        """Return the field, if the parameter is one."""
+        size = math.prod(self._shape)
+        along = self._rng.standard_normal(size)
+        slope, product = self._products(self._u, 0.1 * along, along)
+        bend = float(along @ product)
+        if not (np.isfinite(product).all() and bend > 0):
+            return None
+        # The prior is normal: twice as far away it has the same curvature.
+        if _apart(self._products(self._u, -0.7 * along, along)[1], product):
+            return None
+        half = np.where(self._rng.permutation(size) < size // 2, along, 0.0)
+        spread = self._products(self._u, 0.1 * along, half)[1]
+        if np.abs(spread[half == 0.0]).max() <= _CLOSE * np.abs(spread).max():
+            return None  # entries are independent
+        scale = self._scale(along, product)
+        if scale is None:
+            return None
+        probe = along * _BESIDE * np.sqrt(size / bend)
+        return Field(self._name, scale, probe.reshape(self._shape), self._mean_moves(probe))
+
+    def _scale(self, along: np.ndarray, product: np.ndarray) -> int | None:
+        """Return the coordinate that the precision depends on most, if on one line."""
+        most, found = _CLOSE * float(np.linalg.norm(product)), None
+        for place in self._suspects(along, product):
+            there, back = (
+                self._products(self._moved(place, move), 0.1 * along, along)[1] - product
+                for move in (_MOVE, -_MOVE)
+            )
+            change = float(np.linalg.norm(there))
+            if change > most:
+                along_line = np.isfinite(back).all() and not _apart(there, _like(back, there))
+                most, found = change, place if along_line else None
+        return found
+
+    def _suspects(self, along: np.ndarray, product: np.ndarray) -> list[int]:
+        """Return the coordinates of the other parameters that the precision depends on."""
+        places: list[int] = []
+        for name, part in self._target.space.layout.slices.items():
+            if name == self._name:
+                continue
+            moved = self._u.copy()
+            moved[part] += _MOVE * self._rng.choice([-1.0, 1.0], part.stop - part.start)
+            if _apart(self._products(moved, 0.1 * along, along)[1], product):
+                places += range(part.start, part.stop)
+        return places
+
+    def _mean_moves(self, probe: np.ndarray) -> bool:
+        """Return whether g depends on the other parameters."""
+        moved = self._u + _MOVE * self._rng.choice([-1.0, 1.0], len(self._u))
+        here, there = (self._products(u, probe, probe) for u in (self._u, moved))
+        size = max(float(np.linalg.norm(product)) for _, product in (here, there))
+        return bool(np.linalg.norm(np.add(*here) - np.add(*there)) > _ROUNDING * size)
+
+    def _moved(self, place: int, move: float) -> np.ndarray:
+        found = self._u.copy()
+        found[place] += move
+        return found
+
+    def _products(
+        self, u: np.ndarray, at: np.ndarray, along: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return gradient and product of the prior in the parameter, flat, in float64."""
+        dtype = self._target.dtype
+        params = self._target.space.params(u, dtype)
+        given = {name: tf.constant(value, dtype) for name, value in params.items()}
+        value, vector = (tf.constant(a.reshape(self._shape), dtype) for a in (at, along))
+        slope, product = curvature(self._log_prior, self._name, given, value, vector)
+        flat = (np.asarray(part, np.float64).reshape(-1) for part in (slope, product))
+        return next(flat), next(flat)
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two vectors differ by more than rounding."""
+    size = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
+    return bool(np.linalg.norm(one - other) > _CLOSE * size)
+
+
+def _like(vector: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the multiple of a vector that is as long as another, and on its side."""
+    length = np.linalg.norm(vector)
+    return vector * (np.sign(vector @ other) * np.linalg.norm(other) / max(length, 1e-300))
+
+
+def common_axes(first: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return V and λ with VᵀAV = I and VᵀBV = diag(λ); ``None`` unless A is positive.
+
+    Args:
+        first: A, (n, n).
+        change: B, (n, n).
+    """
+    try:
+        lengths, V = scipy.linalg.eigh(change, first)
+    except np.linalg.LinAlgError:
+        return None
+    return V, lengths
