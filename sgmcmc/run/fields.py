@@ -13,13 +13,16 @@ from sgmcmc.run.joint_mode import JointMode, moved_in
 from sgmcmc.run.request import Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
-from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.objective import Objective, is_of_predictors
 
 _ROUNDS = 3
 """Searches for the mode, each in the coordinates that the last one gives."""
 
 _NEAR = 0.05
 """Gain of a search, in units of the log posterior for each coordinate, at which it is the last."""
+
+_QUICK = 1e8
+"""Product of rows and coordinates up to which Hessians by differentiation are quick."""
 
 _STEPS = 12
 """Newton steps of the field given the other parameters."""
@@ -34,21 +37,38 @@ _OTHER = 0.5
 """Distance of another value of the scale, unconstrained."""
 
 
-def in_field(request: Request, verbose: bool) -> Request:
-    """Return a request whose chains move a latent field in its coordinates, if it has one.
+def field_of(request: Request) -> Field | None:
+    """Return the latent field of a model without groups; ``None`` if it has none of use.
 
     Args:
-        request: Request, read, without groups.
+        request: Request, read.
+    """
+    model = request.read
+    target, data = model.target, model.data
+    if request.groups is not None:
+        return None
+    start = model.starts[0].astype(np.float64)
+    field = find_field(target, start, model.seed)
+    if field is None:
+        return None
+    quick = data.size * target.size <= _QUICK or is_of_predictors(target, data, start)
+    return field if quick else None
+
+
+def in_field(request: Request, field: Field, verbose: bool) -> Request:
+    """Return a request whose chains move a latent field in its coordinates.
+
+    It is the same request if the information about the field is not positive.
+
+    Args:
+        request: Request, read.
+        field: Field.
         verbose: Whether to show progress.
     """
     model = request.read
-    start = model.starts[0].astype(np.float64)
-    field = find_field(model.target, start, model.seed)
-    if field is None:
-        return request
     with Progress(f"coordinates of {field.name}", 1, verbose) as progress:
         search = _Search(model.target, model.data, field, model.seed)
-        found = search.run(start)
+        found = search.run(model.starts[0].astype(np.float64))
         if found is not None:
             joint, u = found
             request = replace(moved_in(request, joint), around=search.around(joint, u))
@@ -129,11 +149,9 @@ class _Search(JointMode):
         value, gradient = self.objective.value_and_gradient(u)
         for _ in range(_STEPS):
             information = precision - self._block(self.objective.likelihood_hessian(u))
-            try:
-                root = scipy.linalg.cho_factor(information, lower=True)
-            except np.linalg.LinAlgError:
-                root = scipy.linalg.cho_factor(precision + _positive(information - precision))
-            step = scipy.linalg.cho_solve(root, gradient[self._own])
+            step = _solved(information, gradient[self._own])
+            if step is None:
+                return u
             length = np.sqrt(step @ gradient[self._own] / len(step))
             for number in range(_HALVINGS):
                 there = u.copy()
@@ -149,8 +167,9 @@ class _Search(JointMode):
         return u
 
 
-def _positive(matrix: np.ndarray) -> np.ndarray:
-    """Return the nearest symmetric matrix without eigenvalues below a small positive number."""
-    values, vectors = np.linalg.eigh(matrix)
-    least = 1e-9 * max(float(values[-1]), 1e-300)
-    return (vectors * np.maximum(values, least)) @ vectors.T
+def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """Return the solution of linear equations; ``None`` unless the matrix is positive."""
+    try:
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix, lower=True), right)
+    except (np.linalg.LinAlgError, ValueError):  # not positive, or not finite
+        return None

@@ -29,7 +29,7 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.geometry import Geometry
 from sgmcmc.target.target import LogPrior, Target
 
-_FEWEST = 20
+SMALLEST_FIELD = 20
 """Least number of entries of a field."""
 
 _MOST = 5000
@@ -207,7 +207,7 @@ def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
     names = [
         name
         for name, geometry in space.geometries.items()
-        if type(geometry) is Geometry and _FEWEST <= sizes[name] <= _MOST
+        if type(geometry) is Geometry and SMALLEST_FIELD <= sizes[name] <= _MOST
         if space.layout.size - sizes[name] <= _OTHERS
     ]
     found = []
@@ -324,6 +324,6 @@ def common_axes(first: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.n
     """
     try:
         lengths, V = scipy.linalg.eigh(change, first)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ValueError):  # not positive, or not finite
         return None
     return V, lengths

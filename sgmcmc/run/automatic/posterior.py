@@ -37,7 +37,7 @@ from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
-from sgmcmc.run.fields import in_field
+from sgmcmc.run.fields import field_of, in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
@@ -45,6 +45,7 @@ from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request, all_parts_open, open_arguments
 from sgmcmc.run.uncentered import uncentered
+from sgmcmc.tuning.fields import SMALLEST_FIELD
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
 from sgmcmc.tuning.symmetries import alike
@@ -100,7 +101,7 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         )
     if options.store is None and all_parts_open(request):
         found = run_with_effects(request, required, verbose, began)
-        if found is None:
+        if found is None and d >= SMALLEST_FIELD:
             found = run_with_field(request, required, verbose, began)
         if found is None and d > MANY and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
@@ -284,9 +285,13 @@ def run_with_field(
 
     Also ``None`` if that would take too long.
     """
-    if request.groups is not None:
+    field = field_of(request)
+    if field is None:
         return None
-    found = in_field(request, verbose)
+    before = cost_of_hmc(request, required)
+    if before is not None and not before.affordable:
+        return None
+    found = in_field(request, field, verbose)
     cost = _cost_around(found, required)
     if cost is None:
         return None

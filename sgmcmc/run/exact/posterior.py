@@ -37,7 +37,7 @@ from sgmcmc.run.exact.adaptation import (
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Shape, is_in_blocks
 from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
-from sgmcmc.run.fields import in_field
+from sgmcmc.run.fields import field_of, in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
 from sgmcmc.run.origin import origin_of
@@ -248,8 +248,9 @@ def _tuned(
             with Progress("coordinates of effects", 1, verbose) as progress:
                 request = uncentered(request, request.read.seed, held)
                 progress.advance(1)
-        elif request.groups is None and request.mode is None and not log.alike:
-            request = in_field(request, verbose)
+        elif request.mode is None and not log.alike:
+            field = field_of(request)
+            request = request if field is None else in_field(request, field, verbose)
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
