@@ -33,6 +33,9 @@ _HALVINGS = 10
 _SHORT = 0.01
 """Length of a Newton step, in posterior SDs of a coordinate, at which they end."""
 
+_TOGETHER = 64
+"""Gradients of the prior that are computed together."""
+
 _OTHER = 0.5
 """Distance of another value of the scale, unconstrained."""
 
@@ -116,7 +119,7 @@ class _Search(JointMode):
         field, own = self._field, self._own
         there = u.copy()
         there[field.scale] += _OTHER
-        first, other = (-self._block(self.objective.prior_hessian(at)) for at in (u, there))
+        first, other = self._precision(u), self._precision(there)
         u = self._climbed_given_others(u, first)
         information = -self._block(self.objective.likelihood_hessian(u))
         slope = self.objective.likelihood_gradient(u)[own]
@@ -135,6 +138,20 @@ class _Search(JointMode):
             field.name, log_prior, V, lengths, score, field.probe, ends, field.mean_moves
         )
         return joint, u
+
+    def _precision(self, u: np.ndarray) -> np.ndarray:
+        """Return the precision Q of the field's prior, from gradients of it, which are linear."""
+        base = u.copy()
+        base[self._own] = 0.0
+        middle, n = self.objective.prior_gradient(base)[self._own], len(self._own)
+        found = np.empty((n, n))
+        for first in range(0, n, _TOGETHER):
+            points = np.tile(base, (_TOGETHER, 1))
+            rows = np.arange(first, min(first + _TOGETHER, n))
+            points[np.arange(len(rows)), self._own[rows]] = 1.0
+            slopes = self.objective.prior_gradients(points)[: len(rows), self._own]
+            found[rows] = middle - slopes
+        return (found + found.T) / 2
 
     def _block(self, matrix: np.ndarray) -> np.ndarray:
         return matrix[np.ix_(self._own, self._own)]
