@@ -33,6 +33,13 @@ _HALVINGS = 10
 _SHORT = 0.01
 """Length of a Newton step, in posterior SDs of a coordinate, at which they end."""
 
+_MISFIT = 0.5
+"""Largest part of a gradient, by its square, that a normal approximation may leave."""
+
+_ALIKE = 0.02
+"""Largest relative difference of informations that are multiples of each other, and the least
+logarithm of a multiple that counts."""
+
 _TOGETHER = 64
 """Gradients of the prior that are computed together."""
 
@@ -61,7 +68,8 @@ def field_of(request: Request) -> Field | None:
 def in_field(request: Request, field: Field, verbose: bool) -> Request:
     """Return a request whose chains move a latent field in its coordinates.
 
-    It is the same request if the information about the field is not positive.
+    It is the same request if the information about the field is not positive, or the posterior is
+    not near normal in these coordinates either.
 
     Args:
         request: Request, read.
@@ -74,7 +82,9 @@ def in_field(request: Request, field: Field, verbose: bool) -> Request:
         found = search.run(model.starts[0].astype(np.float64))
         if found is not None:
             joint, u = found
-            request = replace(moved_in(request, joint), around=search.around(joint, u))
+            around = search.around(joint, u)
+            if search.misfit(joint, around) < _MISFIT:
+                request = replace(moved_in(request, joint), around=around)
         progress.advance(1)
     return request
 
@@ -130,14 +140,53 @@ class _Search(JointMode):
         probe = field.probe.reshape(-1)
         log_prior = self.objective.target.log_prior
         assert log_prior is not None
-        score = slope + information @ u[own]
+        score, pull = slope + information @ u[own], np.zeros(len(own))
         if not field.mean_moves:
-            score = score + self.objective.prior_gradient(u)[own] + first @ u[own]
+            pull = self.objective.prior_gradient(u)[own] + first @ u[own]
+        shares = np.einsum("ji,jk,ki->i", V, information, V, optimize=True)
+        sds = 1.0 / np.sqrt(np.diag(information + first))
         ends = np.array([probe @ first @ probe, probe @ other @ probe])
         joint = FieldCoordinates(
-            field.name, log_prior, V, lengths, score, field.probe, ends, field.mean_moves
-        )
+            field.name, log_prior, V, lengths, score, pull, shares, field.probe, ends,
+            field.mean_moves, self._slopes(u, information, sds),
+        )  # fmt: skip
         return joint, u
+
+    def _slopes(
+        self, u: np.ndarray, information: np.ndarray, sds: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return how the information of the data about the field depends on parameters of a number.
+
+        Those count on which all of it depends alike, such as the SD of normal observations.
+
+        Args:
+            u: Position.
+            information: Information of the data there.
+            sds: Conditional SDs of the field's entries, of which differences are made.
+        """
+        found, layout = {}, self.space.layout
+        probe = np.zeros((len(u), 1))
+        probe[self._own, 0] = self.rng.standard_normal(len(self._own)) * sds
+        here = information @ probe[self._own, 0]
+        values = self._values(u)
+        for name, place in layout.slices.items():
+            if place.stop - place.start != 1 or name == self._field.name:
+                continue
+            moved = u.copy()
+            moved[place] += _OTHER
+            there = -self.objective.times_hessians(moved, probe)[self._own, 0]
+            ratio = float(here @ there) / max(float(here @ here), 1e-300)
+            alike = np.linalg.norm(there - ratio * here) < _ALIKE * np.linalg.norm(there)
+            if not (alike and ratio > 0 and abs(np.log(ratio)) > _ALIKE):
+                continue
+            value, beyond = (float(np.reshape(p[name], ())) for p in (values, self._values(moved)))
+            positive = not self.space.geometries[name].in_place and min(value, beyond) > 0
+            at, to = (np.log(v) if positive else v for v in (value, beyond))
+            found[name] = np.array([np.log(ratio) / (to - at), at, positive])
+        return found
+
+    def _values(self, u: np.ndarray) -> dict[str, np.ndarray]:
+        return self.space.params(u, self.objective.target.dtype)
 
     def _precision(self, u: np.ndarray) -> np.ndarray:
         """Return the precision Q of the field's prior, from gradients of it, which are linear."""

@@ -43,6 +43,9 @@ _SOLVED = 1e-3
 _FAR = 0.3
 """Distance at which gradients are compared for that, in posterior SDs."""
 
+_DRAWS = 4
+"""Draws of a normal approximation at which it is judged."""
+
 _STEPS = 25
 """Steps of a search at the most."""
 
@@ -162,6 +165,16 @@ class JointMode:
                 break
             x, value, gradient = there, risen, slope
         return Around(whitening.centered_at(x), self.others)
+
+    def misfit(self, joint: Joint, around: Around) -> float:
+        """Return the part of whitened gradients, by their squares, that is not as of N(0, I)."""
+        whitening, left = around.whitening, []
+        for _ in range(_DRAWS):
+            standard = self.rng.standard_normal(len(whitening.origin))
+            _, gradient, _ = self.look(joint, whitening.origin + whitening.times(standard))
+            gap = whitening.transposed_times(gradient) + standard
+            left.append(float(gap @ gap) / float(standard @ standard))
+        return float(np.mean(left))
 
     def _product(self, joint: Joint, x: np.ndarray, vector: np.ndarray, step: float) -> np.ndarray:
         """Return the information times a vector, by a difference of gradients."""

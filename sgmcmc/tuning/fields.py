@@ -3,12 +3,13 @@
 A random walk, a spline with a penalty, a Markov random field or a Gaussian process with a known
 kernel is a parameter x whose prior given the other parameters θ is normal, with a precision
 Q(θ) = Q₁ + r(θ) B of one scale r, and Q(θ) m(θ) = g(θ). If the data add the information W about x,
-with score s at x̂ and b = s + W x̂, then x given θ has about the precision P(θ) = W + Q(θ). With V
-such that Vᵀ(W + Q₁)V = I and VᵀBV = diag(λ),
+with score s at x̂ and b = s + W x̂, and w(θ) times that at other parameters, such as an SD of the
+observations, then x given θ has about the precision P(θ) = w W + Q(θ). With V such that
+Vᵀ(W + Q₁)V = I and VᵀBV = diag(λ), and ω the diagonal of VᵀWV,
 
-    x = V (D^(−1/2) z + D⁻¹ Vᵀ(g + b)),    D = I + r(θ) diag(λ),
+    x = V (D^(−1/2) z + D⁻¹ Vᵀ(g + w b)),    D = I + (w(θ) − 1) diag(ω) + r(θ) diag(λ),
 
-makes z near N(0, I) whatever θ is: P(θ) = V⁻ᵀ D V⁻¹. W, b and V are numbers, and the change of
+makes z near N(0, I) whatever θ is. Numbers such as W, b and V are constant, and the change of
 variables is exact, whatever they are. A chain in x itself would see of θ only what x says of it,
 which of a thousand entries is nearly all; its scale hardly moves, and there is no mode.
 """
@@ -51,6 +52,9 @@ _CLOSE = 1e-3
 _ROUNDING = 1e-4
 """Largest difference of Q m, relative to products of a similar size, that is rounding."""
 
+_SLOPE = "slope/"
+"""Prefix of the arrays of a parameter that w depends on."""
+
 _LEAST = 1e-6
 """Least entry of D, which rounding may make negative."""
 
@@ -80,10 +84,14 @@ class FieldCoordinates:
         log_prior: Log-prior of all parameters.
         V: V, (n, n).
         lengths: λ, (n,).
-        score: b, and g if that is a number, (n,).
+        score: b, (n,).
+        pull: g if that is a number, else zero, (n,).
+        shares: ω, (n,).
         probe: Values x at which the prior is differentiated, in the shape of the parameter.
         ends: xᵀQx there, with Q₁ and with Q₁ + B.
         mean_moves: Whether g depends on θ.
+        slopes: By name of a parameter of one number: ∂log w/∂φ, φ at the mode, and whether φ is the
+            logarithm of the parameter; else it is the parameter.
     """
 
     coordinates = "coordinates of a latent field, near N(0, 1) whatever its scale"
@@ -95,14 +103,17 @@ class FieldCoordinates:
         V: np.ndarray,
         lengths: np.ndarray,
         score: np.ndarray,
+        pull: np.ndarray,
+        shares: np.ndarray,
         probe: np.ndarray,
         ends: np.ndarray,
         mean_moves: bool,
+        slopes: Mapping[str, np.ndarray],
     ) -> None:
-        self.name, self._log_prior = name, log_prior
+        self.name, self._log_prior, self._slopes = name, log_prior, dict(slopes)
         self._arrays = {
-            "V": V, "lengths": lengths, "score": score, "probe": probe, "ends": ends,
-            "mean_moves": np.array(mean_moves),
+            "V": V, "lengths": lengths, "score": score, "pull": pull, "shares": shares,
+            "probe": probe, "ends": ends, "mean_moves": np.array(mean_moves),
         }  # fmt: skip
         self._inputs: dict[tuple[str, tf.DType], tf.Tensor] = {}
 
@@ -120,13 +131,15 @@ class FieldCoordinates:
         cls, name: str, log_prior: LogPrior, arrays: Mapping[str, np.ndarray]
     ) -> FieldCoordinates:
         """Return the coordinates of arrays that ``arrays`` gave."""
-        given = dict(arrays)
+        given, first = dict(arrays), len(_SLOPE)
+        slopes = {key[first:]: given.pop(key) for key in arrays if key.startswith(_SLOPE)}
         moves = bool(given.pop("mean_moves"))
-        return cls(name, log_prior, **given, mean_moves=moves)
+        return cls(name, log_prior, **given, mean_moves=moves, slopes=slopes)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return all the numbers."""
-        return {prefix + name: array for name, array in self._arrays.items()}
+        slopes = {_SLOPE + name: pair for name, pair in self._slopes.items()}
+        return {prefix + name: array for name, array in {**self._arrays, **slopes}.items()}
 
     def user(self, params: Tensors) -> Tensors:
         """Return the parameters with the field x in place of z."""
@@ -149,18 +162,27 @@ class FieldCoordinates:
         return tf.constant(volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
 
     def _given(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the diagonal of D, and Vᵀ(g + b), given the other parameters."""
+        """Return the diagonal of D, and Vᵀ(g + w b), given the other parameters."""
         dtype = params[self.name].dtype
         probe = tf.constant(self._arrays["probe"], dtype)
         slope, product = curvature(self._log_prior, self.name, params, probe, probe)
         first, second = self._arrays["ends"]
         r = (tf.reduce_sum(probe * product) - first) / (second - first)
-        D = tf.maximum(1.0 + r * self._input("lengths", dtype), _LEAST)
-        center = self._input("turned score", dtype)
+        w = self._weight(params, dtype)
+        D = 1.0 + (w - 1.0) * self._input("shares", dtype) + r * self._input("lengths", dtype)
+        center = w * self._input("turned score", dtype) + self._input("turned pull", dtype)
         if self._arrays["mean_moves"]:
             g = tf.reshape(slope + product, [-1])
             center += tf.linalg.matvec(self._input("V", dtype), g, transpose_a=True)
-        return D, center
+        return tf.maximum(D, _LEAST), center
+
+    def _weight(self, params: Tensors, dtype: tf.DType) -> tf.Tensor:
+        """Return w."""
+        log_w = tf.zeros([], dtype)
+        for name, (slope, at, positive) in self._slopes.items():
+            value = tf.reshape(params[name], [])
+            log_w += slope * ((tf.math.log(value) if positive else value) - at)
+        return tf.exp(log_w)
 
     def _input(self, name: str, dtype: tf.DType) -> tf.Tensor:
         """Return an array that graphs get as an input, not as a constant of the program."""
@@ -173,8 +195,8 @@ class FieldCoordinates:
     def _array(self, name: str) -> np.ndarray:
         if name == "inverse":
             return np.linalg.inv(self._arrays["V"])
-        if name == "turned score":
-            return self._arrays["V"].T @ self._arrays["score"]
+        if name.startswith("turned "):
+            return self._arrays["V"].T @ self._arrays[name.removeprefix("turned ")]
         return self._arrays[name]
 
 

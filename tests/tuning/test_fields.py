@@ -71,12 +71,27 @@ def observed(seed: int = 1) -> dict[str, np.ndarray]:
     return {"y": level[time] + SD * rng.normal(size=len(time)), "time": time}
 
 
-def target_of(log_prior: Any, **more: Any) -> tuple[Target, Data, np.ndarray]:
+def of_one_scale(params: Any) -> tf.Tensor:
+    """Levels that come back to zero, all of whose precision has one scale."""
+    x, tau = params["x"], params["tau"]
+    steps = (x[1:] - 0.9 * x[:-1]) / tau
+    value = -0.5 * tf.reduce_sum(steps**2) - T * tf.math.log(tau) - 0.5 * (x[0] / tau) ** 2
+    return value - 0.5 * params["mean"] ** 2 - params["sd"]
+
+
+def normal_of_unknown_sd(params: Any, dataset: Any) -> tf.Tensor:
+    away = (dataset["y"] - tf.gather(params["x"], dataset["time"])) / params["sd"]
+    return -0.5 * away**2 - tf.math.log(params["sd"])
+
+
+def target_of(
+    log_prior: Any, log_lik: Any = normal, **more: Any
+) -> tuple[Target, Data, np.ndarray]:
     params = {"x": np.zeros(T), "tau": np.array(0.5), "mean": np.array(0.3), **more}
-    space = Space(
-        {n: np.shape(a) for n, a in params.items()}, {"tau": Bijected(tfp.bijectors.Exp(), ())}
-    )
-    target = Target(normal, log_prior, space, tf.float64)
+    positive = Bijected(tfp.bijectors.Exp(), ())
+    shapes = {name: np.shape(value) for name, value in params.items()}
+    space = Space(shapes, {name: positive for name in ("tau", "sd") if name in shapes})
+    target = Target(log_lik, log_prior, space, tf.float64)
     data = observed()
     columns = {name: ArrayColumn(a) for name, a in data.items()}
     return target, Data(columns, len(data["y"])), space.start(params, tf.float64).astype(float)
@@ -100,10 +115,16 @@ def test_other_parameters_are_no_fields(log_prior: Any) -> None:
     assert find_field(target, u, 1) is None
 
 
-@pytest.mark.parametrize("log_prior", [walk, second_order])
-def test_a_field_of_normal_observations_is_standard_normal_given_any_scale(log_prior: Any) -> None:
+@pytest.mark.parametrize(
+    "log_prior, log_lik",
+    [(walk, normal), (second_order, normal), (of_one_scale, normal_of_unknown_sd)],
+)
+def test_a_field_of_normal_observations_is_standard_normal_given_any_scale(
+    log_prior: Any, log_lik: Any
+) -> None:
     """log p(θ, z | y) = −|z|²/2 + a function of θ alone."""
-    target, data, u = target_of(log_prior)
+    more = {} if log_lik is normal else {"sd": np.array(0.6)}
+    target, data, u = target_of(log_prior, log_lik, **more)
     field = find_field(target, u, 1)
     assert field is not None
     found = _Search(target, data, field, 1).run(u)
@@ -112,14 +133,14 @@ def test_a_field_of_normal_observations_is_standard_normal_given_any_scale(log_p
     there = target.space.joined_by(joint)
     moved = Target(target.log_lik, target.log_prior, there, tf.float64)
     rng, columns = np.random.default_rng(3), data.rows(np.arange(data.size))
-    for tau, mean in ((0.02, 0.0), (0.4, 1.0), (20.0, -3.0)):
+    for tau, mean, sd in ((0.02, 0.0, 0.3), (0.4, 1.0, 1.0), (20.0, -3.0, 2.0)):
         values = []
         for z in (np.zeros(T), rng.normal(size=T), 3 * rng.normal(size=T)):
-            position = there.layout.join(
-                {"x": z, "tau": np.log(tau), "mean": np.array(mean)}, np.dtype(np.float64)
-            )
+            others = {"tau": np.log(tau), "mean": np.array(mean), "sd": np.log(sd)}
+            given = {name: others[name] for name in there.layout.names if name != "x"}
+            position = there.layout.join({"x": z, **given}, np.dtype(np.float64))
             params = there.constrain(tf.constant(position))
-            value = tf.reduce_sum(normal(params, columns))
+            value = tf.reduce_sum(log_lik(params, columns))
             value += moved.prior_value(params, there.coordinates(tf.constant(position)))
             values.append(float(value) + 0.5 * float(z @ z))
         np.testing.assert_allclose(values, values[0], rtol=1e-9, atol=1e-6)
