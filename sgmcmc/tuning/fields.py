@@ -243,7 +243,7 @@ def find_field(target: Target, u: np.ndarray, seed: int) -> Field | None:
 
 
 class _Seen:
-    """What differences say of the prior of one parameter."""
+    """Differences of the prior of one parameter, from which its form is seen."""
 
     def __init__(self, target: Target, name: str, u: np.ndarray, seed: int) -> None:
         assert target.log_prior is not None
