@@ -10,7 +10,7 @@ import scipy
 from sgmcmc.data.dataset import Data
 from sgmcmc.engine.scheduler import Progress
 from sgmcmc.run.joint_mode import JointMode, moved_in
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Around, Request
 from sgmcmc.target.target import Target
 from sgmcmc.tuning.fields import Field, FieldCoordinates, common_axes, find_field
 from sgmcmc.tuning.objective import Objective, is_of_predictors
@@ -79,12 +79,10 @@ def in_field(request: Request, field: Field, verbose: bool) -> Request:
     model = request.read
     with Progress(f"coordinates of {field.name}", 1, verbose) as progress:
         search = _Search(model.target, model.data, field, model.seed)
-        found = search.run(model.starts[0].astype(np.float64))
+        found = search.coordinates(model.starts[0].astype(np.float64))
         if found is not None:
-            joint, u = found
-            around = search.around(joint, u)
-            if search.misfit(joint, around) < _MISFIT:
-                request = replace(moved_in(request, joint), around=around)
+            joint, around = found
+            request = replace(moved_in(request, joint), around=around)
         progress.advance(1)
     return request
 
@@ -103,6 +101,21 @@ class _Search(JointMode):
         super().__init__(Objective(target, data), target.space, [field.name], seed)
         place = target.space.layout.slices[field.name]
         self._field, self._own = field, np.arange(place.start, place.stop)
+
+    def coordinates(self, u: np.ndarray) -> tuple[FieldCoordinates, Around] | None:
+        """Return coordinates, and the normal approximation in them; ``None`` if none suit.
+
+        Args:
+            u: Position to begin at, flat.
+        """
+        try:
+            found = self.run(u)
+            if found is None:
+                return None
+            around = self.around(*found)
+        except np.linalg.LinAlgError:  # an information that is not positive
+            return None
+        return (found[0], around) if self.misfit(found[0], around) < _MISFIT else None
 
     def run(self, u: np.ndarray) -> tuple[FieldCoordinates, np.ndarray] | None:
         """Return coordinates with the information at the mode, and the mode.

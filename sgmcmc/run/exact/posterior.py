@@ -248,18 +248,18 @@ def _tuned(
             with Progress("coordinates of effects", 1, verbose) as progress:
                 request = uncentered(request, request.read.seed, held)
                 progress.advance(1)
-        elif request.mode is None and not log.alike:
+        elif is_open(preconditioner) and request.mode is None and not log.alike:
             field = field_of(request)
             request = request if field is None else in_field(request, field, verbose)
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
-    is_open = _coordinates_are_open(preconditioner)
+    chosen = _coordinates_are_open(preconditioner)
     no_mode = model.target.size > DENSE_UP_TO or bool(log.alike)
     if not no_mode and preconditioner != "diagonal" and request.mode is None:
         no_mode = is_in_blocks(model)
-    large = is_open and no_mode
-    if is_open:
+    large = chosen and no_mode
+    if chosen:
         start = find_start(
             model, preconditioner, required.n_chains, verbose, large, request.known, request.mode
         )
