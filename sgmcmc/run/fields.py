@@ -156,7 +156,7 @@ class _Search(JointMode):
         score, pull = slope + information @ u[own], np.zeros(len(own))
         if not field.mean_moves:
             pull = self.objective.prior_gradient(u)[own] + first @ u[own]
-        shares = np.einsum("ji,jk,ki->i", V, information, V, optimize=True)
+        shares = np.sum(V * (information @ V), 0)
         sds = 1.0 / np.sqrt(np.diag(information + first))
         ends = np.array([probe @ first @ probe, probe @ other @ probe])
         joint = FieldCoordinates(

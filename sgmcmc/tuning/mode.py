@@ -382,6 +382,8 @@ def _trust_region(
             callback=enough,
             options={"maxiter": 200, "gtol": 1e-9},
         )
-    except np.linalg.LinAlgError:  # the log posterior has a pole: the last place before it
+    except (np.linalg.LinAlgError, UnboundLocalError):
+        # The log posterior has a pole: the last place before it. SciPy 1.17 has no step to return
+        # if no matrix that it tries is positive, and says so by an unbound name.
         return at
     return found.x if np.isfinite(found.x).all() else start
