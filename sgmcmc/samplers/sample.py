@@ -95,11 +95,12 @@ def sample(
     ``samples.report`` lists what was chosen and what was reached. Other modes are searched for; if
     there are any, chains start in each. Beyond 2000 coordinates, or beyond 300 of which entries can
     change places as hidden units can, HMC is used if it is predicted to finish within 15 minutes,
-    or within 0.8 ``max_seconds``. If it needs more than three minutes, chains of up to 5000
-    coordinates in a few linear predictors go around the mode all the same. All others, where HMC
-    takes too long, are underdamped with plain minibatch gradients, a diagonal preconditioner, and a
-    stepsize from the curvature and noise around them, and their error is measured by a second run
-    at half the stepsize.
+    or within 0.8 ``max_seconds``. If it needs more than three minutes and rows have few numbers,
+    chains of up to 5000 coordinates in a few linear predictors go around the mode all the same. All
+    others, where HMC takes too long, are underdamped with plain minibatch gradients, a diagonal
+    preconditioner, and a stepsize from the curvature and noise around them, and their error is
+    measured by a second run at half the stepsize. HMC also samples latent fields, such as random
+    walks and splines, in coordinates of their own.
 
     The parts are independent: every meaningful combination runs, however much of it you specify. If
     you give everything, ``n_iters`` and ``burn_in`` included, nothing is computed before the chain:

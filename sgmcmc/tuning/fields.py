@@ -16,6 +16,7 @@ which of a thousand entries is nearly all; its scale hardly moves, and there is 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -158,8 +159,11 @@ class FieldCoordinates:
     def log_jacobian(self, params: Tensors) -> tf.Tensor:
         """Return log |det ∂x/∂z|."""
         D, _ = self._given(params)
-        volume = np.linalg.slogdet(self._arrays["V"])[1]
-        return tf.constant(volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+        return tf.constant(self._volume, D.dtype) - tf.reduce_sum(tf.math.log(D)) / 2
+
+    @functools.cached_property
+    def _volume(self) -> float:
+        return float(np.linalg.slogdet(self._arrays["V"])[1])
 
     def _given(self, params: Tensors) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the diagonal of D, and Vᵀ(g + w b), given the other parameters."""

@@ -12,7 +12,6 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.bars import Clock
 from sgmcmc.dynamics import HMC
-from sgmcmc.engine.scheduler import Progress
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
@@ -32,19 +31,18 @@ from sgmcmc.run.automatic.methods import (
     run_exact,
     seconds_of_gradient,
 )
+from sgmcmc.run.automatic.moved import run_with_effects, run_with_field
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
 from sgmcmc.run.calls import brief, on_machines, outside
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
-from sgmcmc.run.fields import field_of, in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, UntilEffective, with_smaller_steps
 from sgmcmc.run.origin import origin_of
 from sgmcmc.run.reports import report_on
 from sgmcmc.run.reports.reporting import of_rising
 from sgmcmc.run.request import AUTO, Request, all_parts_open, open_arguments
-from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.fields import SMALLEST_FIELD
 from sgmcmc.tuning.mode import DENSE_UP_TO, MANY
 from sgmcmc.tuning.plan import Plan
@@ -100,8 +98,10 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
             "`store_params`: all parameters are stored if the length is chosen from their draws."
         )
     if options.store is None and all_parts_open(request):
-        found = run_with_effects(request, required, verbose, began)
-        if found is None and d >= SMALLEST_FIELD:
+        found = None
+        if request.groups is not None:
+            found = run_with_effects(request, required, verbose, began)
+        elif d >= SMALLEST_FIELD:
             found = run_with_field(request, required, verbose, began)
         if found is None and d > MANY and required.n_iters is None and required.burn_in is None:
             found = run_in_blocks(request, required, verbose, began)
@@ -242,74 +242,6 @@ def _hmc_is_quicker(plan: Plan, rows: int, gradients: float) -> bool:
     if plan.around.exact:
         return gradients <= _HMC_GRADIENTS
     return 2 * plan.autocorrelation * plan.minibatch_size >= gradients * rows
-
-
-def run_with_effects(
-    request: Request, required: Requirements, verbose: bool, began: float
-) -> Samples | None:
-    """Return draws by HMC of a posterior with effects of groups among its coordinates.
-
-    Chains that leave the surroundings of the mode, where nodes that are held do, run again: with
-    more nodes if coordinates are many, and in the end with nodes that are not held. Returns
-    ``None`` if there are no such effects, or that would take too long; and of few coordinates,
-    unless they are effects of several factors and HMC is quick.
-    """
-    if request.groups is None or not request.groups.coordinates:
-        return None
-    many = request.read.target.size > MANY
-    if not many:
-        predicted = cost_of_hmc(request, required) if len(request.groups.coordinates) > 1 else None
-        if predicted is None or not predicted.quick:
-            return None
-    with Progress("coordinates of effects", 1, verbose) as progress:
-        found = uncentered(request, request.read.seed)
-        progress.advance(1)
-    cost = _cost_around(found, required)
-    if cost is None:
-        return None
-    reason = "coordinates are effects of groups, whitened by what the data say of each"
-    asked: Request | None = found
-    while asked is not None:
-        try:
-            return run_exact(asked, HMC(), required, verbose, began, reason, [], cost)
-        except LostError:
-            asked = with_more_nodes(asked) if many else None
-    free = uncentered(request, request.read.seed, held=False)
-    return run_exact(free, HMC(), required, verbose, began, reason, [], cost)
-
-
-def run_with_field(
-    request: Request, required: Requirements, verbose: bool, began: float
-) -> Samples | None:
-    """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
-
-    Also ``None`` if that would take too long.
-    """
-    field = field_of(request)
-    if field is None:
-        return None
-    before = cost_of_hmc(request, required)
-    if before is not None and not before.affordable:
-        return None
-    found = in_field(request, field, verbose)
-    cost = _cost_around(found, required)
-    if cost is None:
-        return None
-    reason = "a latent field is whitened by prior and data, whatever its scale"
-    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
-
-
-def _cost_around(request: Request, required: Requirements) -> Cost | None:
-    """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
-    if request.around is None:
-        return None
-    target = request.read.target
-    seconds = seconds_of_gradient(target, request.read.data, request.around.whitening.origin)
-    cost = Cost.of(seconds, target.size, required)
-    if not cost.affordable:
-        return None
-    cost.warn(request.function)
-    return cost
 
 
 def _by_hmc(

@@ -248,7 +248,8 @@ def _tuned(
             with Progress("coordinates of effects", 1, verbose) as progress:
                 request = uncentered(request, request.read.seed, held)
                 progress.advance(1)
-        elif is_open(preconditioner) and request.mode is None and not log.alike:
+        elif is_open(preconditioner) and not log.reason and not log.alike:
+            # `sample` has looked for a field before it chose exact moves for some reason.
             field = field_of(request)
             request = request if field is None else in_field(request, field, verbose)
     if request.around is not None:

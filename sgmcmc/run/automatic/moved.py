@@ -1,0 +1,85 @@
+"""Effects of groups and latent fields, which HMC moves in coordinates of their own."""
+
+from __future__ import annotations
+
+from sgmcmc.dynamics import HMC
+from sgmcmc.engine.scheduler import Progress
+from sgmcmc.results.samples import Samples
+from sgmcmc.run.anchored import with_more_nodes
+from sgmcmc.run.automatic.large import cost_of_hmc
+from sgmcmc.run.automatic.methods import Cost, run_exact, seconds_of_gradient
+from sgmcmc.run.exact.adaptation import LostError
+from sgmcmc.run.fields import field_of, in_field
+from sgmcmc.run.lengths import Requirements
+from sgmcmc.run.request import Request
+from sgmcmc.run.uncentered import uncentered
+from sgmcmc.tuning.mode import MANY
+
+
+def run_with_effects(
+    request: Request, required: Requirements, verbose: bool, began: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior with effects of groups among its coordinates.
+
+    Chains that leave the surroundings of the mode, where nodes that are held do, run again: with
+    more nodes if coordinates are many, and in the end with nodes that are not held. Returns
+    ``None`` if there are no such effects, or that would take too long; and of few coordinates,
+    unless they are effects of several factors and HMC is quick.
+    """
+    assert request.groups is not None
+    if not request.groups.coordinates:
+        return None
+    many = request.read.target.size > MANY
+    if not many:
+        predicted = cost_of_hmc(request, required) if len(request.groups.coordinates) > 1 else None
+        if predicted is None or not predicted.quick:
+            return None
+    with Progress("coordinates of effects", 1, verbose) as progress:
+        found = uncentered(request, request.read.seed)
+        progress.advance(1)
+    cost = _cost_around(found, required)
+    if cost is None:
+        return None
+    reason = "coordinates are effects of groups, whitened by what the data say of each"
+    asked: Request | None = found
+    while asked is not None:
+        try:
+            return run_exact(asked, HMC(), required, verbose, began, reason, [], cost)
+        except LostError:
+            asked = with_more_nodes(asked) if many else None
+    free = uncentered(request, request.read.seed, held=False)
+    return run_exact(free, HMC(), required, verbose, began, reason, [], cost)
+
+
+def run_with_field(
+    request: Request, required: Requirements, verbose: bool, began: float
+) -> Samples | None:
+    """Return draws by HMC of a posterior with a latent field; ``None`` if there is none.
+
+    Also ``None`` if that would take too long.
+    """
+    field = field_of(request)
+    if field is None:
+        return None
+    before = cost_of_hmc(request, required)
+    if before is not None and not before.affordable:
+        return None
+    found = in_field(request, field, verbose)
+    cost = _cost_around(found, required)
+    if cost is None:
+        return None
+    reason = "a latent field is whitened by prior and data, whatever its scale"
+    return run_exact(found, HMC(), required, verbose, began, reason, [], cost)
+
+
+def _cost_around(request: Request, required: Requirements) -> Cost | None:
+    """Return the predicted cost of HMC around a mode; ``None`` if it is not, or too high."""
+    if request.around is None:
+        return None
+    target = request.read.target
+    seconds = seconds_of_gradient(target, request.read.data, request.around.whitening.origin)
+    cost = Cost.of(seconds, target.size, required)
+    if not cost.affordable:
+        return None
+    cost.warn(request.function)
+    return cost
