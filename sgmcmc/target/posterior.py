@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
-from sgmcmc.data.sparse import Parts
+from sgmcmc.data.sparse import Parts, has_sparse
+from sgmcmc.graphs.products import has_products_of_data, import_with_data_last
 from sgmcmc.target.target import Target
 
 PIECE_NUMBERS = 2**18
@@ -57,6 +59,7 @@ class WholePosterior:
         self._parts = Parts(columns)
         self._size = next(iter(columns.values())).shape[0]
         self._rows = rows
+        self._traced: tuple[Any, Any] = (None, None)
 
     def __call__(self, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the value, a scalar, and the gradient at a flat position, (d,), in float64.
@@ -132,10 +135,7 @@ class WholePosterior:
         A log-likelihood that adds up its terms by itself does so in the dtype of the chain. Of the
         results counted here XLA keeps but a part in memory.
         """
-        target = self._target
-        specs = {name: tf.TensorSpec(v.shape, v.dtype) for name, v in points.items()}
-        gradient = tf.function(partial(self._gradient, columns=self._columns), autograph=False)
-        graph = gradient.get_concrete_function(specs)
+        target, graph = self._target, self._graph(points, self._columns)
         summed = graph.structured_outputs[0].shape.rank == 0 and target.dtype != tf.float64
         if summed and self._size > _MOST_SUMMED:
             return False
@@ -152,7 +152,28 @@ class WholePosterior:
 
     def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood of a piece and its gradients at the points, in float64."""
-        return self._gradient(points, columns)[1:]
+        if has_sparse(columns) or tf.executing_eagerly():
+            return self._gradient(points, columns)[1:]
+        graph = self._graph(points, columns)
+        if not has_products_of_data(graph, len(points)):
+            return self._gradient(points, columns)[1:]
+        given = tf.nest.flatten([points, columns])
+        _, value, *gradients = import_with_data_last(graph, len(points), given)
+        return value, gradients
+
+    def _graph(self, points: Tensors, columns: Tensors) -> Any:
+        """Return the graph of the gradient of a piece."""
+        specs = tf.nest.map_structure(_spec, points)
+        if has_sparse(columns):
+            graph = tf.function(partial(self._gradient, columns=columns), autograph=False)
+            return graph.get_concrete_function(specs)
+        # What it captures belongs to the present graph.
+        key = (next(iter(columns.values())).shape[0], tf.compat.v1.get_default_graph())
+        if self._traced[0] != key:
+            graph = tf.function(self._gradient, autograph=False)
+            of_rows = tf.nest.map_structure(_spec, columns)
+            self._traced = key, graph.get_concrete_function(specs, of_rows)
+        return self._traced[1]
 
     def _gradient(
         self, points: Tensors, columns: Tensors
@@ -165,6 +186,10 @@ class WholePosterior:
             value = tf.reduce_sum(tf.cast(found, tf.float64))
         gradients = _gradients(tape, value, points)
         return found, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
+
+
+def _spec(leaf: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec(leaf.shape, leaf.dtype)
 
 
 def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:
