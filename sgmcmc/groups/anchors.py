@@ -23,8 +23,9 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Pass, Shard, cast, map_over, pieces, shards
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.marginal import CENTER, DRIFT, MODE, ROOT, SLOPE, START, Marginal, Rule
+from sgmcmc.groups.marginal import Marginal, Rule
 from sgmcmc.groups.normal import flat_numbers
+from sgmcmc.groups.packs import CENTER, DRIFT, MODE, ROOT, SLOPE, START
 from sgmcmc.interrupts import pass_on
 
 Point = Mapping[str, np.ndarray]

@@ -14,9 +14,9 @@ import tensorflow as tf
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.groups.marginal import COLUMNS, FILLED, MOVES, SLOT, Marginal, Random, Tensors
+from sgmcmc.groups.marginal import MOVES, Marginal, Random, Tensors
 from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
-from sgmcmc.groups.packs import Packs, codes_of
+from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs, codes_of
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
 

@@ -11,35 +11,23 @@ import tensorflow as tf
 
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.normal import Normal, closed_form, closer, find_normal, laplace, one_step
-from sgmcmc.groups.packs import Packs
+from sgmcmc.groups.packs import (
+    CENTER,
+    COLUMNS,
+    DRIFT,
+    FILLED,
+    MODE,
+    ROOT,
+    SLOPE,
+    SLOT,
+    START,
+    Packs,
+)  # fmt: skip
+from sgmcmc.groups.predictors import GroupedPredictors, find_predictors
 from sgmcmc.groups.spec import Groups
+from sgmcmc.target.target import Target
 
 Tensors = dict[str, tf.Tensor]
-
-SLOT = "groups/slot"
-"""Column of packs: the group of each row, by its place in the pack."""
-
-FILLED = "groups/filled"
-"""Column of packs: their numbers of groups."""
-
-MODE, ROOT = "groups/mode", "groups/root"
-"""Columns of packs that hold mode and root of the information of each group at some parameters,
-(slots, q) and (slots, q, q): the place of the nodes of a quadrature, or where a closed form looks
-for its own."""
-
-CENTER, DRIFT = "groups/center", "groups/drift"
-"""Columns of packs whose nodes follow the parameters: where these are when the nodes are where the
-packs hold them, (P,), and the derivatives of mode and root with respect to them, (slots, numbers,
-P)."""
-
-SLOPE = "groups/slope"
-"""Column of packs whose nodes follow the parameters: what is added to their gradients, (P,)."""
-
-START = "groups/start"
-"""Column of packs where the search for the modes of their groups begins, (slots, q)."""
-
-COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)
-"""Columns that are not the user's."""
 
 _FEW = 8
 """Largest number of groups of a pack for which rows and groups meet by comparison, which has no
@@ -170,11 +158,7 @@ class Marginal:
         """
         if rule is None and self.groups.normal:
             heights = partial(self.heights, params, dataset)
-            if MODE in dataset:
-                near = closer(heights, self._held(dataset))
-            else:
-                near = one_step(self.joint(params, dataset), self._start(params, dataset))
-            return closed_form(heights, near)
+            return closed_form(heights, self.nearest(params, dataset))
         normal = self.normal(params, dataset)
         if rule is None:
             if self.nodes == 1:
@@ -316,6 +300,26 @@ class Marginal:
         move = _move(params, dataset)[:, tf.newaxis, tf.newaxis]
         change = tf.reduce_sum(dataset[DRIFT] * move, -1)
         return held.moved(tf.reshape(change, [-1, change.shape[-1]]))
+
+    def nearest(self, params: Tensors, dataset: Tensors) -> Normal:
+        """Return mode and information of the effects of every slot, right if a height is quadratic.
+
+        Of another height they are those around which the nodes of the quadrature lie.
+        """
+        if not self.groups.normal:
+            return self.normal(params, dataset)
+        if MODE in dataset:
+            return closer(partial(self.heights, params, dataset), self._held(dataset))
+        return one_step(self.joint(params, dataset), self._start(params, dataset))
+
+    def find_factors(self, target: Target, columns: Tensors) -> GroupedPredictors | None:
+        """Return linear predictors of the likelihood, if it is one of few of them.
+
+        Args:
+            target: Log posterior of which it is a part, without a preconditioner.
+            columns: Some packs.
+        """
+        return find_predictors(self, target, columns)
 
     def _held(self, dataset: Tensors) -> Normal:
         """Return mode and information of every slot that packs hold, of some parameters."""

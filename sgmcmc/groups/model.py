@@ -13,8 +13,10 @@ from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.marginal import FILLED, SLOT, Marginal, Tensors
+from sgmcmc.groups.marginal import Marginal, Tensors
 from sgmcmc.groups.packs import (
+    FILLED,
+    SLOT,
     Packs,
     codes_of,
     large_groups,

@@ -16,6 +16,31 @@ import numpy as np
 from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, DenseColumn
 from sgmcmc.data.stored import no_room
 
+SLOT = "groups/slot"
+"""Column of packs: the group of each row, by its place in the pack."""
+
+FILLED = "groups/filled"
+"""Column of packs: their numbers of groups."""
+
+MODE, ROOT = "groups/mode", "groups/root"
+"""Columns of packs that hold mode and root of the information of each group at some parameters,
+(slots, q) and (slots, q, q): the place of the nodes of a quadrature, or where a closed form looks
+for its own."""
+
+CENTER, DRIFT = "groups/center", "groups/drift"
+"""Columns of packs whose nodes follow the parameters: where these are when the nodes are where the
+packs hold them, (P,), and the derivatives of mode and root with respect to them, (slots, numbers,
+P)."""
+
+SLOPE = "groups/slope"
+"""Column of packs whose nodes follow the parameters: what is added to their gradients, (P,)."""
+
+START = "groups/start"
+"""Column of packs where the search for the modes of their groups begins, (slots, q)."""
+
+COLUMNS = (SLOT, FILLED, MODE, ROOT, CENTER, DRIFT, SLOPE, START)
+"""Columns that are not the user's."""
+
 _ALIKE = 1.3
 """The largest group over the mean, up to which each group is a separate pack."""
 

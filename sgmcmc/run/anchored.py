@@ -17,6 +17,7 @@ from sgmcmc.target.target import Target
 from sgmcmc.tuning.mode import Mode, find_mode
 from sgmcmc.tuning.modes import has_images
 from sgmcmc.tuning.objective import Objective
+from sgmcmc.tuning.plan import part_size
 
 _PART = 1500
 """Packs of groups that the mode is first looked for on."""
@@ -75,8 +76,8 @@ def anchored(request: Request, start: np.ndarray, seed: int) -> Anchored | None:
     if not anywhere and (marginal.nodes == 1 or few):
         return None
     target, data = model.target, model.data
-    part = Searching.part_of(target, data, seed)
-    whole = Searching(target, data) if data.size > 2 * _PART else part
+    whole = Searching(target, data)
+    part = whole.part(seed)
     mode = find_mode(whole, start, None if part is whole else part, known=request.known)
     if not mode.converged or has_images(part, target, mode):
         return None
@@ -197,13 +198,14 @@ class Searching(Objective):
 
     def __init__(self, target: Target, data: Data, weight: float = 1.0) -> None:
         assert isinstance(target.log_lik, Marginal)
-        self._anchor = Anchor(target.log_lik, data)
-        self._space, self._kind = target.space, target.dtype
+        self._anchor, self._packs = Anchor(target.log_lik, data), data
+        self._space, self._kind, self._given = target.space, target.dtype, target
         self._here: tuple[bytes, Data] | None = None
         self._stands_for = weight
         origin = target.space.params(np.zeros(target.size), target.dtype)
         first = Data({name: ArrayColumn(a.numpy()) for name, a in data.slice(0, 1).items()}, 1)
-        super().__init__(target, Anchor(target.log_lik, first).at(origin))
+        held = Anchor(target.log_lik, first).at(origin)
+        super().__init__(target, held, size=int(weight * data.size))
 
     @property
     def rough(self) -> Objective:
@@ -215,15 +217,15 @@ class Searching(Objective):
         """Number of packs that each of them represents."""
         return self._stands_for
 
-    @staticmethod
-    def part_of(target: Target, data: Data, seed: int) -> Searching:
-        """Return the log posterior over some of the packs, or all if they are not many."""
-        if data.size <= 2 * _PART:
-            return Searching(target, data)
+    def part(self, seed: int) -> Searching:
+        """Return the same over some of the packs; this one if they are not many."""
+        size, data = part_size(self, _PART), self._packs
+        if data.size <= 2 * size:
+            return self
         rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)
-        rows = np.sort(rng.choice(data.size, _PART, replace=False))
+        rows = np.sort(rng.choice(data.size, size, replace=False))
         columns = {name: ArrayColumn(array.numpy()) for name, array in data.rows(rows).items()}
-        return Searching(target, Data(columns, _PART), data.size / _PART)
+        return Searching(self._given, Data(columns, size), data.size / size)
 
     def held_at(self, u: np.ndarray) -> Data:
         """Return packs that hold the modes at a position."""

@@ -11,6 +11,7 @@ The graph shows whether a model is of this form; other models have a general way
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
-from sgmcmc.target.designs import Columns, Levels, Numbers, between, forms
+from sgmcmc.target.designs import Columns, Levels, Numbers, Paired, between, forms, weighted
 from sgmcmc.target.target import Target
 
 _MOST = 6
@@ -34,6 +35,9 @@ _PARAMETERS = 1
 
 _DATA = 2
 """Bit of a tensor that depends on the data."""
+
+_DRAWN = 4
+"""Bit of a tensor that depends on data that are drawn, and so are no X of a product."""
 
 
 class _Product(NamedTuple):
@@ -78,22 +82,24 @@ class _Product(NamedTuple):
         return tf.transpose(found) if self.levels and self.transposed else found
 
 
-class _Second(NamedTuple):
+class Second(NamedTuple):
     """Derivatives of the terms with respect to predictors and φ.
 
     Attributes:
+        terms: Terms of the log-likelihood, (n,).
         data: X of each predictor, (n, d).
         slopes: ∂ℓ/∂η by predictor, (n,).
         ends: ∂ℓ/∂φ by number, summed over the rows.
-        within: ∂²ℓ/∂η∂η' by pair of predictors, (n,).
+        within: ∂²ℓ/∂η∂η' by pair of predictors: of the same row, and perhaps of others.
         across: ∂²ℓ/∂φ∂η by number and predictor, (n,).
         rest: ∂²ℓ/∂φ∂φ' by pair of numbers, summed over the rows.
     """
 
+    terms: tf.Tensor
     data: list[Columns]
     slopes: list[tf.Tensor]
     ends: list[tf.Tensor]
-    within: list[list[tf.Tensor]]
+    within: list[list[tf.Tensor | Paired]]
     across: list[list[tf.Tensor]]
     rest: list[list[tf.Tensor]]
 
@@ -103,24 +109,26 @@ class _Second(NamedTuple):
         return [x.size for x in self.data]
 
 
-@dataclass(frozen=True)
-class Factors:
-    """A log-likelihood of linear predictors.
+class Predictors(ABC):
+    """A log-likelihood of linear predictors, by its derivatives with respect to them."""
 
-    Attributes:
-        graph: Graph of the log-likelihood as a function of the flat position and the columns.
-        products: Products of data and parameters.
-        others: Names of the tensors φ.
-    """
+    @property
+    def rows(self) -> int:
+        """Number of the user's rows in one of the dataset."""
+        return 1
 
-    graph: Any
-    products: tuple[_Product, ...]
-    others: tuple[str, ...]
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Size of the data of a row, indicators of levels counted as one number."""
 
+    @abstractmethod
     def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the parts of v, column by column of A; the columns of data do not matter."""
-        matrices, others = self._parts(u, columns)
-        return [tf.reshape(part, [-1]) for part in (*map(tf.transpose, matrices), *others)]
+
+    @abstractmethod
+    def second(self, u: tf.Tensor, columns: Tensors) -> Second:
+        """Return derivatives of the terms of some rows."""
 
     def flat(self, u: tf.Tensor, columns: Tensors) -> tf.Tensor:
         """Return v, (m,)."""
@@ -139,7 +147,7 @@ class Factors:
 
     def hessian(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return gradient and Hessian of the log-likelihood with respect to v, (m,) and (m, m)."""
-        found = self._second(u, columns)
+        found = self.second(u, columns)
         blocks: list[list[tf.Tensor]] = [[] for _ in found.data]
         for a, left in enumerate(found.data):
             for b, right in enumerate(found.data):
@@ -158,12 +166,12 @@ class Factors:
 
     def products_with(self, u: tf.Tensor, moves: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the gradient with respect to v, and the Hessian times several vectors, (m, k)."""
-        found = self._second(u, columns)
+        found = self.second(u, columns)
         each, ends = self._split(moves, found)
         along = [x.times(move) for x, move in zip(found.data, each, strict=True)]
         parts = []
         for a, x in enumerate(found.data):
-            rows = sum(w[:, tf.newaxis] * z for w, z in zip(found.within[a], along, strict=True))
+            rows = sum(weighted(w, z) for w, z in zip(found.within[a], along, strict=True))
             for across, end in zip(found.across, ends, strict=True):
                 rows += across[a][:, tf.newaxis] * end
             parts.append(x.onto(rows))
@@ -179,6 +187,31 @@ class Factors:
             tf.concat(parts, 0),
         ]
 
+    def _split(self, moves: tf.Tensor, found: Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
+        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
+        return rows, [last[k] for k in range(len(found.ends))]
+
+
+@dataclass(frozen=True)
+class Factors(Predictors):
+    """Linear predictors as they are in the graph of a log-likelihood.
+
+    Attributes:
+        graph: Graph of the log-likelihood as a function of the flat position and the columns.
+        products: Products of data and parameters.
+        others: Names of the tensors φ.
+    """
+
+    graph: Any
+    products: tuple[_Product, ...]
+    others: tuple[str, ...]
+
+    def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return the parts of v."""
+        matrices, others = self._parts(u, columns)
+        return [tf.reshape(part, [-1]) for part in (*map(tf.transpose, matrices), *others)]
+
     def curvature(
         self, u: tf.Tensor, square: tf.Tensor, bend: tf.Tensor, columns: Tensors
     ) -> list[tf.Tensor]:
@@ -190,7 +223,7 @@ class Factors:
             bend: Sum of the second derivatives of v along them, (m,).
             columns: Some rows, whose terms the log-likelihood returns.
         """
-        found = self._second(u, columns, by_row=True)
+        found = self.second(u, columns, by_row=True)
         count = len(found.data)
         rows, numbers = self._split(square, found)
         blocks = [tf.split(part, [*found.sizes, len(found.ends)], 1) for part in rows]
@@ -212,15 +245,10 @@ class Factors:
 
     @property
     def width(self) -> int:
-        """Size of the data of a row, indicators of levels counted as one number."""
+        """Size of the data of a row."""
         return sum(1 if product.levels else product.shape[0] for product in self.products)
 
-    def _split(self, moves: tf.Tensor, found: _Second) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Return rows of v by predictor, (d, k) each, and by number φ, (k,) each."""
-        *rows, last = tf.split(moves, [*found.sizes, len(found.ends)], 0)
-        return rows, [last[k] for k in range(len(found.ends))]
-
-    def _second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> _Second:
+    def second(self, u: tf.Tensor, columns: Tensors, by_row: bool = False) -> Second:
         """Return derivatives of the terms of some rows.
 
         The log-likelihood is linear in the weights of its terms, so that the derivative of a sum
@@ -232,7 +260,7 @@ class Factors:
             by_row: Whether sums over rows are wanted row by row, too.
         """
         matrices, others = self._parts(u, columns)
-        data = self._designs(u, columns)
+        data = self.designs(u, columns)
         flat = [a[:, j : j + 1] for a in matrices for j in range(a.shape[1])]
         etas = [x.times(a) for x, a in zip(data, flat, strict=True)]
         numbers = [part for other in others for part in tf.unstack(tf.reshape(other, [-1]))]
@@ -247,7 +275,7 @@ class Factors:
             rest = [[_gradients(end, [weights])[0] for end in row] for row in rest]
         of_rows = [[column[:, 0] for column in row[:count]] for row in square]
         slopes = [slope[:, 0] for slope in slopes[:count]]
-        return _Second(data, slopes, ends, of_rows[:count], of_rows[count:], rest)
+        return Second(terms, data, slopes, ends, of_rows[:count], of_rows[count:], rest)
 
     def _parts(self, u: tf.Tensor, columns: Tensors) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return the matrices A and the tensors φ at a position."""
@@ -256,7 +284,7 @@ class Factors:
         matrices = [p.factor(part) for p, part in zip(self.products, found, strict=False)]
         return matrices, found[count:]
 
-    def _designs(self, u: tf.Tensor, columns: Tensors) -> list[Columns]:
+    def designs(self, u: tf.Tensor, columns: Tensors) -> list[Columns]:
         """Return X of each predictor, one object if they have the same levels of the same rows."""
         names = list(dict.fromkeys(product.data for product in self.products))
         held = dict(zip(names, self._import(u, columns, {}, names), strict=True))
@@ -286,7 +314,7 @@ class Factors:
     ) -> list[tf.Tensor]:
         """Return tensors of the graph, others being put in the place of those that are cut."""
         held = dict(cut)
-        given = [u, *tf.nest.flatten(columns), *map(tf.identity, self.graph.captured_inputs)]
+        given = map(tf.identity, [u, *tf.nest.flatten(columns), *self.graph.captured_inputs])
         held.update(zip((leaf.name for leaf in self.graph.inputs), given, strict=True))
         definition = self.graph.graph.as_graph_def()
         return tf.graph_util.import_graph_def(definition, held, wanted, name="factors")
@@ -307,7 +335,7 @@ class Factored:
         # A worker finds its own: graphs stay in their process.
         return {**self.__dict__, "_graphs": {}}
 
-    def of(self, columns: Tensors) -> Factors | None:
+    def of(self, columns: Tensors) -> Predictors | None:
         """Return the predictors of the log-likelihood, if there are some.
 
         Args:
@@ -315,39 +343,42 @@ class Factored:
         """
         if "factors" not in self._graphs:
             with tf.init_scope():
-                self._graphs["factors"] = find_factors(self._target, columns)
-        found: Factors | None = self._graphs["factors"]
+                find = getattr(self._target.log_lik, "find_factors", find_factors)
+                self._graphs["factors"] = find(self._target, columns)
+        found: Predictors | None = self._graphs["factors"]
         return found
 
     def by_row(self, columns: Tensors) -> bool:
-        """Return whether the log-likelihood returns its terms."""
+        """Return whether there is a curvature of each row."""
         found = self.of(columns)
-        return found is not None and found.graph.outputs[0].shape.rank == 1
+        return isinstance(found, Factors) and found.graph.outputs[0].shape.rank == 1
 
     @property
     def functions(self) -> dict[str, Function]:
         """The functions of :class:`Factors`, by name."""
         return {
-            "jacobian": partial(self._call, Factors.jacobian),
-            "bend": partial(self._call, Factors.bend),
-            "values": partial(self._call, Factors.flat),
-            "square": partial(self._call, Factors.hessian),
-            "products": partial(self._call, Factors.products_with),
-            "curvature": partial(self._call, Factors.curvature),
+            "jacobian": partial(self._call, "jacobian"),
+            "bend": partial(self._call, "bend"),
+            "values": partial(self._call, "flat"),
+            "square": partial(self._call, "hessian"),
+            "products": partial(self._call, "products_with"),
+            "curvature": partial(self._call, "curvature"),
         }
 
-    def _call(self, function: Function, *arguments: Any) -> Any:
-        found = self.of(arguments[-1])
-        assert found is not None
-        return function(found, *arguments)
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self.of(arguments[-1]), name)(*arguments)
 
 
-def find_factors(target: Target, columns: Tensors) -> Factors | None:
+def find_factors(
+    target: Target, columns: Tensors, least: int = 1, drawn: str | None = None
+) -> Factors | None:
     """Return the linear predictors of a log-likelihood; ``None`` if it is not one of few of them.
 
     Args:
         target: Log posterior, without a preconditioner.
         columns: Some rows.
+        least: Least number of predictors.
+        drawn: Column of data that are drawn.
     """
     if has_sparse(columns) or target.row_terms > 1:
         return None
@@ -363,14 +394,20 @@ def find_factors(target: Target, columns: Tensors) -> Factors | None:
         return None
     if any(tensor.dtype == tf.resource for tensor in graph.captured_inputs):
         return None
-    return _cut(graph, len(columns))
+    of_columns = [_DATA | _DRAWN if name == drawn else _DATA for name in sorted(columns)]
+    return _cut(graph, [_PARAMETERS, *of_columns], least)
 
 
-def _cut(graph: Any, columns: int) -> Factors | None:
-    """Return the products in a graph in which the data meet the parameters."""
+def _cut(graph: Any, bits: Sequence[int], least: int) -> Factors | None:
+    """Return the products in a graph in which the data meet the parameters.
+
+    Args:
+        graph: Graph of the log-likelihood.
+        bits: Of its first inputs; the others are captured.
+        least: Least number of predictors.
+    """
     known = dict.fromkeys((leaf.name for leaf in graph.inputs), 0)
-    for place, leaf in enumerate(graph.inputs[: 1 + columns]):
-        known[leaf.name] = _DATA if place else _PARAMETERS
+    known.update((leaf.name, bit) for leaf, bit in zip(graph.inputs, bits, strict=False))
     products: dict[str, _Product] = {}
     others: dict[str, int] = {}
     for op in graph.graph.get_operations():
@@ -380,7 +417,7 @@ def _cut(graph: Any, columns: int) -> Factors | None:
         for tensor in op.inputs:
             depends |= known[tensor.name]
         known.update((tensor.name, depends) for tensor in op.outputs)
-        if depends != _PARAMETERS | _DATA:
+        if depends & (_PARAMETERS | _DATA) != _PARAMETERS | _DATA:
             continue
         if op.type.endswith(("Call", "If", "While", "Case")):
             return None  # the derivatives of what they call are lost when the graph is imported
@@ -393,9 +430,9 @@ def _cut(graph: Any, columns: int) -> Factors | None:
                     size = tensor.shape.num_elements()
                     others[tensor.name] = _MOST + 1 if size is None else size
     (output,) = graph.outputs
-    fits = known[output.name] == _PARAMETERS | _DATA and output.shape.rank in (0, 1)
+    fits = known[output.name] & _DATA and output.shape.rank in (0, 1)
     predictors = sum(product.columns for product in products.values())
-    if not fits or not 0 < predictors <= _MOST or sum(others.values()) > _MOST:
+    if not fits or not least <= predictors <= _MOST or sum(others.values()) > _MOST:
         return None
     return Factors(graph, tuple(products.values()), tuple(others))
 

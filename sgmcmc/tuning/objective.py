@@ -20,7 +20,7 @@ from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
 if TYPE_CHECKING:
-    from sgmcmc.target.factors import Factored
+    from sgmcmc.target.factors import Factored, Predictors
 
 _FACTORED_FROM = 10_000
 """Smallest number of rows for which linear predictors are looked for, which takes longer than
@@ -57,13 +57,19 @@ class Objective:
         data: Dataset.
         rows: Row numbers of the part of it that represents all; ``None`` for the whole.
         double: Whether to try float64.
+        size: Number of rows for which graphs are made; ``None`` for that of the dataset.
 
     Attributes:
         evaluations: Number of passes over the data so far, Hessians counted like gradients.
     """
 
     def __init__(
-        self, target: Target, data: Data, rows: np.ndarray | None = None, double: bool = True
+        self,
+        target: Target,
+        data: Data,
+        rows: np.ndarray | None = None,
+        double: bool = True,
+        size: int | None = None,
     ) -> None:
         self._strata: Strata | None = None if rows is None else [(rows, data.size / len(rows))]
         self._taken: list[Tensors] = []
@@ -71,7 +77,7 @@ class Objective:
         self.target, graphs = _in_double(target, data) if double else (target, None)
         graphs = kept_graphs(target, data) if graphs is None else graphs
         self.size = target.size
-        self._factored = _factored(self.target, data, graphs)
+        self._factored = _factored(self.target, size or data.size, graphs)
         functions = {**of_likelihood(self.target), **of_prior(self.target)}
         if self._factored is not None:
             functions.update(self._factored.functions)
@@ -124,8 +130,10 @@ class Objective:
     def _rows_of(self, name: str) -> int:
         """Return the number of rows for which a function's intermediate results are not large."""
         numbers = self.size if name == "hessian" else _FEW
-        if name in ("square", "curvature"):
-            numbers = max(_FEW, self.width or 0)
+        found = self._predictors
+        if found is not None and name in ("square", "products", "curvature"):
+            width = 0 if name == "products" else found.width
+            numbers = max(_FEW, width, found.rows)
         return _PIECE_NUMBERS // (1 + numbers)
 
     @property
@@ -134,8 +142,16 @@ class Objective:
 
         ``None`` if the log-likelihood is not one of a few linear predictors.
         """
-        found = None if self._factored is None else self._factored.of(self._one)
-        return None if found is None else found.width
+        return None if self._predictors is None else self._predictors.width
+
+    @property
+    def rows(self) -> int:
+        """Number of the user's rows in one of the dataset, of linear predictors."""
+        return 1 if self._predictors is None else self._predictors.rows
+
+    @property
+    def _predictors(self) -> Predictors | None:
+        return None if self._factored is None else self._factored.of(self._one)
 
     def _prior(self, name: str, points: np.ndarray) -> list[np.ndarray]:
         """Return the result of a function of the position alone."""
@@ -175,15 +191,20 @@ class Objective:
         """Return whether a product of factors is the derivative of the gradient of some rows."""
         step, dtype = _STEP[self.target.dtype], self.target.dtype.as_numpy_dtype
         move = step * np.random.default_rng(self.size).choice([-1.0, 1.0], self.size)
-        there, back = (
-            _double(self._pass.run("gradient", point.astype(dtype), columns)[1])
-            for point in (u + move, u - move)
-        )
+        if self.rows > 1:  # nodes of groups are near their modes only, and these move with u
+            both = np.stack([u, move]).astype(dtype)
+            change = _double(self._pass.run("product", both, columns)[0])
+        else:
+            there, back = (
+                _double(self._pass.run("gradient", point.astype(dtype), columns)[1])
+                for point in (u + move, u - move)
+            )
+            change = (there - back) / 2
         slope, square = map(_double, self._pass.run("square", u.astype(dtype), columns))
         products = square @ self._moves(u, move[:, np.newaxis])
-        found = 2 * self._onto(u, slope, products, move[:, np.newaxis])[:, 0]
-        size = np.linalg.norm(there - back) + np.linalg.norm(found)
-        return bool(np.linalg.norm(there - back - found) <= 10 * step * size)
+        found = self._onto(u, slope, products, move[:, np.newaxis])[:, 0]
+        size = np.linalg.norm(change) + np.linalg.norm(found)
+        return bool(np.linalg.norm(change - found) <= 10 * step * size)
 
     def _at(self, name: str, u: np.ndarray, *more: np.ndarray) -> np.ndarray:
         """Return the result of a function of the position and of the data's shapes."""
@@ -288,9 +309,9 @@ def is_of_predictors(target: Target, data: Data, u: np.ndarray) -> bool:
     return data.size >= _FACTORED_FROM and Objective(target, data).has_factors(u)
 
 
-def _factored(target: Target, data: Data, graphs: dict[Any, Any]) -> Factored | None:
+def _factored(target: Target, size: int, graphs: dict[Any, Any]) -> Factored | None:
     """Return the functions of linear predictors for a dataset that is large enough for them."""
-    if data.size < _FACTORED_FROM:
+    if size < _FACTORED_FROM:
         return None
     from sgmcmc.target.factors import Factored  # small datasets are sampled without it
 

@@ -332,11 +332,17 @@ def _gives_terms(target: Target, data: Data, u: np.ndarray) -> bool:
     return getattr(value, "shape", None) == (2,)
 
 
+def part_size(objective: Objective, least: int = PART_ROWS) -> int:
+    """Return the number of rows of the part that a mode is first looked for on."""
+    if objective.width is None:
+        return least
+    enough = min(_ROWS_EACH * objective.size, int(_PRODUCTS / objective.width**2))
+    return max(least, enough // objective.rows)
+
+
 def part_of(objective: Objective, data: Data, seed: int) -> Objective | None:
     """Return the log posterior over a part of a large dataset; ``None`` if it is not large."""
-    size = PART_ROWS
-    if objective.width is not None:
-        size = max(size, min(_ROWS_EACH * objective.size, int(_PRODUCTS / objective.width**2)))
+    size = part_size(objective)
     if data.size <= 2 * size:
         return None
     rng = generator(seed, 0, RunPhase.MODE, Purpose.PART)

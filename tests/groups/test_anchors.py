@@ -14,8 +14,8 @@ import sgmcmc
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.anchors import Anchor, Gauge, Held, free
-from sgmcmc.groups.marginal import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.groups.model import read_groups
+from sgmcmc.groups.packs import DRIFT, MODE, ROOT, SLOPE
 from sgmcmc.results.report import Report
 from sgmcmc.run import anchored
 from sgmcmc.run.automatic import far_from_normal

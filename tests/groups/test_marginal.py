@@ -11,9 +11,9 @@ import scipy.stats
 import tensorflow as tf
 
 from sgmcmc.groups import Groups
-from sgmcmc.groups.marginal import MODE, ROOT, SLOT, Marginal
+from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import read_groups
-from sgmcmc.groups.packs import codes_of, pack
+from sgmcmc.groups.packs import MODE, ROOT, SLOT, codes_of, pack
 
 LOG_2PI = np.log(2 * np.pi)
 SIZES = np.array([1, 7, 3, 3, 12, 2, 5, 9, 1, 4])

@@ -10,7 +10,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.graphs import tracing
 from sgmcmc.groups.effects import _nothing
-from sgmcmc.groups.marginal import SLOPE
+from sgmcmc.groups.packs import SLOPE
 
 LEVELS, EACH, TAU, SIGMA = 60, 6, 0.8, 1.0
 GROUP = np.repeat(np.arange(LEVELS), EACH)

@@ -1,0 +1,278 @@
+"""Linear predictors of a likelihood whose effects are integrated out.
+
+With h(z) = log p(z | θ) + Σ_i log p(y_i | θ, z) of a group, and z distributed as p(z | y, θ),
+
+    ∇² log ∫ exp(h) dz = E[∇²h] + Var[∇h].
+
+Given z, the rows are functions f_i(η_i, φ, z) of predictors η_i = x_i A. So E[∇²h] has a number for
+each row and pair of predictors, as without effects, and Var[∇h] has one for each pair of rows of a
+group: Hessians cost a few gradients, whatever the number of coordinates. Expectations are sums over
+the nodes of the quadrature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from sgmcmc.data.minibatch import Tensors
+from sgmcmc.data.passes import cast
+from sgmcmc.data.sparse import has_sparse
+from sgmcmc.groups.normal import Normal
+from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT
+from sgmcmc.groups.spec import Groups
+from sgmcmc.target.designs import Columns, Paired
+from sgmcmc.target.factors import Factors, Predictors, Second, find_factors
+from sgmcmc.target.target import Target
+
+_EFFECTS = "groups/effects"
+"""Column of rows, or of groups: the effects, (n, q)."""
+
+_NODES = 3
+"""Nodes in each direction for a height that is quadratic: exact for the variance of its slope."""
+
+_LEAST = 50
+"""Least number of coordinates: Hessians of fewer are differentiated in less time."""
+
+
+class Integrated(Protocol):
+    """What is needed of the likelihood of packs: see :class:`sgmcmc.groups.marginal.Marginal`."""
+
+    log_lik: Any
+    groups: Groups
+    packs: Any
+    most: int
+    nodes: int
+
+    def rule(self, dtype: tf.DType, nodes: int | None = None) -> Any:
+        """Return the nodes and weights in all directions."""
+
+    def nearest(self, params: Tensors, dataset: Tensors) -> Normal:
+        """Return mode and information of the effects of every slot."""
+
+
+class _Parts(NamedTuple):
+    """Derivatives at some effects: of n rows, and of m groups.
+
+    Attributes:
+        terms: Terms of the rows, (n,).
+        slopes, ends: By predictor and by number φ, (c, n) and (r, n).
+        within, across, rest: Second derivatives, (c, c, n), (r, c, n) and (r, r, n).
+        of_law: Log density of the effects, (m,).
+        law_ends, law_rest: By the numbers φ of the density, (l, m) and (l, l, m).
+    """
+
+    terms: tf.Tensor
+    slopes: tf.Tensor
+    ends: tf.Tensor
+    within: tf.Tensor
+    across: tf.Tensor
+    rest: tf.Tensor
+    of_law: tf.Tensor
+    law_ends: tf.Tensor
+    law_rest: tf.Tensor
+
+
+@dataclass(frozen=True)
+class GroupedPredictors(Predictors):
+    """Linear predictors of the likelihood of packs of groups.
+
+    Attributes:
+        likelihood: Likelihood of packs.
+        target: Log posterior of which it is a part.
+        given: Predictors of the user's log-likelihood, effects being data.
+        law: Density of the effects, of numbers φ alone.
+    """
+
+    likelihood: Integrated
+    target: Target
+    given: Factors
+    law: Factors
+
+    @property
+    def rows(self) -> int:
+        """Number of the user's rows in a pack."""
+        return int(self.likelihood.packs.rows.shape[1])
+
+    @property
+    def width(self) -> int:
+        """Size of the data of a row."""
+        return self.given.width
+
+    def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
+        """Return the parts of v."""
+        slots = self.likelihood.most * tf.shape(columns[SLOT])[0]
+        effects = tf.zeros([slots, self.likelihood.groups.size], u.dtype)
+        given = self.given.values(u, self._rows(columns, effects))
+        return [*given, *self.law.values(u, {_EFFECTS: effects})]
+
+    def second(self, u: tf.Tensor, columns: Tensors) -> Second:
+        """Return derivatives of the likelihood of some packs."""
+        params = self.target.space.constrain(u)
+        normal = self.likelihood.nearest(params, cast(columns, u.dtype))
+        rule = self.likelihood.rule(u.dtype, _NODES if self.likelihood.groups.normal else None)
+        nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
+
+        def at(effects: tf.Tensor) -> _Parts:
+            given = self.given.second(u, self._rows(columns, effects), by_row=True)
+            law = self.law.second(u, {_EFFECTS: effects}, by_row=True)
+            return _Parts(
+                given.terms,
+                _stack(given.slopes, u.dtype),
+                _stack(given.ends, u.dtype),
+                _square(given.within, u.dtype),
+                _square(given.across, u.dtype),
+                _square(given.rest, u.dtype),
+                law.terms,
+                _stack(law.ends, u.dtype),
+                _square(law.rest, u.dtype),
+            )
+
+        kinds = _Parts(*[u.dtype] * len(_Parts._fields))
+        found = tf.map_fn(at, nodes, fn_output_signature=kinds, parallel_iterations=1)
+        data = self.given.designs(u, self._rows(columns, nodes[0]))
+        return self._combined(data, columns, rule.log_w, found)
+
+    def _rows(self, columns: Tensors, effects: tf.Tensor) -> Tensors:
+        """Return the user's columns, row by row, and the effects of each row's group."""
+        rows = {
+            name: tf.reshape(column, [-1, *column.shape[2:]])
+            for name, column in columns.items()
+            if name not in COLUMNS
+        }
+        return {**rows, _EFFECTS: tf.gather(effects, self._places(columns))}
+
+    def _places(self, columns: Tensors) -> tf.Tensor:
+        """Return the place of each row's group among the slots, (n,)."""
+        slot, most = columns[SLOT], self.likelihood.most
+        first = most * tf.range(tf.shape(slot)[0])[:, tf.newaxis]
+        return tf.reshape(first + tf.maximum(slot, 0), [-1])
+
+    def _combined(
+        self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, found: _Parts
+    ) -> Second:
+        """Return E[∇²h] and Var[∇h] together.
+
+        Args:
+            data: X of each predictor.
+            columns: Packs.
+            log_w: Logarithms of the weights of the nodes, (k,).
+            found: Derivatives at each node, (k, ...).
+        """
+        slot, places, dtype = columns[SLOT], self._places(columns), found.terms.dtype
+        k, n, slots = log_w.shape[0], tf.size(slot), tf.shape(found.of_law)[1]
+        real = tf.cast(tf.reshape(slot >= 0, [-1]), dtype)
+        filled = tf.ones([slots], dtype)
+        if self.likelihood.most > 1:
+            there = tf.range(self.likelihood.most) < columns[FILLED][:, tf.newaxis]
+            filled = tf.cast(tf.reshape(there, [-1]), dtype)
+
+        def by_slot(rows: tf.Tensor) -> tf.Tensor:
+            shape = tf.shape(rows)[:-1]
+            flat = tf.transpose(tf.reshape(real * rows, [tf.reduce_prod(shape), n]))
+            sums = tf.math.unsorted_segment_sum(flat, places, slots)
+            return tf.reshape(tf.transpose(sums), tf.concat([shape, [slots]], 0))
+
+        law = filled * tf.nn.softmax(by_slot(found.terms) + found.of_law + log_w[:, tf.newaxis], 0)
+        of_rows = real * tf.gather(law, places, axis=1)
+        slope = _mean(of_rows, found.slopes)
+        away = tf.sqrt(of_rows)[:, tf.newaxis] * (found.slopes - slope)
+        r, more = found.ends.shape[1], found.law_ends.shape[1]
+        numbers = by_slot(tf.broadcast_to(found.ends, [k, r, n]))
+        numbers = tf.concat([numbers, tf.broadcast_to(found.law_ends, [k, more, slots])], 1)
+        number = _mean(law, numbers)
+        moved = tf.sqrt(law)[:, tf.newaxis] * (numbers - number)
+        square = tf.einsum("krm,ksm->rs", moved, moved)
+        square += _beside(_sums(of_rows, found.rest, r), _sums(law, found.law_rest, more))
+        crossed = tf.einsum("krn,kcn->rcn", tf.gather(moved, places, axis=2), away)
+        if r:
+            same_row = _mean(of_rows, found.across)
+            crossed += tf.pad(same_row, [[0, more], [0, 0], [0, 0]])
+        alone, c = _mean(of_rows, found.within), found.slopes.shape[1]
+        packed = tf.reshape(away, [k, c, -1, self.rows])
+        packed = tf.transpose(packed, [1, 2, 3, 0])
+        same = tf.cast(slot[:, :, tf.newaxis] == slot[:, tf.newaxis, :], dtype)
+        return Second(
+            tf.reduce_sum(of_rows * found.terms, 0),
+            data,
+            tf.unstack(slope),
+            tf.unstack(tf.reduce_sum(number, 1)) if r + more else [],
+            [
+                [
+                    Paired(alone[a, b], same * tf.matmul(packed[a], packed[b], transpose_b=True))
+                    for b in range(c)
+                ]
+                for a in range(c)
+            ],
+            [tf.unstack(row) for row in tf.unstack(crossed)] if r + more else [],
+            [tf.unstack(row) for row in tf.unstack(square)] if r + more else [],
+        )
+
+
+def find_predictors(
+    likelihood: Integrated, target: Target, columns: Tensors
+) -> GroupedPredictors | None:
+    """Return the linear predictors of a likelihood of packs, if it is one of few of them.
+
+    Args:
+        likelihood: Likelihood of packs.
+        target: Log posterior of which it is a part, without a preconditioner.
+        columns: Some packs.
+    """
+    groups = likelihood.groups
+    if likelihood.nodes == 1 and not groups.normal:  # Laplace's approximation is another function
+        return None
+    if target.size < _LEAST or has_sparse(columns):
+        return None
+
+    def log_lik(params: Tensors, columns: Tensors) -> tf.Tensor:
+        rows = dict(columns)
+        return likelihood.log_lik({**params, **groups.named(rows.pop(_EFFECTS))}, rows)
+
+    def law(params: Tensors, columns: Tensors) -> tf.Tensor:
+        return groups.log_prior(groups.named(columns[_EFFECTS]), dict(params))
+
+    effects = tf.TensorSpec([1, groups.size], target.dtype)
+    rows = {
+        name: tf.TensorSpec([1, *column.shape[2:]], column.dtype)
+        for name, column in columns.items()
+        if name not in COLUMNS
+    }
+    given = find_factors(_part(target, log_lik), {**rows, _EFFECTS: effects}, drawn=_EFFECTS)
+    of_law = find_factors(_part(target, law), {_EFFECTS: effects}, least=0)
+    if given is None or of_law is None:
+        return None
+    return GroupedPredictors(likelihood, target, given, of_law)
+
+
+def _part(target: Target, log_lik: Any) -> Target:
+    return Target(log_lik, None, target.space, target.dtype)
+
+
+def _stack(parts: list[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+    """Return numbers by row, one under another, (c, n); n is 1 if there are none."""
+    return tf.stack(parts) if parts else tf.zeros([0, 1], dtype)
+
+
+def _square(parts: list[list[Any]], dtype: tf.DType) -> tf.Tensor:
+    return tf.stack([tf.stack(row) for row in parts]) if parts else tf.zeros([0, 0, 1], dtype)
+
+
+def _mean(law: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Return sums over the nodes with these weights, (k, n), of values (k, ..., n)."""
+    middle = [1] * (values.shape.rank - 2)
+    return tf.reduce_sum(tf.reshape(law, [law.shape[0], *middle, tf.shape(law)[1]]) * values, 0)
+
+
+def _sums(law: tf.Tensor, rest: tf.Tensor, count: int) -> tf.Tensor:
+    """Return sums over nodes and rows of second derivatives, (count, count)."""
+    return tf.reduce_sum(_mean(law, rest), -1) if count else tf.zeros([0, 0], law.dtype)
+
+
+def _beside(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """Return the matrix of two blocks."""
+    return tf.linalg.LinearOperatorBlockDiag(
+        [tf.linalg.LinearOperatorFullMatrix(part) for part in (first, second)]
+    ).to_dense()
