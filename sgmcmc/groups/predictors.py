@@ -38,7 +38,7 @@ _LEAST = 50
 
 
 class Integrated(Protocol):
-    """What is needed of the likelihood of packs: see :class:`sgmcmc.groups.marginal.Marginal`."""
+    """A likelihood of packs: :class:`sgmcmc.groups.marginal.Marginal`, which imports this module."""
 
     log_lik: Any
     groups: Groups
