@@ -38,7 +38,7 @@ _LEAST = 50
 
 
 class Integrated(Protocol):
-    """A likelihood of packs: :class:`sgmcmc.groups.marginal.Marginal`, which imports this module."""
+    """A likelihood of packs: :class:`~sgmcmc.groups.marginal.Marginal`, which imports this one."""
 
     log_lik: Any
     groups: Groups
