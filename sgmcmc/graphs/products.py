@@ -7,7 +7,7 @@ and takes a third to two thirds of the time. For one chain the two are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -57,6 +57,11 @@ def import_with_data_last(graph: Any, points: int, given: Sequence[tf.Tensor]) -
     }
     outputs = [output.name for output in graph.outputs]
     return tf.graph_util.import_graph_def(kept, held, outputs, name="data_last")
+
+
+def are_large(columns: Mapping[str, tf.Tensor]) -> bool:
+    """Return whether data are large enough for such products to be looked for."""
+    return any((column.shape.num_elements() or 0) >= _LARGE for column in columns.values())
 
 
 def has_products_of_data(graph: Any, points: int) -> bool:

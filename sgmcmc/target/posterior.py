@@ -12,7 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
-from sgmcmc.graphs.products import has_products_of_data, import_with_data_last
+from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_data_last
 from sgmcmc.target.target import Target
 
 PIECE_NUMBERS = 2**18
@@ -152,7 +152,7 @@ class WholePosterior:
 
     def _piece(self, points: Tensors, columns: Tensors) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log-likelihood of a piece and its gradients at the points, in float64."""
-        if has_sparse(columns) or tf.executing_eagerly():
+        if has_sparse(columns) or not are_large(columns) or tf.executing_eagerly():
             return self._gradient(points, columns)[1:]
         graph = self._graph(points, columns)
         if not has_products_of_data(graph, len(points)):
