@@ -22,6 +22,9 @@ from sgmcmc.groups.packs import (
     SLOT,
     START,
     Packs,
+    number_of_packs,
+    row_by_row,
+    slots_of_rows,
 )  # fmt: skip
 from sgmcmc.groups.predictors import GroupedPredictors, find_predictors
 from sgmcmc.groups.spec import Groups
@@ -236,7 +239,7 @@ class Marginal:
         """Return the function of effects, (m, q), that is log p(y_g, z_g | θ), (m,)."""
         terms_of, places = self._terms(params, dataset)
         slot, most = dataset[SLOT], self.most
-        slots = most * _count(slot)
+        slots = most * number_of_packs(slot)
 
         def height(effects: tf.Tensor) -> tf.Tensor:
             terms = terms_of(effects)
@@ -257,16 +260,9 @@ class Marginal:
     ) -> tuple[Callable[[tf.Tensor], tf.Tensor], tf.Tensor]:
         """Return the function of effects that gives the terms of rows, and the slot of each row."""
         slot = dataset[SLOT]
-        packs, width = _count(slot), slot.shape[1]
-        most = self.most
-        rows = {
-            name: tf.reshape(column, [-1, *column.shape[2:]])
-            for name, column in dataset.items()
-            if name not in COLUMNS
-        }
-        real = tf.reshape(slot >= 0, [-1])
-        first = most * tf.range(packs)[:, tf.newaxis]
-        places = tf.reshape(first + tf.maximum(slot, 0), [-1])
+        width, most = slot.shape[1], self.most
+        rows, real = row_by_row(dataset), tf.reshape(slot >= 0, [-1])
+        places = slots_of_rows(slot, most)
 
         def terms_of(effects: tf.Tensor) -> tf.Tensor:
             if most == 1:
@@ -332,7 +328,7 @@ class Marginal:
         q = self.groups.size
         if START in dataset:
             return tf.reshape(dataset[START], [-1, q])
-        slots = self.most * _count(dataset[SLOT])
+        slots = self.most * number_of_packs(dataset[SLOT])
         start = tf.constant(self.groups.start, next(iter(params.values())).dtype)
         return tf.broadcast_to(start, [slots, q])
 
@@ -371,8 +367,3 @@ def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
 def _matches(slot: tf.Tensor, most: int) -> tf.Tensor:
     """Return whether a row is of a slot; those left over are of the first, (packs, width, most)."""
     return tf.maximum(slot, 0)[..., tf.newaxis] == tf.range(most)
-
-
-def _count(slot: tf.Tensor) -> Any:
-    """Return the number of packs, a tensor if it is not known before."""
-    return tf.shape(slot)[0] if slot.shape[0] is None else slot.shape[0]

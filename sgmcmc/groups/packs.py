@@ -8,10 +8,12 @@ sizes are. If all groups are about equally large, a pack is a group.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc.data.dataset import PIECE_BYTES, ArrayColumn, DenseColumn
 from sgmcmc.data.stored import no_room
@@ -78,6 +80,26 @@ class Packs:
     def most(self) -> int:
         """The largest number of groups in a pack."""
         return int(self.filled.max())
+
+
+def number_of_packs(slot: tf.Tensor) -> Any:
+    """Return the number of packs, a tensor if it is not known before."""
+    return tf.shape(slot)[0] if slot.shape[0] is None else slot.shape[0]
+
+
+def slots_of_rows(slot: tf.Tensor, most: int) -> tf.Tensor:
+    """Return the number of each row's slot, (n,); places left over have that of a pack's first."""
+    first = most * tf.range(number_of_packs(slot))[:, tf.newaxis]
+    return tf.reshape(first + tf.maximum(slot, 0), [-1])
+
+
+def row_by_row(packs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Return the user's columns of packs, row by row."""
+    return {
+        name: tf.reshape(column, [-1, *column.shape[2:]])
+        for name, column in packs.items()
+        if name not in COLUMNS
+    }
 
 
 def codes_of(by: str, values: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,14 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import cast
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.groups.normal import Normal
-from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT
+from sgmcmc.groups.packs import (
+    COLUMNS,
+    FILLED,
+    SLOT,
+    number_of_packs,
+    row_by_row,
+    slots_of_rows,
+)
 from sgmcmc.groups.spec import Groups
 from sgmcmc.target.designs import Columns, Paired
 from sgmcmc.target.factors import Factors, Predictors, Second, find_factors
@@ -103,7 +110,7 @@ class GroupedPredictors(Predictors):
 
     def values(self, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         """Return the parts of v."""
-        slots = self.likelihood.most * tf.shape(columns[SLOT])[0]
+        slots = self.likelihood.most * number_of_packs(columns[SLOT])
         effects = tf.zeros([slots, self.likelihood.groups.size], u.dtype)
         given = self.given.values(u, self._rows(columns, effects))
         return [*given, *self.law.values(u, {_EFFECTS: effects})]
@@ -137,18 +144,8 @@ class GroupedPredictors(Predictors):
 
     def _rows(self, columns: Tensors, effects: tf.Tensor) -> Tensors:
         """Return the user's columns, row by row, and the effects of each row's group."""
-        rows = {
-            name: tf.reshape(column, [-1, *column.shape[2:]])
-            for name, column in columns.items()
-            if name not in COLUMNS
-        }
-        return {**rows, _EFFECTS: tf.gather(effects, self._places(columns))}
-
-    def _places(self, columns: Tensors) -> tf.Tensor:
-        """Return the place of each row's group among the slots, (n,)."""
-        slot, most = columns[SLOT], self.likelihood.most
-        first = most * tf.range(tf.shape(slot)[0])[:, tf.newaxis]
-        return tf.reshape(first + tf.maximum(slot, 0), [-1])
+        places = slots_of_rows(columns[SLOT], self.likelihood.most)
+        return {**row_by_row(columns), _EFFECTS: tf.gather(effects, places)}
 
     def _combined(
         self, data: list[Columns], columns: Tensors, log_w: tf.Tensor, found: _Parts
@@ -161,7 +158,8 @@ class GroupedPredictors(Predictors):
             log_w: Logarithms of the weights of the nodes, (k,).
             found: Derivatives at each node, (k, ...).
         """
-        slot, places, dtype = columns[SLOT], self._places(columns), found.terms.dtype
+        slot, dtype = columns[SLOT], found.terms.dtype
+        places = slots_of_rows(slot, self.likelihood.most)
         k, n, slots = log_w.shape[0], tf.size(slot), tf.shape(found.of_law)[1]
         real = tf.cast(tf.reshape(slot >= 0, [-1]), dtype)
         filled = tf.ones([slots], dtype)
