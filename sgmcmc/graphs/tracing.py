@@ -85,6 +85,11 @@ def with_known_shapes(arguments: Any) -> Any:
     return tf.nest.map_structure(known, arguments)
 
 
+def spec_of(tensor: tf.Tensor) -> tf.TensorSpec:
+    """Return the shape and dtype of a tensor."""
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
 def quiet_start() -> None:
     """Have TensorFlow find its devices now, without its chatter."""
     with without_chatter():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import spec_of, trace
 from sgmcmc.groups.normal import Normal, closed_form, closer, find_normal, laplace, one_step
 from sgmcmc.groups.packs import (
     CENTER,
@@ -132,7 +132,7 @@ class Marginal:
         """
         if has_few_operations(dataset):
             return self._of_packs(params, dataset)
-        given = tf.nest.map_structure(_spec, (params, dataset))
+        given = tf.nest.map_structure(spec_of, (params, dataset))
         key = tuple((name, spec.shape, spec.dtype) for part in given for name, spec in part.items())
         if key not in self._graphs:
             self._graphs[key] = trace(self._of_packs, *given)
@@ -358,10 +358,6 @@ def _move(params: Tensors, dataset: Tensors) -> tf.Tensor:
     """Return the parameters, by the order of their names, less the center of packs, (packs, P)."""
     flat = tf.concat([tf.reshape(params[name], [-1]) for name in sorted(params)], 0)
     return flat - dataset[CENTER]
-
-
-def _spec(tensor: tf.Tensor) -> tf.TensorSpec:
-    return tf.TensorSpec(tensor.shape, tensor.dtype)
 
 
 def _matches(slot: tf.Tensor, most: int) -> tf.Tensor:

@@ -183,7 +183,9 @@ class GroupedPredictors(Predictors):
         number = _mean(law, numbers)
         moved = tf.sqrt(law)[:, tf.newaxis] * (numbers - number)
         square = tf.einsum("krm,ksm->rs", moved, moved)
-        square += _beside(_sums(of_rows, found.rest, r), _sums(law, found.law_rest, more))
+        of_terms, of_law = _mean(of_rows, found.rest), _mean(law, found.law_rest)
+        square += tf.pad(tf.reduce_sum(of_terms, -1), [[0, more], [0, more]])
+        square += tf.pad(tf.reduce_sum(of_law, -1), [[r, 0], [r, 0]])
         crossed = tf.einsum("krn,kcn->rcn", tf.gather(moved, places, axis=2), away)
         if r:
             same_row = _mean(of_rows, found.across)
@@ -262,15 +264,3 @@ def _mean(law: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Return sums over the nodes with these weights, (k, n), of values (k, ..., n)."""
     middle = [1] * (values.shape.rank - 2)
     return tf.reduce_sum(tf.reshape(law, [law.shape[0], *middle, tf.shape(law)[1]]) * values, 0)
-
-
-def _sums(law: tf.Tensor, rest: tf.Tensor, count: int) -> tf.Tensor:
-    """Return sums over nodes and rows of second derivatives, (count, count)."""
-    return tf.reduce_sum(_mean(law, rest), -1) if count else tf.zeros([0, 0], law.dtype)
-
-
-def _beside(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    """Return the matrix of two blocks."""
-    return tf.linalg.LinearOperatorBlockDiag(
-        [tf.linalg.LinearOperatorFullMatrix(part) for part in (first, second)]
-    ).to_dense()

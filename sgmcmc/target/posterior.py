@@ -13,6 +13,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
 from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_data_last
+from sgmcmc.graphs.tracing import spec_of
 from sgmcmc.target.target import Target
 
 PIECE_NUMBERS = 2**18
@@ -163,7 +164,7 @@ class WholePosterior:
 
     def _graph(self, points: Tensors, columns: Tensors) -> Any:
         """Return the graph of the gradient of a piece."""
-        specs = tf.nest.map_structure(_spec, points)
+        specs = tf.nest.map_structure(spec_of, points)
         if has_sparse(columns):
             graph = tf.function(partial(self._gradient, columns=columns), autograph=False)
             return graph.get_concrete_function(specs)
@@ -171,7 +172,7 @@ class WholePosterior:
         key = (next(iter(columns.values())).shape[0], tf.compat.v1.get_default_graph())
         if self._traced[0] != key:
             graph = tf.function(self._gradient, autograph=False)
-            of_rows = tf.nest.map_structure(_spec, columns)
+            of_rows = tf.nest.map_structure(spec_of, columns)
             self._traced = key, graph.get_concrete_function(specs, of_rows)
         return self._traced[1]
 
@@ -186,10 +187,6 @@ class WholePosterior:
             value = tf.reduce_sum(tf.cast(found, tf.float64))
         gradients = _gradients(tape, value, points)
         return found, value, [tf.cast(gradient, tf.float64) for gradient in gradients]
-
-
-def _spec(leaf: tf.Tensor) -> tf.TensorSpec:
-    return tf.TensorSpec(leaf.shape, leaf.dtype)
 
 
 def _gradients(tape: tf.GradientTape, value: tf.Tensor, points: Tensors) -> list[tf.Tensor]:

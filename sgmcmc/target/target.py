@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import has_sparse, over_rows
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import spec_of, trace
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.layout import is_long
 
@@ -288,7 +288,7 @@ class _TracedOnce(Target):
             return self._gradient(position, minibatch, with_prior)
         scale = weights if isinstance(weights, float) else None
         arguments = (position, columns, () if scale is not None else weights)
-        given = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), arguments)
+        given = tf.nest.map_structure(spec_of, arguments)
         shapes = tuple((name, spec.shape, spec.dtype) for name, spec in given[1].items())
         key = (with_prior, scale, position.shape, shapes)
         if key not in self._graphs:
