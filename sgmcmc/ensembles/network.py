@@ -37,6 +37,8 @@ class Network:
             (K, n, ...).
         log_density: Function of targets (n, ...) and outputs that returns log densities, (K, n).
         prior_sds: Prior SD of each weight by name, a number or an array; the mean is zero.
+        emphasis: Function of outputs that returns the weight of each row in the loss of training,
+            in units of its mean, (K, n); ``None`` for equal weights.
         one_by_one: Whether each member has its own kernel.
         jit_compile: Whether XLA compiles the graphs; ``None`` tries.
     """
@@ -44,6 +46,7 @@ class Network:
     forward: Callable[[Weights, Any], tf.Tensor]
     log_density: Callable[[Any, tf.Tensor], tf.Tensor]
     prior_sds: Mapping[str, Any]
+    emphasis: Callable[[tf.Tensor], tf.Tensor] | None = None
     one_by_one: bool = False
     jit_compile: bool | None = None
 
@@ -60,6 +63,15 @@ class Network:
         """Return the sum over members of the log-likelihood of each row, (n,)."""
         terms = self.log_density(rows["y"], self.forward(weights, rows["X"]))
         return rows["weight"] * tf.reduce_sum(tf.cast(terms, tf.float32), 0)
+
+    def loss(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
+        """Return the loss of training, a sum over members of means over rows, without the prior."""
+        outputs = self.forward(weights, rows["X"])
+        terms = tf.cast(self.log_density(rows["y"], outputs), tf.float32)
+        if self.emphasis is not None:
+            factors = tf.stop_gradient(self.emphasis(outputs))
+            terms *= factors / tf.reduce_mean(factors, -1, keepdims=True)
+        return -tf.reduce_mean(rows["weight"] * tf.reduce_sum(terms, 0))
 
     def together(self, members: int, weights: int) -> int:
         """Return the number of members of a kernel, given the number of their weights.

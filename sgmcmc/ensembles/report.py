@@ -48,7 +48,7 @@ def judged(
         warnings.append(
             "Draws became NaN or infinite: use a smaller `prior_scale`, or fewer `n_iters`."
         )
-    elif over_ensemble[0] < -_WORSE * over_ensemble[1]:
+    elif clearly_worse(draws, ensemble):
         warnings.append(
             f"Sampling made held-out predictions worse, by {-over_ensemble[0]:.3f} ± "
             f"{over_ensemble[1]:.3f} a row in log density: use more `n_iters`, or a smaller "
@@ -67,6 +67,12 @@ def judged(
     return Report(
         {"method": "ensemble of networks", "Held out": held, "Chain": chain, "warnings": warnings}
     )
+
+
+def clearly_worse(some: Array, others: Array) -> bool:
+    """Return whether log densities of the same rows are lower by more than two standard errors."""
+    mean, error = _mean_and_error(some - others)
+    return not mean >= -_WORSE * error
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:

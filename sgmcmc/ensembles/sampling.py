@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ from sgmcmc.data.dataset import ArrayColumn, Data
 from sgmcmc.dynamics import Underdamped
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.ensembles.network import Array, Network, Weights, count_of
-from sgmcmc.ensembles.training import Batches
+from sgmcmc.ensembles.report import clearly_worse, mixture
+from sgmcmc.ensembles.training import Batches, Trained
 from sgmcmc.errors import DivergenceError
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.samples import Samples
@@ -93,6 +94,7 @@ class Members:
     seed: int
     verbose: bool = False
     scales: Scales | None = None
+    began: str = ""
     _part: float = 1.0
     _calls: int = 0
     _graphs: dict[tuple[int, int], Any] = field(default_factory=dict, repr=False)
@@ -103,39 +105,71 @@ class Members:
         return len(next(iter(self.weights.values())))
 
     def fit(
-        self, held: Array, n_iters: int, draws: int, **keywords: Any
-    ) -> tuple[Array, Array, Samples]:
+        self,
+        members: Trained,
+        retrained: Callable[[], Weights],
+        held: Array,
+        n_iters: int,
+        draws: int,
+        **keywords: Any,
+    ) -> tuple[Array, Samples]:
         """Run the chains that the held-out rows judge, then those of all rows.
 
-        The first begin where training ended: they are short, with shorter steps, and half of them
-        is burn-in. The second go on from there, with scales measured again.
+        Some of the first begin where training ended, the others at the best epochs: they are short,
+        with shorter steps, and half of them is burn-in. If draws of those from the end are clearly
+        worse, as they are where there is much noise, the second go on from the others; else they
+        begin at members that are trained on all rows. Their scales are measured again.
 
         Args:
+            members: Members.
+            retrained: Function that returns the members, trained to the end on all rows.
             held: Numbers of the rows that are held out from the first chains.
             n_iters: Number of iterations of the second.
             draws: Number of draws to keep of each member.
             keywords: Further arguments of :func:`sgmcmc.sample` for the second.
 
         Returns:
-            Outputs at the held-out rows of the members as they were, (members, n, ...), and of the
-            draws of the first chains, (members, draws, n, ...); and the samples of the second.
+            Outputs at the held-out rows of the draws of the first chains, (members, draws, n, ...),
+            and the samples of the second.
         """
         everything = np.ones(self.data.size, np.float32)
         use = everything.copy()
         use[held if len(held) < len(use) else []] = 0.0
-        X = self.data.rows(held)["X"]
-        trained = self.outputs(held)
         n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
-        self.scales, self._part = self._measured(use), _CAREFUL
-        at_held = {"outputs": lambda weights: self.network.forward(weights, X)}
-        first = self.run(use, short, short, draws, store_params=False, test_functions=at_held)
+        outputs = self._short(members.best, use, held, short, draws)
+        self.began = "best epochs"
+        if members.last is not members.best:
+            weights = self.weights
+            try:
+                others = self._short(members.last, use, held, short, draws)
+            except DivergenceError:
+                others = np.full_like(outputs, np.nan)
+            if not clearly_worse(self._densities(others, held), self._densities(outputs, held)):
+                outputs, weights = others, retrained()
+                self.began = "end of training, on all rows"
+            self.weights = weights
         self.scales, self._part = self._measured(everything), 1.0
-        samples = self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
-        return trained, self.values(first, "outputs"), samples
+        return outputs, self.run(everything, n_iters, n_iters // _SETTLING, draws, **keywords)
 
-    def outputs(self, rows: Array) -> Array:
-        """Return the outputs of the members as they are at some rows, (members, n, ...)."""
-        weights = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}
+    def _short(self, start: Weights, use: Array, held: Array, n_iters: int, draws: int) -> Array:
+        """Return the outputs at the held-out rows of the draws of short chains."""
+        self.weights = start
+        X = self.data.rows(held)["X"]
+        self.scales, self._part = self._measured(use), _CAREFUL
+        wanted = {"outputs": lambda weights: self.network.forward(weights, X)}
+        found = self.run(use, n_iters, n_iters, draws, store_params=False, test_functions=wanted)
+        return self.values(found, "outputs")
+
+    def _densities(self, outputs: Array, held: Array) -> Array:
+        """Return the log density of each row for the mixture of all draws."""
+        each = self.network.log_density(
+            self.data.rows(held)["y"], tf.constant(outputs.reshape(-1, *outputs.shape[2:]))
+        )
+        return mixture(np.asarray(each, np.float64))
+
+    def outputs(self, weights: Weights, rows: Array) -> Array:
+        """Return the outputs of members with these weights at some rows, (members, n, ...)."""
+        weights = {name: tf.constant(each, tf.float32) for name, each in weights.items()}
         return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:
@@ -147,6 +181,7 @@ class Members:
         return {
             **members,
             "dynamics": str(settings["method"]),
+            "began at weights of the": self.began,
             "draws of each": draws,
             "gradients over all rows": settings["n"] == self.data.size,
             "stepsize": float(settings["stepsize"]),
@@ -196,16 +231,16 @@ class Members:
         if not stored:
             keywords["reductions"] = {"last": _LAST}
         thin = max(1, n_iters // draws)
-        whole, n, stepsize, friction = self._constants()
+        all_rows, n, stepsize, friction = self._constants()
         self._calls += 1
         for _ in range(_TRIES):
             try:
                 samples = sgmcmc.samplers.sample(
                     self.network.log_lik, data, starts if groups > 1 else starts[0],
                     self.network.log_prior, dynamics=Underdamped(friction=friction),
-                    gradient="full" if whole else "minibatch",
-                    minibatches="uniform" if whole else "symmetric",
-                    minibatch_size=None if whole else n, preconditioner=variances,
+                    gradient="full" if all_rows else "minibatch",
+                    minibatches="uniform" if all_rows else "symmetric",
+                    minibatch_size=None if all_rows else n, preconditioner=variances,
                     stepsize=stepsize, n_chains=groups if groups > 1 else None,
                     n_iters=thin * draws, burn_in=burn_in, thin=thin,
                     seed=self.seed + self._calls, verbose=self.verbose,
@@ -235,15 +270,14 @@ class Members:
         """Return whether gradients use all rows, n, the stepsize, and the friction of a step."""
         assert self.scales is not None
         N = self.data.size
-        n = min(self.batch_size, N)
-        whole = N <= max(_WHOLE_UP_TO, n)
+        n, all_rows = min(self.batch_size, N), whole(N, self.batch_size)
         step = self._part * np.sqrt(_STABLE / max(1.0, self.scales.curvature))
         friction = self._part / _MEMORY
-        if not whole:
+        if not all_rows:
             # An epoch of shorter steps covers the distance of a few steps of all rows.
             shorter = min(1.0, 4.0 * n / N)
             step, friction = step * shorter, friction * shorter
-        return whole, n, float(step**2), float(friction)
+        return all_rows, n, float(step**2), float(friction)
 
     def _measured(self, use: Array) -> Scales:
         """Return the scales of the weights at the members' positions, and the largest curvature."""
@@ -318,6 +352,11 @@ class Members:
             }
         largest = float(np.max(norms))
         return largest if np.isfinite(largest) and largest > 1.0 else 1.0
+
+
+def whole(rows: int, batch_size: int) -> bool:
+    """Return whether gradients use all rows."""
+    return rows <= max(_WHOLE_UP_TO, batch_size)
 
 
 def _by_member(array: Array) -> Array:

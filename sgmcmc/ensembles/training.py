@@ -1,4 +1,4 @@
-"""Training of all members at once: minibatches, Adam with a cosine schedule, best epochs kept."""
+"""Training of the members: minibatches, Adam with a cosine schedule, best and last epochs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ _RATE = 0.01
 
 _DECAYS = 0.9, 0.99
 """Adam's decays of the means of gradients and of their squares."""
-
-_PATIENCE = 0.4
-"""Epochs without progress of any member after which training ends, as a part of all."""
 
 _BLOCK = 2**24
 """Bytes of the minibatches that are prepared at a time."""
@@ -88,6 +85,19 @@ class Schedule:
         return epochs, batches, n
 
 
+@dataclass(frozen=True)
+class Trained:
+    """Result of training.
+
+    Attributes:
+        best: Weights of each member at the epoch with its best held-out density.
+        last: Weights at the end.
+    """
+
+    best: Weights
+    last: Weights
+
+
 def train(
     network: Network,
     start: Weights,
@@ -95,8 +105,8 @@ def train(
     rows: tuple[Array, Array],
     schedule: Schedule,
     rng: np.random.Generator,
-) -> Weights:
-    """Return the weights of all members, each from the epoch with its best held-out density.
+) -> Trained:
+    """Train all members at once, or one after another if each has its own kernel.
 
     θ ← θ − r m̂/(√v̂ + 10⁻⁷), m̂ and v̂ the means of a minibatch's gradients and of their squares,
     of the mean loss plus the prior over N. The rate r falls to zero along a cosine.
@@ -105,20 +115,27 @@ def train(
         network: Network.
         start: Starting weights.
         data: Features ``X``, targets ``y`` and row weights ``weight``.
-        rows: Numbers of the rows to train on, and of those held out.
+        rows: Numbers of the rows to train on, and of those held out; without any of the second the
+            best weights are the last.
         schedule: Constants.
         rng: Generator of the order of rows.
     """
+    members = len(next(iter(start.values())))
+    if network.one_by_one and members > 1:
+        each = [
+            train(network, {n: a[k : k + 1] for n, a in start.items()}, data, rows, schedule, rng)
+            for k in range(members)
+        ]
+        return Trained(_joined([one.best for one in each]), _joined([one.last for one in each]))
     train_rows, held = rows
     epochs, batches, n = schedule.length(len(train_rows))
     some = max(1, min(batches, _BLOCK // (n * data.row_bytes)))
     trainer = _Trainer(network, data, len(train_rows))
-    held_out = trainer.batches.given(held)
+    held_out = trainer.batches.given(held) if len(held) else None
     now = {name: tf.constant(each, tf.float32) for name, each in start.items()}
     none = {name: tf.zeros_like(each) for name, each in now.items()}
     state: Any = (now, none, none, tf.constant(0.0))
-    members = len(next(iter(start.values())))
-    best, highest, since = start, np.full(members, -np.inf), 0
+    best, highest = start, np.full(members, -np.inf)
     for epoch in range(epochs):
         order = rng.permutation(train_rows)[: batches * n].reshape(batches, n)
         done = (epoch * batches + np.arange(batches)) / (epochs * batches)
@@ -128,13 +145,18 @@ def train(
             at = min(first, batches - some)
             part = slice(at, at + some)
             state = trainer.run(state, order[part], rates[part], first - at)
+        if held_out is None:
+            continue
         densities = trainer.held(state[0], held_out)
         better = densities > highest
-        highest, since = np.where(better, densities, highest), 0 if better.any() else since + 1
+        highest = np.where(better, densities, highest)
         best = {name: _where(better, state[0][name].numpy(), each) for name, each in best.items()}
-        if since > _PATIENCE * epochs:
-            break
-    return best
+    last = {name: each.numpy() for name, each in state[0].items()}
+    return Trained(last if held_out is None else best, last)
+
+
+def _joined(members: list[Weights]) -> Weights:
+    return {name: np.concatenate([one[name] for one in members]) for name in members[0]}
 
 
 def _where(chosen: Array, new: Array, old: Array) -> Array:
@@ -182,7 +204,7 @@ class _Trainer:
         weights, first, second, step = state
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            loss = -tf.reduce_mean(self._network.log_lik(weights, rows))
+            loss = self._network.loss(weights, rows)
             loss -= self._network.log_prior(weights) / self._size
         gradients = tape.gradient(loss, weights)
         a, b = _DECAYS

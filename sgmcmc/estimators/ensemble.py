@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from sgmcmc.data.joined import joined
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import Array, Network, Weights, check_memory, chunked, count_of
 from sgmcmc.ensembles.report import judged
-from sgmcmc.ensembles.sampling import Members
-from sgmcmc.ensembles.training import Schedule, train
+from sgmcmc.ensembles.sampling import Members, whole
+from sgmcmc.ensembles.training import Schedule, Trained, train
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -28,6 +28,10 @@ _ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.tanh, "silu": tf.nn.silu}
 
 BATCH = 1000
 """Rows of a minibatch of the chains."""
+
+_ITERATIONS, _SHORTER_STEPS = 20_000, 100_000
+"""Iterations of a chain with gradients over all rows, and with minibatches, whose steps are
+shorter."""
 
 NUMBERS = 2**23
 """Largest number of predictions held at a time."""
@@ -49,7 +53,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
         *,
         activation: str = "silu",
         members: int = 10,
-        n_iters: int = 20_000,
+        n_iters: int | None = None,
         draws: int = 50,
         prior_scale: float = 4.0,
         epochs: int | None = None,
@@ -83,6 +87,10 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Return the log density of each row, of outputs (..., rows, outputs)."""
 
+    def _emphasis(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Return the weights of rows in training, (..., rows), of outputs."""
+        return tf.ones_like(outputs[..., 0])
+
     @abstractmethod
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
         """Return facts on calibration and disagreement, of outputs and targets of held-out rows."""
@@ -96,9 +104,9 @@ class NetworkEnsemble(BaseEstimator, ABC):
         checks.choice("activation", self.activation, _ACTIVATIONS)
         for name in ("members", "draws", "batch_size"):
             checks.whole_number(name, getattr(self, name), 1)
-        checks.whole_number("n_iters", self.n_iters, 0)
-        if self.epochs is not None:
-            checks.whole_number("epochs", self.epochs, 1)
+        for name, least in (("n_iters", 0), ("epochs", 1)):
+            if getattr(self, name) is not None:
+                checks.whole_number(name, getattr(self, name), least)
         checks.positive_number("prior_scale", self.prior_scale)
         if not (checks.is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise ValueError(
@@ -123,23 +131,35 @@ class NetworkEnsemble(BaseEstimator, ABC):
         check_memory(int(self.members), count_of(weights), int(self.draws))
         self._data = self._read(X, y)
         self._held = self._held_out(np.arange(len(y)), rng)
-        rows = self._used(), self._held
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
-        self._members = train(network, weights, self._data, rows, schedule, rng)
-        self._sample(network, seed)
+        rows = self._used(), self._held
+        trained = train(network, weights, self._data, rows, schedule, rng)
 
-    def _sample(self, network: Network, seed: int) -> None:
-        """Sample the members from where they are, and judge them."""
+        def again() -> Weights:
+            rows = np.arange(self._data.size), self._held[:0]
+            return train(network, trained.last, self._data, rows, schedule, rng).last
+
+        self._sample(network, seed, trained, again)
+
+    def _sample(
+        self,
+        network: Network,
+        seed: int,
+        members: Trained,
+        retrained: Callable[[], Weights],
+    ) -> None:
+        """Sample the members, and judge them."""
         chains = Members(
-            network, self._data, self._members, int(self.batch_size), seed, self.verbose
+            network, self._data, members.last, int(self.batch_size), seed, self.verbose
         )
-        if self.n_iters:
+        trained = chains.outputs(members.best, self._held)
+        if n_iters := self._length():
             draws = int(self.draws)
-            trained, sampled, self.samples_ = chains.fit(self._held, int(self.n_iters), draws)
+            sampled, self.samples_ = chains.fit(members, retrained, self._held, n_iters, draws)
             weights = chains.by_member(self.samples_)
         else:
-            draws, trained = 1, chains.outputs(self._held)
-            weights = {name: each[:, np.newaxis] for name, each in self._members.items()}
+            draws, chains.weights = 1, members.best
+            weights = {name: each[:, np.newaxis] for name, each in members.best.items()}
             sampled = trained[:, np.newaxis]
             self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
         self._last, self._draws = chains.weights, _flat(weights)
@@ -160,8 +180,14 @@ class NetworkEnsemble(BaseEstimator, ABC):
         added = self._held_out(old.size + np.arange(new.size), rng)
         self._data = joined(old, new)
         self._held = np.concatenate([self._held, added])
-        self._members = self._last
-        self._sample(self._network(), seed)
+        last = self._last
+        self._sample(self._network(), seed, Trained(last, last), lambda: last)
+
+    def _length(self) -> int:
+        """Return the number of iterations of a chain."""
+        if self.n_iters is not None:
+            return int(self.n_iters)
+        return _ITERATIONS if whole(self._data.size, int(self.batch_size)) else _SHORTER_STEPS
 
     def _held_out(self, rows: Array, rng: np.random.Generator) -> Array:
         """Return the part of the rows that is held out; all of a single one."""
@@ -211,7 +237,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
         sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
             sds |= {f"W{layer}": float(self.prior_scale / np.sqrt(inputs)), f"b{layer}": 1.0}
-        return Network(self._forward, self._log_density, sds)
+        return Network(self._forward, self._log_density, sds, self._emphasis)
 
     def _start(self, rng: np.random.Generator, members: int) -> Weights:
         """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""

@@ -32,7 +32,10 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
     y_i ~ N(μ_θ(x_i), σ_θ(x_i)²), or Student's t with 4 degrees of freedom; μ and u are the two
     outputs of a network with weights θ, and σ = log(1 + eᵘ). ``members`` networks are trained by
     Adam, and each then starts a chain of underdamped Langevin dynamics, with reshuffled minibatches
-    if there are more than 2000 rows. Predictions are mixtures over all members and draws.
+    if there are more than 2000 rows. Predictions are mixtures over all members and draws. In the
+    loss of training a row is weighted by its σ, so that a member does not call noise what it could
+    learn. Chains begin at the end of training, with all rows; or at the epochs with the best
+    held-out density, if held-out rows are clearly better predicted from there.
 
     Args:
         hidden: Widths of the hidden layers.
@@ -40,8 +43,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         heteroscedastic: Whether σ depends on x; else it is one number.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
         members: Number of networks, each a chain.
-        n_iters: Iterations of each chain, after a third as many before; 0 leaves the members as
-            they were trained, which is a deep ensemble.
+        n_iters: Iterations of each chain, after as many of shorter ones before; ``None`` for
+            20 000, or 100 000 with minibatches; 0 leaves the members as they were at their best
+            epochs, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
@@ -76,7 +80,9 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
     Source:
         Sommer and others, *Microcanonical Langevin ensembles: advancing the sampling of Bayesian
         neural networks*, ICLR 2025, for chains that start at trained members; Lakshminarayanan,
-        Pritzel & Blundell, NeurIPS 2017, eq. 1.
+        Pritzel & Blundell, NeurIPS 2017, eq. 1; Seitzer and others, *On the pitfalls of
+        heteroscedastic uncertainty estimation with probabilistic neural networks*, ICLR 2022, eq. 5
+        with β = 1/2, for the weights of rows in training.
     """
 
     def __init__(
@@ -87,7 +93,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         heteroscedastic: bool = True,
         activation: str = "silu",
         members: int = 10,
-        n_iters: int = 20_000,
+        n_iters: int | None = None,
         draws: int = 50,
         prior_scale: float = 4.0,
         epochs: int | None = None,
@@ -156,6 +162,10 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             return -0.5 * u**2 - tf.math.log(sd) - 0.5 * float(np.log(2 * np.pi))
         height = gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
         return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - tf.math.log(sd)
+
+    def _emphasis(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Return σ; the gradient of μ is (y − μ)/σ² otherwise, and rows with much noise fade."""
+        return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
 
     def _moments(self, outputs: Array) -> tuple[Array, Array, Array]:
         """Return means of the draws, scales, and the variance of a response, by draw and row."""
@@ -273,8 +283,9 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
         hidden: Widths of the hidden layers.
         activation: ``"relu"``, ``"tanh"`` or ``"silu"``.
         members: Number of networks, each a chain.
-        n_iters: Iterations of each chain, after a third as many before; 0 leaves the members as
-            they were trained, which is a deep ensemble.
+        n_iters: Iterations of each chain, after as many of shorter ones before; ``None`` for
+            20 000, or 100 000 with minibatches; 0 leaves the members as they were at their best
+            epochs, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
         epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.

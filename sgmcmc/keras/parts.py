@@ -80,7 +80,7 @@ class Parts:
             each = [self.log_density(y, outputs[k]) for k in range(outputs.shape[0])]
             return tf.stack(each)
 
-        return Network(forward, log_density, sds, True, self.jit_compile)
+        return Network(forward, log_density, sds, one_by_one=True, jit_compile=self.jit_compile)
 
     def calibration(self, outputs: Array, y: Array, members: int) -> dict[str, Any]:
         """Return facts on calibration, of outputs (draws, n, ...), if the loss has any."""

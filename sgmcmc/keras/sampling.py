@@ -16,7 +16,7 @@ from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import Array, Network, Weights, check_memory, chunked
 from sgmcmc.ensembles.report import judged, mixture
 from sgmcmc.ensembles.sampling import Members
-from sgmcmc.ensembles.training import Schedule, train
+from sgmcmc.ensembles.training import Schedule, Trained, train
 from sgmcmc.keras.parts import Parts, new_members
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -139,9 +139,10 @@ def sample_network(
     log p(θ | x, y) = Σ_i log p(y_i | f_θ(x_i)) + log p(θ), with f the network and θ its trainable
     weights, whose prior is N(0, prior_scale² / inputs) for kernels and N(0, 1) for others.
     ``members`` networks are trained by Adam, the first from the present weights, the others from
-    new ones. Each is then the start of a chain of underdamped Langevin dynamics. Weights need not
-    mix: the report judges the predictions of held-out rows, which are then added to the data. The
-    model itself is not changed.
+    new ones. Each is then the start of a chain of underdamped Langevin dynamics: at the end of
+    training, with all rows, or at the epoch with the best held-out density, if held-out rows are
+    clearly better predicted from there. Weights need not mix: the report judges the predictions of
+    held-out rows by chains without them. The model itself is not changed.
 
     Args:
         model: Built :class:`keras.Model`; or a list of models of the same layers, the starts of the
@@ -153,7 +154,7 @@ def sample_network(
             :class:`keras.losses.Loss`; or a function of the outputs that returns a distribution of
             TensorFlow Probability.
         members: Number of networks, each a chain; not for a list of models.
-        n_iters: Iterations of each chain, after a fifth as many and a run for the report.
+        n_iters: Iterations of each chain, after shorter chains that held-out rows judge.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a kernel's weights times √inputs.
         epochs: Number of epochs of training; 0 for none; ``None`` for 30 000 steps, but at least 5
@@ -265,39 +266,34 @@ class _Run:
         self.count = len(weights[parts.names[0]])
 
     def train(self, epochs: int | None, validation_fraction: float) -> None:
-        """Train the members one after another, each on all cores."""
-        rng = np.random.default_rng(self.seed)
-        order = rng.permutation(self.data.size)
+        """Hold rows out, and train the members on the others."""
+        self.rng, self.epochs = np.random.default_rng(self.seed), epochs
+        order = self.rng.permutation(self.data.size)
         held = min(_HELD, max(1, round(validation_fraction * len(order))))
         self.held, used = order[:held], order[held:]
-        if epochs == 0:
-            return
-        schedule = Schedule(epochs, self.batch_size)
-        trained = [
-            train(
-                self.network, {name: a[k : k + 1] for name, a in self.weights.items()}, self.data,
-                (used if len(used) else order, self.held), schedule, rng,
-            )
-            for k in range(self.count)
-        ]  # fmt: skip
-        self.weights = {
-            name: np.concatenate([one[name] for one in trained]) for name in self.weights
-        }
+        self.members = self._trained(self.weights, used if len(used) else order, self.held)
+
+    def _trained(self, start: Weights, rows: Array, held: Array) -> Trained:
+        if self.epochs == 0:
+            return Trained(start, start)
+        schedule = Schedule(self.epochs, self.batch_size)
+        return train(self.network, start, self.data, (rows, held), schedule, self.rng)
 
     def sample(
         self, n_iters: int, draws: int, predict_at: Any, store_weights: bool
     ) -> SampledNetwork:
         """Run the chains, and judge them."""
-        chains = Members(
-            self.network, self.data, self.weights, self.batch_size, self.seed, self.verbose
-        )
+        last, everything = self.members.last, np.arange(self.data.size)
+        chains = Members(self.network, self.data, last, self.batch_size, self.seed, self.verbose)
         wanted: dict[str, Any] = {}
         if predict_at is not None:
             X = tf.constant(self.parts.features(self.parts.typed(predict_at)))
             wanted["test_functions"] = {"outputs": lambda weights: self.network.forward(weights, X)}
-        trained, sampled, samples = chains.fit(
-            self.held, n_iters, draws, store_params=store_weights, **wanted
-        )
+        trained = chains.outputs(self.members.best, self.held)
+        sampled, samples = chains.fit(
+            self.members, lambda: self._trained(last, everything, self.held[:0]).last,
+            self.held, n_iters, draws, store_params=store_weights, **wanted,
+        )  # fmt: skip
         y = self.data.rows(self.held)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:])
         report = judged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import Network, check_memory
 from sgmcmc.ensembles.sampling import Members
+from sgmcmc.ensembles.training import Schedule, Trained, train
 
 
 def start(rng: np.random.Generator, members: int) -> dict[str, Any]:
@@ -106,3 +108,64 @@ def test_draws_are_sorted_by_member_and_chains_go_on_from_their_last() -> None:
 def test_memory_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="`members`: 1000 networks .* at most"):
         check_memory(1000, 10**7, 50)
+
+
+def test_rows_are_weighted_in_training_by_their_outputs() -> None:
+    """The loss by hand; its gradient leaves the weights of rows constant."""
+    rng = np.random.default_rng(5)
+    network = replace(NETWORK, emphasis=lambda outputs: outputs[..., 0] ** 2)
+    rows = {"X": rng.normal(size=(7, 1)).astype("f"), "y": rng.normal(size=7).astype("f")}
+    rows["weight"] = np.ones(7, "f")
+    weights = {name: tf.constant(each) for name, each in start(rng, 2).items()}
+    outputs = forward(weights, rows["X"]).numpy()[..., 0]
+    factors = outputs**2 / (outputs**2).mean(1, keepdims=True)
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        loss = network.loss(weights, rows)
+    assert float(loss) == pytest.approx(0.5 * (factors * (rows["y"] - outputs) ** 2).mean(1).sum())
+    slope = tape.gradient(loss, weights)["b1"].numpy()[:, 0]
+    np.testing.assert_allclose(slope, (factors * (outputs - rows["y"])).mean(1), rtol=1e-4)
+
+
+def test_training_keeps_the_best_epoch_and_the_last() -> None:
+    run = members(2, rows=60)
+    schedule = Schedule(epochs=200, batch_size=20)
+    rows = np.arange(50), np.arange(50, 60)
+    found = train(NETWORK, run.weights, run.data, rows, schedule, np.random.default_rng(6))
+    y = run.data.rows(rows[1])["y"].numpy()
+    best, last = (
+        log_density(y, run.outputs(weights, rows[1])).mean(-1)
+        for weights in (found.best, found.last)
+    )
+    assert (best >= last - 1e-6).all()
+    none = train(
+        NETWORK, run.weights, run.data, (rows[0], rows[1][:0]), schedule, np.random.default_rng(6)
+    )
+    for name in none.last:
+        np.testing.assert_array_equal(none.best[name], none.last[name])
+        np.testing.assert_array_equal(none.last[name], found.last[name])
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(good: bool) -> None:
+    run = members(2)
+    held = np.arange(20)
+    best = train(
+        NETWORK,
+        run.weights,
+        run.data,
+        (np.arange(20, 200), held),
+        Schedule(200),
+        np.random.default_rng(6),
+    ).best
+    far = {name: each + 3.0 for name, each in best.items()}
+    last, called = (best, far)[not good], []
+
+    def retrained() -> dict[str, Any]:
+        called.append(1)
+        return best
+
+    others = {name: each.copy() for name, each in last.items()}
+    run.fit(Trained(best, others), retrained, held, 40, 10)
+    assert called == [1] * good
+    assert run.began.startswith("end of training" if good else "best epochs")
