@@ -48,7 +48,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             epochs, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
-        epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
+        epochs: Number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000 epochs.
         validation_fraction: Fraction of the rows that is held out from training and from the draws
             that the report judges; they are added before the chains continue.
         batch_size: Number of rows in a minibatch.
@@ -288,7 +288,7 @@ class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):
             epochs, which is a deep ensemble.
         draws: Number of draws to keep of each member.
         prior_scale: SD of a layer's weights times √inputs; biases have SD 1.
-        epochs: Largest number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000.
+        epochs: Number of epochs of training; ``None`` for 30 000 steps, but 5 to 2000 epochs.
         validation_fraction: Fraction of the rows that is held out from training and from the draws
             that the report judges; they are added before the chains continue.
         batch_size: Number of rows in a minibatch.

@@ -118,6 +118,15 @@ def test_mixed_models_as_shown(shown: Callable[[str], str]) -> None:
 
 
 @pytest.mark.slow
+def test_bike_rentals_as_shown(shown: Callable[[str], str]) -> None:
+    """No warnings, and a row of scores for each length of the chains."""
+    printed = shown("bike_rentals")
+    assert re.search(r"^Warnings\n  none$", printed, re.M)
+    rows = re.findall(r"^ +(0|200) +\d+ +(-?\d\.\d{3}) +(\d+\.\d)$", printed, re.M)
+    assert [row[0] for row in rows] == ["0", "200"]
+
+
+@pytest.mark.slow
 def test_hand_chosen_stepsizes_as_shown(shown: Callable[[str], str]) -> None:
     printed = shown("hand_chosen_stepsizes")
     rows = re.findall(r"^(sgld|sgldcv|sample), .* 0\.\d{4}$", printed, re.M)
@@ -446,6 +455,7 @@ def test_every_vignette_is_run_somewhere() -> None:
     names = {path.stem for path in (ROOT / "vignettes").glob("[a-z]*.py")}
     assert names == {
         "as_n_grows",
+        "bike_rentals",
         "comparing_models",
         "demo",
         "gamma_parameters",
