@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -116,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", help="posteriors to measure; all if none is named")
     parser.add_argument("--nuts", action="store_true", help="NumPyro's NUTS, kept with the rest")
     options = parser.parse_args(arguments)
+    # A signal ends other packages' processes, too, as an error does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = options.names
     if lacking := [name for name in names or POSTERIORS if name not in references.read()]:
         references.main(lacking)

@@ -137,9 +137,9 @@ class Members:
         use[held if len(held) < len(use) else []] = 0.0
         n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
         outputs = self._short(members.best, use, held, short, draws)
-        self.began = "best epochs"
+        self.began = "weights as they were given"
         if members.last is not members.best:
-            weights = self.weights
+            self.began, weights = "best epochs", self.weights
             try:
                 others = self._short(members.last, use, held, short, draws)
             except DivergenceError:
@@ -181,7 +181,7 @@ class Members:
         return {
             **members,
             "dynamics": str(settings["method"]),
-            "began at weights of the": self.began,
+            "began at": self.began,
             "draws of each": draws,
             "gradients over all rows": settings["n"] == self.data.size,
             "stepsize": float(settings["stepsize"]),
