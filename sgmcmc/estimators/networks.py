@@ -164,7 +164,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - tf.math.log(sd)
 
     def _emphasis(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return σ. With equal weights the gradient of μ is (y − μ)/σ²: rows called noise stay so."""
+        """Return σ. With equal weights the slope of μ is (y − μ)/σ², and noise stays noise."""
         return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
 
     def _moments(self, outputs: Array) -> tuple[Array, Array, Array]:
