@@ -109,7 +109,7 @@ def train(
     """Train all members at once, or one after another if each has its own kernel.
 
     θ ← θ − r m̂/(√v̂ + 10⁻⁷), m̂ and v̂ the means of a minibatch's gradients and of their squares,
-    of the mean loss plus the prior over N. The rate r falls to zero along a cosine.
+    of the network's loss plus the prior over N. The rate r falls to zero along a cosine.
 
     Args:
         network: Network.
