@@ -61,17 +61,27 @@ class Network:
 
     def log_lik(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
         """Return the sum over members of the log-likelihood of each row, (n,)."""
-        terms = self.log_density(rows["y"], self.forward(weights, rows["X"]))
-        return rows["weight"] * tf.reduce_sum(tf.cast(terms, tf.float32), 0)
+        return self._of_rows(rows, self.forward(weights, rows["X"]))
 
     def loss(self, weights: Weights, rows: Mapping[str, Any]) -> tf.Tensor:
         """Return the loss of training, a sum over members of means over rows, without the prior."""
-        outputs = self.forward(weights, rows["X"])
-        terms = tf.cast(self.log_density(rows["y"], outputs), tf.float32)
+        outputs, factors = self.forward(weights, rows["X"]), None
         if self.emphasis is not None:
             factors = tf.stop_gradient(self.emphasis(outputs))
-            terms *= factors / tf.reduce_mean(factors, -1, keepdims=True)
-        return -tf.reduce_mean(rows["weight"] * tf.reduce_sum(terms, 0))
+            factors /= tf.reduce_mean(factors, -1, keepdims=True)
+        return -tf.reduce_mean(self._of_rows(rows, outputs, factors))
+
+    def _of_rows(
+        self, rows: Mapping[str, Any], outputs: tf.Tensor, factors: Any = None
+    ) -> tf.Tensor:
+        """Return the sum over members of the log densities, times factors (K, n) if given."""
+        terms = tf.cast(self.log_density(rows["y"], outputs), tf.float32)
+        return rows["weight"] * tf.reduce_sum(terms if factors is None else factors * terms, 0)
+
+    def densities(self, y: Any, outputs: Any) -> Array:
+        """Return the log density of each target for outputs (draws, n, ...), float64."""
+        found = self.log_density(tf.constant(y), tf.constant(outputs, tf.float32))
+        return np.asarray(found, np.float64)
 
     def together(self, members: int, weights: int) -> int:
         """Return the number of members of a kernel, given the number of their weights.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +107,6 @@ class Members:
     def fit(
         self,
         members: Trained,
-        retrained: Callable[[], Weights],
         held: Array,
         n_iters: int,
         draws: int,
@@ -122,7 +121,6 @@ class Members:
 
         Args:
             members: Members.
-            retrained: Function that returns the members, trained to the end on all rows.
             held: Numbers of the rows that are held out from the first chains.
             n_iters: Number of iterations of the second.
             draws: Number of draws to keep of each member.
@@ -138,14 +136,14 @@ class Members:
         n_iters, short = max(n_iters, draws), max(draws, n_iters // _JUDGED)
         outputs = self._short(members.best, use, held, short, draws)
         self.began = "weights as they were given"
-        if members.last is not members.best:
+        if members.again is not None:
             self.began, weights = "best epochs", self.weights
             try:
                 others = self._short(members.last, use, held, short, draws)
             except DivergenceError:
                 others = np.full_like(outputs, np.nan)
-            if not clearly_worse(self._densities(others, held), self._densities(outputs, held)):
-                outputs, weights = others, retrained()
+            if not clearly_worse(self._mixture(others, held), self._mixture(outputs, held)):
+                outputs, weights = others, members.again()
                 self.began = "end of training, on all rows"
             self.weights = weights
         self.scales, self._part = self._measured(everything), 1.0
@@ -160,16 +158,14 @@ class Members:
         found = self.run(use, n_iters, n_iters, draws, store_params=False, test_functions=wanted)
         return self.values(found, "outputs")
 
-    def _densities(self, outputs: Array, held: Array) -> Array:
+    def _mixture(self, outputs: Array, held: Array) -> Array:
         """Return the log density of each row for the mixture of all draws."""
-        each = self.network.log_density(
-            self.data.rows(held)["y"], tf.constant(outputs.reshape(-1, *outputs.shape[2:]))
-        )
-        return mixture(np.asarray(each, np.float64))
+        each = outputs.reshape(-1, *outputs.shape[2:])
+        return mixture(self.network.densities(self.data.rows(held)["y"], each))
 
-    def outputs(self, weights: Weights, rows: Array) -> Array:
-        """Return the outputs of members with these weights at some rows, (members, n, ...)."""
-        weights = {name: tf.constant(each, tf.float32) for name, each in weights.items()}
+    def outputs(self, rows: Array) -> Array:
+        """Return the outputs of the members as they are at some rows, (members, n, ...)."""
+        weights = {name: tf.constant(each, tf.float32) for name, each in self.weights.items()}
         return np.asarray(self.network.forward(weights, self.data.rows(rows)["X"]))
 
     def facts(self, samples: Samples, draws: int) -> dict[str, Any]:

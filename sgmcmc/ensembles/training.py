@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +93,13 @@ class Trained:
     Attributes:
         best: Weights of each member at the epoch with its best held-out density.
         last: Weights at the end.
+        again: Function that trains the last ones on with all rows, and returns the weights at the
+            end; ``None`` for weights that were only given.
     """
 
     best: Weights
     last: Weights
+    again: Callable[[], Weights] | None = None
 
 
 def train(
@@ -115,18 +119,41 @@ def train(
         network: Network.
         start: Starting weights.
         data: Features ``X``, targets ``y`` and row weights ``weight``.
-        rows: Numbers of the rows to train on, and of those held out; without any of the second the
-            best weights are the last.
+        rows: Numbers of the rows to train on, and of those held out.
         schedule: Constants.
         rng: Generator of the order of rows.
     """
+    best, last = _best_and_last(network, start, data, rows, schedule, rng)
+    everything = np.arange(data.size), np.arange(0)
+
+    def again() -> Weights:
+        return _best_and_last(network, last, data, everything, schedule, rng)[1]
+
+    return Trained(best, last, again)
+
+
+def _best_and_last(
+    network: Network,
+    start: Weights,
+    data: Data,
+    rows: tuple[Array, Array],
+    schedule: Schedule,
+    rng: np.random.Generator,
+) -> tuple[Weights, Weights]:
+    """Return the weights at the best epochs and at the end, the same if no rows are held out."""
     members = len(next(iter(start.values())))
     if network.one_by_one and members > 1:
         each = [
-            train(network, {n: a[k : k + 1] for n, a in start.items()}, data, rows, schedule, rng)
+            _best_and_last(
+                network, {n: a[k : k + 1] for n, a in start.items()}, data, rows, schedule, rng
+            )
             for k in range(members)
         ]
-        return Trained(_joined([one.best for one in each]), _joined([one.last for one in each]))
+        best, last = (
+            {name: np.concatenate([one[name] for one in some]) for name in start}
+            for some in zip(*each, strict=True)
+        )
+        return best, last
     train_rows, held = rows
     epochs, batches, n = schedule.length(len(train_rows))
     some = max(1, min(batches, _BLOCK // (n * data.row_bytes)))
@@ -152,11 +179,7 @@ def train(
         highest = np.where(better, densities, highest)
         best = {name: _where(better, state[0][name].numpy(), each) for name, each in best.items()}
     last = {name: each.numpy() for name, each in state[0].items()}
-    return Trained(last if held_out is None else best, last)
-
-
-def _joined(members: list[Weights]) -> Weights:
-    return {name: np.concatenate([one[name] for one in members]) for name in members[0]}
+    return (last if held_out is None else best), last
 
 
 def _where(chosen: Array, new: Array, old: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,6 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """Return the log density of each row, of outputs (..., rows, outputs)."""
 
-    def _emphasis(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return the weights of rows in training, (..., rows), of outputs."""
-        return tf.ones_like(outputs[..., 0])
-
     @abstractmethod
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
         """Return facts on calibration and disagreement, of outputs and targets of held-out rows."""
@@ -133,32 +129,20 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._held = self._held_out(np.arange(len(y)), rng)
         schedule = Schedule(self.epochs, min(Schedule.batch_size, int(self.batch_size)))
         rows = self._used(), self._held
-        trained = train(network, weights, self._data, rows, schedule, rng)
+        self._sample(network, seed, train(network, weights, self._data, rows, schedule, rng))
 
-        def again() -> Weights:
-            rows = np.arange(self._data.size), self._held[:0]
-            return train(network, trained.last, self._data, rows, schedule, rng).last
-
-        self._sample(network, seed, trained, again)
-
-    def _sample(
-        self,
-        network: Network,
-        seed: int,
-        members: Trained,
-        retrained: Callable[[], Weights],
-    ) -> None:
+    def _sample(self, network: Network, seed: int, members: Trained) -> None:
         """Sample the members, and judge them."""
         chains = Members(
-            network, self._data, members.last, int(self.batch_size), seed, self.verbose
+            network, self._data, members.best, int(self.batch_size), seed, self.verbose
         )
-        trained = chains.outputs(members.best, self._held)
+        trained = chains.outputs(self._held)
         if n_iters := self._length():
             draws = int(self.draws)
-            sampled, self.samples_ = chains.fit(members, retrained, self._held, n_iters, draws)
+            sampled, self.samples_ = chains.fit(members, self._held, n_iters, draws)
             weights = chains.by_member(self.samples_)
         else:
-            draws, chains.weights = 1, members.best
+            draws = 1
             weights = {name: each[:, np.newaxis] for name, each in members.best.items()}
             sampled = trained[:, np.newaxis]
             self.samples_ = Samples(weights, settings={"n_chains": int(self.members)})
@@ -166,8 +150,8 @@ class NetworkEnsemble(BaseEstimator, ABC):
         y = self._data.rows(self._held)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
         self.report_ = judged(
-            self._densities(trained, y),
-            self._densities(outputs, y),
+            network.densities(y, trained),
+            network.densities(y, outputs),
             self._calibration(outputs, y.numpy()),
             chains.facts(self.samples_, draws),
         )
@@ -180,8 +164,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
         added = self._held_out(old.size + np.arange(new.size), rng)
         self._data = joined(old, new)
         self._held = np.concatenate([self._held, added])
-        last = self._last
-        self._sample(self._network(), seed, Trained(last, last), lambda: last)
+        self._sample(self._network(), seed, Trained(self._last, self._last))
 
     def _length(self) -> int:
         """Return the number of iterations of a chain."""
@@ -237,7 +220,7 @@ class NetworkEnsemble(BaseEstimator, ABC):
         sds: dict[str, Any] = {}
         for layer, inputs in enumerate(self._widths[:-1]):
             sds |= {f"W{layer}": float(self.prior_scale / np.sqrt(inputs)), f"b{layer}": 1.0}
-        return Network(self._forward, self._log_density, sds, self._emphasis)
+        return Network(self._forward, self._log_density, sds)
 
     def _start(self, rng: np.random.Generator, members: int) -> Weights:
         """Return starting weights: √(2 / inputs) times normals, smaller ones in the last layer."""
@@ -299,11 +282,6 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         return self._standardized(self._validated(X, reset=False))
-
-    def _densities(self, outputs: Array, y: Any) -> Array:
-        """Return log densities by draw and row, on the scale of the standardized y."""
-        found = self._log_density(tf.constant(y), tf.constant(outputs, tf.float32))
-        return np.asarray(found, np.float64)
 
 
 def _flat(weights: Weights) -> Weights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from sgmcmc import checks
-from sgmcmc.ensembles.network import Array, Weights
+from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.ensembles.report import classes_judged, mixture, uniformity_error
 from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
 
@@ -156,16 +157,16 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         return tf.concat([outputs[..., :1], last + 0.0 * outputs[..., 1:]], -1)
 
     def _log_density(self, y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        sd = tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
+        sd = _sd(outputs)
         u = (y - outputs[..., 0]) / sd
         if self.likelihood == "normal":
             return -0.5 * u**2 - tf.math.log(sd) - 0.5 * float(np.log(2 * np.pi))
         height = gammaln((_LIKE + 1) / 2) - gammaln(_LIKE / 2) - 0.5 * np.log(_LIKE * np.pi)
         return float(height) - 0.5 * (_LIKE + 1) * tf.math.log1p(u**2 / _LIKE) - tf.math.log(sd)
 
-    def _emphasis(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return σ. With equal weights the slope of μ is (y − μ)/σ², and noise stays noise."""
-        return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
+    def _network(self) -> Network:
+        # With equal weights the slope of μ is (y − μ)/σ², and noise stays noise.
+        return replace(super()._network(), emphasis=_sd)
 
     def _moments(self, outputs: Array) -> tuple[Array, Array, Array]:
         """Return means of the draws, scales, and the variance of a response, by draw and row."""
@@ -255,7 +256,7 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
             y: Responses, (n,).
         """
         X = self._checked(X)
-        found = mixture(self._densities(self._each(X), self._standard(y)))
+        found = mixture(self._network().densities(self._standard(y), self._each(X)))
         return float(found.mean() - np.log(self._unit))
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
@@ -270,6 +271,11 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
                 np.sqrt(members.var(0).mean() / (variances.mean(0) + means.var(0)).mean())
             ),
         }
+
+
+def _sd(outputs: tf.Tensor) -> tf.Tensor:
+    """Return σ, the scale of a response."""
+    return tf.nn.softplus(outputs[..., 1]) + _LEAST_SD
 
 
 class BayesianNetworkClassifier(ClassifierMixin, NetworkEnsemble):

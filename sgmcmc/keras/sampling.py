@@ -267,38 +267,35 @@ class _Run:
 
     def train(self, epochs: int | None, validation_fraction: float) -> None:
         """Hold rows out, and train the members on the others."""
-        self.rng, self.epochs = np.random.default_rng(self.seed), epochs
-        order = self.rng.permutation(self.data.size)
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(self.data.size)
         held = min(_HELD, max(1, round(validation_fraction * len(order))))
         self.held, used = order[:held], order[held:]
-        self.members = self._trained(self.weights, used if len(used) else order, self.held)
-
-    def _trained(self, start: Weights, rows: Array, held: Array) -> Trained:
-        if self.epochs == 0:
-            return Trained(start, start)
-        schedule = Schedule(self.epochs, self.batch_size)
-        return train(self.network, start, self.data, (rows, held), schedule, self.rng)
+        self.members = Trained(self.weights, self.weights)
+        if epochs != 0:
+            rows = used if len(used) else order, self.held
+            schedule = Schedule(epochs, self.batch_size)
+            self.members = train(self.network, self.weights, self.data, rows, schedule, rng)
 
     def sample(
         self, n_iters: int, draws: int, predict_at: Any, store_weights: bool
     ) -> SampledNetwork:
         """Run the chains, and judge them."""
-        last, everything = self.members.last, np.arange(self.data.size)
-        chains = Members(self.network, self.data, last, self.batch_size, self.seed, self.verbose)
+        best = self.members.best
+        chains = Members(self.network, self.data, best, self.batch_size, self.seed, self.verbose)
         wanted: dict[str, Any] = {}
         if predict_at is not None:
             X = tf.constant(self.parts.features(self.parts.typed(predict_at)))
             wanted["test_functions"] = {"outputs": lambda weights: self.network.forward(weights, X)}
-        trained = chains.outputs(self.members.best, self.held)
+        trained = chains.outputs(self.held)
         sampled, samples = chains.fit(
-            self.members, lambda: self._trained(last, everything, self.held[:0]).last,
-            self.held, n_iters, draws, store_params=store_weights, **wanted,
-        )  # fmt: skip
+            self.members, self.held, n_iters, draws, store_params=store_weights, **wanted
+        )
         y = self.data.rows(self.held)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:])
         report = judged(
-            self._densities(trained, y),
-            self._densities(outputs, y),
+            self.network.densities(y, trained),
+            self.network.densities(y, outputs),
             self.parts.calibration(outputs, y.numpy(), self.count),
             chains.facts(samples, draws),
         )
@@ -308,8 +305,3 @@ class _Run:
             None if predict_at is None else chains.values(samples, "outputs"),
             self.parts,
         )
-
-    def _densities(self, outputs: Array, y: tf.Tensor) -> Array:
-        """Return the log density of each row for outputs (draws, n, ...), float64."""
-        each = [np.asarray(self.parts.log_density(y, tf.constant(one))) for one in outputs]
-        return np.stack(each).astype(np.float64)

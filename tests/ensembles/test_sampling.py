@@ -134,7 +134,7 @@ def test_training_keeps_the_best_epoch_and_the_last() -> None:
     found = train(NETWORK, run.weights, run.data, rows, schedule, np.random.default_rng(6))
     y = run.data.rows(rows[1])["y"].numpy()
     best, last = (
-        log_density(y, run.outputs(weights, rows[1])).mean(-1)
+        log_density(y, replace(run, weights=weights).outputs(rows[1])).mean(-1)
         for weights in (found.best, found.last)
     )
     assert (best >= last - 1e-6).all()
@@ -166,6 +166,6 @@ def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(good: 
         return best
 
     others = {name: each.copy() for name, each in last.items()}
-    run.fit(Trained(best, others), retrained, held, 40, 10)
+    run.fit(Trained(best, others, retrained), held, 40, 10)
     assert called == [1] * good
     assert run.began.startswith("end of training" if good else "best epochs")
