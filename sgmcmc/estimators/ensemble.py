@@ -110,12 +110,12 @@ class NetworkEnsemble(BaseEstimator, ABC):
                 f"{self.validation_fraction!r}."
             )
 
-    def _validated(self, X: Any, y: Any = None, *, reset: bool, **keywords: Any) -> Any:
+    def _validated(self, X: Any, *y: Any, reset: bool, **keywords: Any) -> Any:
         """Return X, and y if given, as scikit-learn checks them; float32 stays as it is."""
         kinds = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset}
-        if y is None:
+        if not y:
             return validate_data(self, X, **kinds)
-        return validate_data(self, X, y, ensure_min_samples=2, **kinds, **keywords)
+        return validate_data(self, X, *y, ensure_min_samples=2, **kinds, **keywords)
 
     def _fit(self, X: Any, y: Array) -> None:
         """Train and sample the members; ``y`` has standardized responses, or numbers of classes."""

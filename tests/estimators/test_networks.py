@@ -157,6 +157,9 @@ def test_data_that_are_refused() -> None:
         BayesianNetworkRegressor().fit(X, np.ones(600))
     with pytest.raises(ValueError, match="`y` has one class"):
         BayesianNetworkClassifier().fit(X, np.ones(600, int))
+    for estimator in (BayesianNetworkRegressor(), BayesianNetworkClassifier()):
+        with pytest.raises(ValueError, match="requires y to be passed"):
+            estimator.fit(X, None)
     with pytest.raises(ValueError, match="NaN"):
         BayesianNetworkRegressor().fit(np.full((10, 1), np.nan), np.arange(10.0))
 
