@@ -178,7 +178,7 @@ bench-mixed: $(STAMP) ## mixed models without constants against references; need
 bench-growing: $(STAMP) ## seconds of a mixed model as N grows, also of other packages; hours; needs R with lme4; writes docs/hierarchical.md
 	$(RUN) benchmarks.mixed.growing
 
-bench-glmer: ## sgmcmcGlm against lmer and glmer, on lme4's data; half an hour; needs R with lme4; writes docs/from-r.md
+bench-glmer: ## sgmcmcGlm against lmer and glmer, on lme4's data; ten minutes; needs R with lme4; writes docs/from-r.md
 	r/check.sh install
 	$(MAKE) install VENV=$(VENV_R) INSTALL="--editable . 'numpy<2'"
 	mkdir -p build/library && R CMD INSTALL --library=build/library r
