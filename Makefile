@@ -139,8 +139,9 @@ bench-topics: $(STAMP) ## steps a second of the topic model; needs the data of K
 bench-mixture: $(STAMP) ## steps a second of the Dirichlet-process mixture; needs the web data
 	$(RUN) benchmarks.mixture
 
-bench-networks: $(STAMP) ## networks on tables, against a deep ensemble and bde; needs their data; an hour
+bench-networks: $(STAMP) ## networks on tables, against a deep ensemble and bde, and on UCI's; needs their data; hours
 	$(RUN) benchmarks.networks.run
+	$(RUN) benchmarks.networks.uci
 
 bench-manifolds: $(STAMP) ## steps a second on manifolds and of topics on the sphere; needs the data of KOS
 	$(RUN) benchmarks.manifolds

@@ -27,6 +27,9 @@ _NUMBERS = 2**24
 _HELD = 10_000
 """Largest number of held-out rows."""
 
+_REACH = 1.0
+"""Distance of an epoch: chains of a few epochs go nowhere, so that what counts is little noise."""
+
 
 @dataclass(frozen=True)
 class SampledNetwork:
@@ -282,7 +285,9 @@ class _Run:
     ) -> SampledNetwork:
         """Run the chains, and judge them."""
         best = self.members.best
-        chains = Members(self.network, self.data, best, self.batch_size, self.seed, self.verbose)
+        chains = Members(
+            self.network, self.data, best, self.batch_size, self.seed, self.verbose, reach=_REACH
+        )
         wanted: dict[str, Any] = {}
         if predict_at is not None:
             X = tf.constant(self.parts.features(self.parts.typed(predict_at)))
