@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import Network, check_memory
-from sgmcmc.ensembles.sampling import Members
+from sgmcmc.ensembles.sampling import EXCESS, Members, Scales
 from sgmcmc.ensembles.training import Schedule, Trained, train
 
 
@@ -169,3 +169,30 @@ def test_chains_begin_where_held_out_rows_are_not_clearly_worse_predicted(good: 
     run.fit(Trained(best, others, retrained), held, 40, 10)
     assert called == [1] * good
     assert run.began.startswith("end of training" if good else "best epochs")
+
+
+@pytest.mark.parametrize("reach", [1.0, 2.0, 4.0])
+def test_the_noise_of_minibatches_is_as_predicted(reach: float) -> None:
+    """A regression through the origin: the variance of draws, in those of the posterior."""
+    rng = np.random.default_rng(7)
+    N, count = 2200, 40
+    X = rng.normal(size=(N, 1)).astype("f")
+    y = X[:, 0] + rng.normal(size=N).astype("f")
+    network = Network(lambda w, X: w["w"][:, tf.newaxis] * X, log_density, {"w": 100.0})
+    data = read_dataset({"X": X, "y": y, "weight": np.ones(N, "f")}, tf.float32)
+    mean, information = float(X[:, 0] @ y / (X[:, 0] @ X[:, 0])), float((X**2).sum())
+    start = {"w": (mean + rng.normal(size=(count, 1)) / np.sqrt(information)).astype("f")}
+    run = Members(network, data, start, 220, 1, reach=reach)
+    use = np.ones(N, np.float32)
+    # Curvature in units of the true variance, so that nothing is left to the warm-up's estimate.
+    run.scales = Scales({"w": 1 / information}, 1.0)
+    chains = run.run(use, 12_000, 3000, 120)
+    predicted = run.facts(chains, 120)[EXCESS]
+    residuals = y - mean * X[:, 0]
+    noise = float(N * (X[:, 0] * residuals).var() / information)  # of gradients, over the curvature
+    draws = run.by_member(chains)["w"][..., 0]
+    found = ((draws - mean) ** 2).mean() * information
+    # Members of a kernel have the same minibatches, so that there are eight chains; the energy of
+    # an oscillation has an SD as large as its mean, and 1000/reach iterations of memory.
+    error = np.sqrt(1 / (8 * 6 * reach))
+    assert found == pytest.approx(1 + noise * (predicted - 1), rel=3.5 * error)
