@@ -48,9 +48,15 @@ def posterior_of(model: Model, rows: int | None) -> tuple[WholePosterior, Target
 
 
 @pytest.mark.parametrize("rows", [N, 7])
+@pytest.mark.parametrize("pieces", [None, 20])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("jit_compile", [True, False])
-def test_gradients_of_several_chains(name: str, rows: int, jit_compile: bool) -> None:
+def test_gradients_of_several_chains(
+    name: str, rows: int, pieces: int | None, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if pieces is not None:  # of 6 rows, the last of 4
+        monkeypatch.setattr(products, "_WIDE", 1)
+        monkeypatch.setattr(products, "_PIECE", pieces)
     posterior, target = posterior_of(MODELS[name], rows)
     points = tf.constant(np.random.default_rng(2).normal(size=(CHAINS, 2 * D)))
 
