@@ -35,6 +35,7 @@ TARGETS = {
     "mixed": "bench-mixed",
     "mixture": "bench-mixture",
     "networks": "bench-networks",
+    "uci": "bench-networks",
     "packages": "bench",
     "parts": "bench-parts",
     "passes": "bench-passes",
