@@ -255,7 +255,7 @@ def test_a_network_of_some_hundreds_of_weights_is_judged_by_predictions() -> Non
     shapes = {"W": (INPUTS, units), "b": (units,), "v": (units,)}
     params = {name: 0.2 * rng.normal(size=shape) for name, shape in shapes.items()}
     samples = sgmcmc.sample(
-        network_terms, simulated(200), params, standard_normal, seed=1, ess=50, max_seconds=8,
+        network_terms, simulated(200), params, standard_normal, seed=1, ess=50, max_seconds=30,
         verbose=False,
     )  # fmt: skip
     facts, said = samples.report["Predictions, by the log-likelihood of rows"], samples.report
