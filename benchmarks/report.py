@@ -35,7 +35,6 @@ TARGETS = {
     "mixed": "bench-mixed",
     "mixture": "bench-mixture",
     "networks": "bench-networks",
-    "uci": "bench-networks",
     "packages": "bench",
     "parts": "bench-parts",
     "passes": "bench-passes",
@@ -45,6 +44,7 @@ TARGETS = {
     "seconds": "bench-seconds",
     "spherical": "bench-manifolds",
     "topics": "bench-topics",
+    "uci": "bench-networks",
 }
 """Target of make that writes each section."""
 

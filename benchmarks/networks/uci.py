@@ -8,20 +8,25 @@ from packages of PyPI that have them; any other table is NAME.csv in the folder 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import time
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import ShuffleSplit
 
-from benchmarks import machine
 from benchmarks.client import output_of
 from benchmarks.environments import HERE, interpreter
 from benchmarks.networks.tables import DATA
-from benchmarks.report import describe_machine, replace_section, table
+from benchmarks.report import (
+    describe_machine,
+    measure_each,
+    replace_section,
+    results_of,
+    table,
+)
 from sgmcmc.estimators import BayesianNetworkRegressor
 
 DOCUMENT = HERE.parent / "docs" / "networks.md"
@@ -34,6 +39,7 @@ PUBLISHED = {
 """Mean log-likelihood of a test row, of dropout."""
 
 
+@cache
 def read(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return features and responses of a table."""
     file = DATA / "uci" / f"{name}.csv"
@@ -45,49 +51,39 @@ def read(name: str) -> tuple[np.ndarray, np.ndarray]:
     return rows[:, :-1], rows[:, -1]
 
 
-def score(X: np.ndarray, y: np.ndarray, number: int, **constants: Any) -> dict[str, float]:
-    """Return the scores of one split."""
-    splits = ShuffleSplit(SPLITS, test_size=0.1, random_state=0).split(X)
-    train, test = list(splits)[number]
-    began = time.perf_counter()
-    model = BayesianNetworkRegressor((50,), random_state=number, **constants)
-    model.fit(X[train], y[train])
-    seconds = time.perf_counter() - began
-    error = model.predict(X[test]) - y[test]
-    rmse = float(np.sqrt(np.mean(error**2)))
-    return {"log_lik": model.log_score(X[test], y[test]), "rmse": rmse, "seconds": seconds}
-
-
-def measure(name: str, splits: Sequence[int]) -> None:
-    """Write down the scores with sampling and without, for splits whose scores are not there."""
+def measure(key: str) -> dict[str, Any]:
+    """Return the scores of a table's split, such as "wine 3", with sampling and without."""
+    name, number = key.split()
     X, y = read(name)
-    for number in splits:
-        for method, constants in (("ours", {}), ("ensemble", {"n_iters": 0})):
-            kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"runs": {}}
-            runs = kept["runs"].setdefault(name, {}).setdefault(method, {})
-            if str(number) in runs:
-                continue
-            runs[str(number)] = found = score(X, y, number, **constants)
-            about = {"date": datetime.date.today().isoformat(), "machine": machine.facts()}
-            RESULTS.write_text(json.dumps({**kept, **about}, indent=1))
-            print(name, method, number, found, flush=True)
+    splits = ShuffleSplit(SPLITS, test_size=0.1, random_state=0).split(X)
+    train, test = list(splits)[int(number)]
+    found: dict[str, Any] = {}
+    for method, n_iters in (("ours", None), ("ensemble", 0)):
+        model = BayesianNetworkRegressor((50,), n_iters=n_iters, random_state=int(number))
+        model.fit(X[train], y[train])
+        error = model.predict(X[test]) - y[test]
+        rmse = float(np.sqrt(np.mean(error**2)))
+        found[method] = {"log_lik": model.log_score(X[test], y[test]), "rmse": rmse}
+    return found
 
 
-def shown(results: dict[str, Any]) -> str:
+def shown(splits: dict[str, Any]) -> str:
     """Return the table."""
 
-    def cell(runs: dict[str, dict[str, float]], score: str) -> str:
-        values = [run[score] for run in runs.values()]
+    def cell(name: str, method: str, score: str) -> str:
+        values = [found[method][score] for key, found in splits.items() if key.split()[0] == name]
         error = np.std(values) / np.sqrt(len(values))
         return f"{np.mean(values):.3f} ± {error:.3f}".replace("-", "−")
 
     head = ["", "splits", "log-likelihood", "without sampling", "dropout, published", "RMSE"]
-    rows = []
-    for name, methods in results["runs"].items():
-        ours, ensemble = methods["ours"], methods["ensemble"]
-        scores = [cell(runs, "log_lik") for runs in (ours, ensemble)]
-        published = f"{PUBLISHED[name]:.2f}".replace("-", "−")
-        rows.append([name, str(len(ours)), *scores, published, cell(ours, "rmse")])
+    numbers = Counter(key.split()[0] for key in splits)
+    rows = [
+        [
+            name, str(number), cell(name, "ours", "log_lik"), cell(name, "ensemble", "log_lik"),
+            f"{PUBLISHED[name]:.2f}".replace("-", "−"), cell(name, "ours", "rmse"),
+        ]
+        for name, number in numbers.items()
+    ]  # fmt: skip
     return table(head, rows)
 
 
@@ -96,10 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="*", default=["concrete", "wine"])
     parser.add_argument("--splits", type=int, default=SPLITS, help="the first so many")
     options = parser.parse_args(arguments)
-    for name in options.tables:
-        measure(name, range(options.splits))
-    results = json.loads(RESULTS.read_text())
-    text = f"{describe_machine(results, 'uci')}\n\n{shown(results)}"
+    wanted = [f"{name} {number}" for name in options.tables for number in range(options.splits)]
+    there = results_of(RESULTS, "splits")["splits"]
+    left = [key for key in wanted if key not in there]
+    results = measure_each(RESULTS, "splits", left, measure, "{}: {}".format)
+    text = f"{describe_machine(results, 'uci')}\n\n{shown(results['splits'])}"
     print(text)
     replace_section(DOCUMENT, "uci", text)
 

@@ -57,9 +57,6 @@ _NUDGE = 1e-2
 """Distance, in scaled weights, of the gradients whose difference is a product with the Hessian."""
 
 
-EXCESS = "variance along the largest curvature, over the exact"
-"""Name of the fact on the noise of minibatches."""
-
 _LAST = Reduction(lambda params: params, lambda state, params: params)
 """The weights of the last draw."""
 
@@ -90,7 +87,7 @@ class Members:
         verbose: Whether to show progress.
         reach: Distance that an epoch of minibatches covers, in steps with all rows. The variance
             along the largest curvature is 180 times too large with 4, which chains of many epochs
-            need to go far, and 1.6 times with 1; elsewhere it is much nearer to the exact one.
+            need to go far, and 1.5 times with 1; elsewhere it is much nearer to the exact one.
     """
 
     network: Network
@@ -182,13 +179,14 @@ class Members:
         if "stepsize" not in settings:
             return {**members, "dynamics": "none: members as they were trained"}
         all_rows = settings["n"] == self.data.size
+        excess = "variance along the largest curvature, over the exact"
         return {
             **members,
             "dynamics": str(settings["method"]),
             "began at": self.began,
             "draws of each": draws,
             "gradients over all rows": all_rows,
-            **({} if all_rows else {EXCESS: self._excess(settings)}),
+            **({} if all_rows else {excess: self._excess(settings)}),
             "stepsize": float(settings["stepsize"]),
             "thinning": int(settings["thin"]),
         }

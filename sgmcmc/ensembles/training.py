@@ -123,30 +123,33 @@ def train(
         schedule: Constants.
         rng: Generator of the order of rows.
     """
-    best, last = _best_and_last(network, start, data, rows, schedule, rng)
+    training = _Training(network, data, schedule, rng)
+    best, last = training.best_and_last(start, rows)
     everything = np.arange(data.size), np.arange(0)
-
-    def again() -> Weights:
-        return _best_and_last(network, last, data, everything, schedule, rng)[1]
-
-    return Trained(best, last, again)
+    return Trained(best, last, lambda: training.best_and_last(last, everything)[1])
 
 
-def _best_and_last(
-    network: Network,
-    start: Weights,
-    data: Data,
-    rows: tuple[Array, Array],
-    schedule: Schedule,
-    rng: np.random.Generator,
-) -> tuple[Weights, Weights]:
-    """Return the weights at the best epochs and at the end, the same if no rows are held out."""
-    members = len(next(iter(start.values())))
-    if network.one_by_one and members > 1:
+@dataclass(frozen=True)
+class _Training:
+    """What trainings of the same network with the same data share."""
+
+    network: Network
+    data: Data
+    schedule: Schedule
+    rng: np.random.Generator
+
+    def best_and_last(self, start: Weights, rows: tuple[Array, Array]) -> tuple[Weights, Weights]:
+        """Return the weights at the best epochs and at the end, the same if no rows are held out.
+
+        Args:
+            start: Starting weights.
+            rows: Numbers of the rows to train on, and of those held out.
+        """
+        members = len(next(iter(start.values())))
+        if not self.network.one_by_one or members == 1:
+            return self._together(start, rows)
         each = [
-            _best_and_last(
-                network, {n: a[k : k + 1] for n, a in start.items()}, data, rows, schedule, rng
-            )
+            self._together({name: a[k : k + 1] for name, a in start.items()}, rows)
             for k in range(members)
         ]
         best, last = (
@@ -154,32 +157,37 @@ def _best_and_last(
             for some in zip(*each, strict=True)
         )
         return best, last
-    train_rows, held = rows
-    epochs, batches, n = schedule.length(len(train_rows))
-    some = max(1, min(batches, _BLOCK // (n * data.row_bytes)))
-    trainer = _Trainer(network, data, len(train_rows))
-    held_out = trainer.batches.given(held) if len(held) else None
-    now = {name: tf.constant(each, tf.float32) for name, each in start.items()}
-    none = {name: tf.zeros_like(each) for name, each in now.items()}
-    state: Any = (now, none, none, tf.constant(0.0))
-    best, highest = start, np.full(members, -np.inf)
-    for epoch in range(epochs):
-        order = rng.permutation(train_rows)[: batches * n].reshape(batches, n)
-        done = (epoch * batches + np.arange(batches)) / (epochs * batches)
-        rates = (0.5 * schedule.rate * (1 + np.cos(np.pi * done))).astype(np.float32)
-        for first in range(0, batches, some):
-            # The last block begins with minibatches that have been, which are left out.
-            at = min(first, batches - some)
-            part = slice(at, at + some)
-            state = trainer.run(state, order[part], rates[part], first - at)
-        if held_out is None:
-            continue
-        densities = trainer.held(state[0], held_out)
-        better = densities > highest
-        highest = np.where(better, densities, highest)
-        best = {name: _where(better, state[0][name].numpy(), each) for name, each in best.items()}
-    last = {name: each.numpy() for name, each in state[0].items()}
-    return (last if held_out is None else best), last
+
+    def _together(self, start: Weights, rows: tuple[Array, Array]) -> tuple[Weights, Weights]:
+        """Return the same, of members in one kernel."""
+        train_rows, held = rows
+        epochs, batches, n = self.schedule.length(len(train_rows))
+        some = max(1, min(batches, _BLOCK // (n * self.data.row_bytes)))
+        trainer = _Trainer(self.network, self.data, len(train_rows))
+        held_out = trainer.batches.given(held) if len(held) else None
+        now = {name: tf.constant(each, tf.float32) for name, each in start.items()}
+        none = {name: tf.zeros_like(each) for name, each in now.items()}
+        state: Any = (now, none, none, tf.constant(0.0))
+        best, highest = start, np.array(-np.inf)
+        for epoch in range(epochs):
+            order = self.rng.permutation(train_rows)[: batches * n].reshape(batches, n)
+            done = (epoch * batches + np.arange(batches)) / (epochs * batches)
+            rates = (0.5 * self.schedule.rate * (1 + np.cos(np.pi * done))).astype(np.float32)
+            for first in range(0, batches, some):
+                # The last block begins with minibatches that have been, which are left out.
+                at = min(first, batches - some)
+                part = slice(at, at + some)
+                state = trainer.run(state, order[part], rates[part], first - at)
+            if held_out is None:
+                continue
+            densities = trainer.held(state[0], held_out)
+            better = densities > highest
+            highest = np.where(better, densities, highest)
+            best = {
+                name: _where(better, state[0][name].numpy(), each) for name, each in best.items()
+            }
+        last = {name: each.numpy() for name, each in state[0].items()}
+        return (last if held_out is None else best), last
 
 
 def _where(chosen: Array, new: Array, old: Array) -> Array:

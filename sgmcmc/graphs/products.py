@@ -13,6 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sgmcmc.graphs.tracing import imported, sum_of_pieces
+
 _LARGE = 2**18
 """Numbers of X from which this is quicker."""
 
@@ -28,65 +30,28 @@ def import_with_data_last(graph: Any, points: int, given: Sequence[tf.Tensor]) -
         points: Number of its inputs that are parameters; they come first.
         given: Tensors in the place of its inputs, without those that it captured.
     """
-    definition, turned = graph.graph.as_graph_def(), _of_data(graph, points)
-    held = {
-        leaf.name: tf.identity(tensor)  # of this graph, or of one around it
-        for leaf, tensor in zip(graph.inputs, [*given, *graph.captured_inputs], strict=True)
-    }
-    factors = [tensor for op in turned for tensor in op.inputs]
-    found = iter(_imported(definition, held, factors))
-    for op, data, rows in zip(turned, found, found, strict=False):
+    turned = _of_data(graph, points)
+    factors = [tensor.name for op in turned for tensor in op.inputs]
+    found = imported(graph, given, {}, factors, "data_last")
+    held = {}
+    for op, data, rows in zip(turned, found[::2], found[1::2], strict=True):
         rows = tf.transpose(rows) if op.get_attr("transpose_b") else rows
-        held[op.outputs[0].name] = tf.transpose(_in_pieces(data, rows))
-    return _imported(definition, held, graph.outputs)
+        held[op.outputs[0].name] = tf.transpose(_product(data, rows))
+    return imported(graph, given, held, [output.name for output in graph.outputs], "data_last")
 
 
-def _imported(
-    definition: Any, held: Mapping[str, tf.Tensor], tensors: Sequence[tf.Tensor]
-) -> list[tf.Tensor]:
-    """Return tensors of a graph, given those that are held, with no operation that is not needed.
-
-    What two imports share is merged later.
-    """
-    of_held = {name.partition(":")[0] for name in held}
-    nodes = {node.name: node for node in definition.node}
-    needed: set[str] = set()
-    wanted = {tensor.name.partition(":")[0] for tensor in tensors} - of_held
-    while wanted:
-        needed |= wanted
-        names = (name.lstrip("^") for one in wanted for name in nodes[one].input)
-        wanted = {name.partition(":")[0] for name in names} - of_held - needed
-    kept = tf.compat.v1.GraphDef(
-        node=[node for name, node in nodes.items() if name in needed],
-        library=definition.library, versions=definition.versions,
-    )  # fmt: skip
-    used = {name.partition(":")[0] for node in kept.node for name in node.input}
-    inputs = {name: a for name, a in held.items() if name.partition(":")[0] in used}
-    there = [tensor.name for tensor in tensors if tensor.name not in held]
-    new = iter(tf.graph_util.import_graph_def(kept, inputs, there, name="data_last"))
-    return [held[a.name] if a.name in held else next(new) for a in tensors]
-
-
-def _in_pieces(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+def _product(data: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return RᵀX of data (n, p) and numbers of its rows (n, m)."""
     n, p = data.shape
-    size = max(1, _PIECE // p)
-    count, rest = divmod(n, size)
-    if p < _WIDE or count < 2:
+    length = max(1, _PIECE // p)
+    if p < _WIDE or n < 2 * length:
         return tf.matmul(rows, data, transpose_a=True)
 
-    def add(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        some, others = (
-            tf.slice(tensor, [i * size, 0], [size, tensor.shape[1]]) for tensor in (rows, data)
-        )
-        return i + 1, total + tf.matmul(some, others, transpose_a=True)
+    def part(first: Any, count: int) -> tf.Tensor:
+        some = (tf.slice(a, [first, 0], [count, a.shape[1]]) for a in (rows, data))
+        return tf.matmul(*some, transpose_a=True)
 
-    start = tf.zeros([rows.shape[1], p], data.dtype)
-    if rest:
-        start = tf.matmul(rows[count * size :], data[count * size :], transpose_a=True)
-    return tf.while_loop(
-        lambda i, _: i < count, add, (tf.constant(0), start), parallel_iterations=1
-    )[1]
+    return sum_of_pieces(n, length, part)
 
 
 def are_large(columns: Mapping[str, tf.Tensor]) -> bool:

@@ -1,4 +1,4 @@
-"""Turns a Python function into a TensorFlow graph, once.
+"""Turns a Python function into a TensorFlow graph, once; tensors of graphs, and sums over rows.
 
 XLA compiles every function that it is handed again, and TensorFlow gives nothing of that back as
 long as the process lives, not even when the function is gone. Two functions whose graphs are the
@@ -11,7 +11,7 @@ import copy
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -275,3 +275,65 @@ def _renamed_input(given: str, places: dict[str, str]) -> str:
 
 def _calls(value: Any) -> bool:
     return value.HasField("func") or (value.HasField("list") and len(value.list.func) > 0)
+
+
+def imported(
+    graph: Any,
+    given: Sequence[tf.Tensor],
+    held: Mapping[str, tf.Tensor],
+    names: Sequence[str],
+    scope: str,
+) -> list[tf.Tensor]:
+    """Return tensors of a graph, computed anew in the present one by the operations they need.
+
+    What two imports of a graph share is merged when the present one is compiled.
+
+    Args:
+        graph: Graph of a function.
+        given: Tensors in the place of its inputs, without those that it captured.
+        held: Tensors in the place of some of its others, by name.
+        names: Names of the tensors.
+        scope: Scope of the operations.
+    """
+    inputs = map(tf.identity, [*given, *graph.captured_inputs])  # of this graph, or of one around
+    held = {**held, **{leaf.name: new for leaf, new in zip(graph.inputs, inputs, strict=True)}}
+    of_held = {name.partition(":")[0] for name in held}
+    definition = graph.graph.as_graph_def()
+    nodes = {node.name: node for node in definition.node}
+    needed: set[str] = set()
+    wanted = {name.partition(":")[0] for name in names} - of_held
+    while wanted:
+        needed |= wanted
+        before = {name for one in wanted for name in nodes[one].input}
+        controls = {name[1:] for name in before if name.startswith("^")}
+        data = {name.partition(":")[0] for name in before if not name.startswith("^")}
+        wanted = controls | (data - of_held)
+        wanted -= needed
+    kept = tf.compat.v1.GraphDef(
+        node=[node for name, node in nodes.items() if name in needed],
+        library=definition.library, versions=definition.versions,
+    )  # fmt: skip
+    used = {name.partition(":")[0] for node in kept.node for name in node.input}
+    mapped = {name: tensor for name, tensor in held.items() if name.partition(":")[0] in used}
+    there = [name for name in names if name not in held]
+    new = iter(tf.graph_util.import_graph_def(kept, mapped, there, name=scope))
+    return [held[name] if name in held else next(new) for name in names]
+
+
+def sum_of_pieces(size: int, length: int, part: Callable[[Any, int], Any]) -> Any:
+    """Return the sum of nested tensors over consecutive pieces of rows, in a loop of the graph.
+
+    Args:
+        size: Number of rows.
+        length: Number of rows in a piece, at most all; the last one may have fewer.
+        part: Function of the first row of a piece, maybe a tensor, and of the number of its rows.
+    """
+    pieces, rest = divmod(size, length)
+    total = part(pieces * length if rest else 0, rest or length)
+
+    def add(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
+        more = part(i * length, length)
+        return i + 1, tf.nest.map_structure(tf.add, total, more)
+
+    first = tf.constant(0 if rest else 1)
+    return tf.while_loop(lambda i, _: i < pieces, add, (first, total), parallel_iterations=1)[1]

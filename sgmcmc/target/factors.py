@@ -22,7 +22,7 @@ import tensorflow as tf
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
-from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.tracing import imported, trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.designs import Columns, Levels, Numbers, Paired, between, forms, weighted
 from sgmcmc.target.target import Target
@@ -313,11 +313,7 @@ class Factors(Predictors):
         self, u: tf.Tensor, columns: Tensors, cut: Tensors, wanted: list[str]
     ) -> list[tf.Tensor]:
         """Return tensors of the graph, others being put in the place of those that are cut."""
-        held = dict(cut)
-        given = map(tf.identity, [u, *tf.nest.flatten(columns), *self.graph.captured_inputs])
-        held.update(zip((leaf.name for leaf in self.graph.inputs), given, strict=True))
-        definition = self.graph.graph.as_graph_def()
-        return tf.graph_util.import_graph_def(definition, held, wanted, name="factors")
+        return imported(self.graph, [u, *tf.nest.flatten(columns)], cut, wanted, "factors")
 
 
 class Factored:

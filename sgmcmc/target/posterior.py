@@ -13,7 +13,7 @@ from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.sparse import Parts, has_sparse
 from sgmcmc.graphs.products import are_large, has_products_of_data, import_with_data_last
-from sgmcmc.graphs.tracing import spec_of
+from sgmcmc.graphs.tracing import spec_of, sum_of_pieces
 from sgmcmc.target.target import Target
 
 PIECE_NUMBERS = 2**18
@@ -117,18 +117,9 @@ class WholePosterior:
         rows = min(self._size, self._rows)
         if rows == self._size:
             return self._piece(points, self._columns)
-        pieces, rest = divmod(self._size, rows)
-        total = self._piece(points, self._parts.part(pieces * rows if rest else 0, rest or rows))
-
-        def add(i: tf.Tensor, value: tf.Tensor, parts: list[tf.Tensor]) -> tuple:
-            more, others = self._piece(points, self._parts.part(i * rows, rows))
-            return i + 1, value + more, [a + b for a, b in zip(parts, others, strict=True)]
-
-        first = tf.constant(0 if rest else 1)
-        _, value, parts = tf.while_loop(
-            lambda i, *_: i < pieces, add, (first, *total), parallel_iterations=1
+        return sum_of_pieces(
+            self._size, rows, lambda first, n: self._piece(points, self._parts.part(first, n))
         )
-        return value, parts
 
     def _in_one_piece(self, points: Tensors) -> bool:
         """Return whether a gradient over all rows at once is precise, and takes little memory.

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.ensembles.network import Network, check_memory
-from sgmcmc.ensembles.sampling import EXCESS, Members, Scales
+from sgmcmc.ensembles.sampling import Members, Scales
 from sgmcmc.ensembles.training import Schedule, Trained, train
 
 
@@ -187,7 +187,7 @@ def test_the_noise_of_minibatches_is_as_predicted(reach: float) -> None:
     # Curvature in units of the true variance, so that nothing is left to the warm-up's estimate.
     run.scales = Scales({"w": 1 / information}, 1.0)
     chains = run.run(use, 12_000, 3000, 120)
-    predicted = run.facts(chains, 120)[EXCESS]
+    predicted = run.facts(chains, 120)["variance along the largest curvature, over the exact"]
     residuals = y - mean * X[:, 0]
     noise = float(N * (X[:, 0] * residuals).var() / information)  # of gradients, over the curvature
     draws = run.by_member(chains)["w"][..., 0]
