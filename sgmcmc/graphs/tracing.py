@@ -284,7 +284,7 @@ def imported(
     names: Sequence[str],
     scope: str,
 ) -> list[tf.Tensor]:
-    """Return tensors of a graph, computed anew in the present one by the operations they need.
+    """Return tensors of a graph, computed again in the present one by the operations they need.
 
     What two imports of a graph share is merged when the present one is compiled.
 
