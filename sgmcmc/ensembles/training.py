@@ -131,7 +131,7 @@ def train(
 
 @dataclass(frozen=True)
 class _Training:
-    """What trainings of the same network with the same data share."""
+    """Trainings of one network on one dataset."""
 
     network: Network
     data: Data
