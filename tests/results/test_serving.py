@@ -58,6 +58,23 @@ def test_predictions_are_those_of_samples(tmp_path: Path) -> None:
             wrong()
 
 
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
+def test_draws_are_those_of_tensorflow_lite(tmp_path: Path) -> None:
+    draws = {"b": rng.normal(size=(2, 40, 3)).astype(np.float32)}
+    samples = Samples(draws, settings={"n_chains": 2, "dtype": "float32"})
+    x = rng.normal(size=(37, 3)).astype(np.float32)
+
+    def probability(params: Any, dataset: Any) -> tf.Tensor:
+        return tf.sigmoid(tf.reduce_sum(dataset["x"] * params["b"], 1))
+
+    path = samples.export(tmp_path / "served", probability, {"x": x[:2]})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(path), signature_keys=["draws"])
+    lite = tf.lite.Interpreter(model_content=converter.convert())
+    found = lite.get_signature_runner("draws")(x=x)["draws"]
+    expected = samples.predict(probability, {"x": x}, reduce=None)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     samples = Samples({"theta": np.zeros((50, 2))})
     data = {"x": np.zeros(3)}
