@@ -622,10 +622,11 @@ def few_rows_of_covertype(name: str) -> np.ndarray:
 
 
 LONG_PAGES = (
-    "constrained", "diagnosing", "from-pymc", "hierarchical", "hmc", "latents",
-    "matrix-factorization", "regression", "simplex", "topic-models",
+    "constrained", "diagnosing", "estimators", "from-pymc", "hierarchical", "hmc", "latents",
+    "matrix-factorization", "neighbours", "networks", "regression", "reports", "simplex",
+    "topic-models",
 )  # fmt: skip
-"""Those whose blocks take more than five seconds; they are run with the slow tests."""
+"""Those whose blocks take more than ten seconds; they are run with the slow tests."""
 
 NEEDED = {"from-pymc": ("jax", "numpyro", "pymc")}
 """What the blocks of a page need that the tests do not install; without it they are skipped."""

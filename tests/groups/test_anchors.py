@@ -157,6 +157,7 @@ def _lost(monkeypatch, times: int):
     return _chain(), seen
 
 
+@pytest.mark.slow
 def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkeypatch):
     samples, seen = _lost(monkeypatch, 1)
     few, more = (sampler.request.held.nodes for sampler in seen)
@@ -167,7 +168,10 @@ def test_chains_that_leave_the_surroundings_of_held_nodes_go_on_with_more(monkey
     assert all(np.any(slope) for slope in slopes) and not np.allclose(*slopes)
 
 
-@pytest.mark.parametrize(("divergences", "method"), [([2, 0], "hmc"), ([2, 1], "nuts")])
+@pytest.mark.parametrize(
+    ("divergences", "method"),
+    [pytest.param([2, 0], "hmc", marks=pytest.mark.slow), ([2, 1], "nuts")],
+)
 def test_a_few_divergences_are_met_with_half_the_stepsize(monkeypatch, divergences, method):
     """Chains that diverge again go on by NUTS."""
     report_on_moves, stepsizes = exact_posterior.report_on_moves, []

@@ -253,6 +253,7 @@ def test_crossed_effects_agree_with_a_model_written_without_groups(scale: float)
     assert np.abs(effects - exact).max() < 0.12 * np.asarray(samples["v"]).std((0, 1)).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [sgmcmc.sample, sgmcmc.hmc])
 def test_chains_that_nodes_are_too_few_for_run_again_with_others(
     function: Any, monkeypatch: pytest.MonkeyPatch

@@ -116,7 +116,12 @@ def of(name: str, sizes: np.ndarray, held: bool = False) -> tuple[Objective, np.
 @pytest.mark.parametrize(
     ("name", "sizes", "held"),
     [
-        *((name, "one to twelve rows", False) for name in MODELS),
+        *(
+            pytest.param(name, "one to twelve rows", False, marks=pytest.mark.slow)
+            if name in ("levels", "normal slopes")  # the longest
+            else (name, "one to twelve rows", False)
+            for name in MODELS
+        ),
         *(("levels", sizes, False) for sizes in ("four rows", "one to forty")),
         *((name, "one to twelve rows", True) for name in ("scaled", "normal")),
     ],

@@ -248,6 +248,7 @@ def test_crossed_factors_are_integrated_and_coordinates():
     np.testing.assert_array_equal(found.effects("d", [2])["v"][..., 0], found["v"][..., 2])
 
 
+@pytest.mark.slow
 def test_the_report_says_where_functions_are_not_quadratic_after_all(monkeypatch):
     monkeypatch.setattr("sgmcmc.groups.model.is_quadratic", lambda *arguments: True)
     rng = np.random.default_rng(5)

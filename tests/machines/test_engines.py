@@ -86,7 +86,7 @@ def test_mpi(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), sgmcmc.sgldcv(**CALL)["theta"])
 
 
-@pytest.mark.parametrize("with_a_kill", [False, True])
+@pytest.mark.parametrize("with_a_kill", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_joblib(monkeypatch: pytest.MonkeyPatch, with_a_kill: bool) -> None:
     """Two workers of loky's, of which one may be killed; joblib has its own besides."""
     joblib = pytest.importorskip("joblib")

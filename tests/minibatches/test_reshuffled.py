@@ -175,7 +175,7 @@ def test_the_moments_over_an_epoch_solve_the_recursion() -> None:
     [
         (SGLD(), 4e-3),
         (SGHMC(0.1, 3), 4e-4),
-        pytest.param(SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch"),
+        pytest.param(SGHMC(0.4, 10), 1e-3, id="an iteration is an epoch", marks=pytest.mark.slow),
         (Underdamped(0.5), 1e-3),
     ],
 )

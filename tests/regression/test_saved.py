@@ -29,8 +29,12 @@ FRAME["y"] = 1.0 + FRAME["x"] + (FRAME["f"] == "high") + RNG.normal(size=N)
 QUICK: dict[str, Any] = {"seed": 1, "verbose": False, "ess": 50}
 
 
-def test_what_was_saved_comes_back(tmp_path: Path) -> None:
-    fit = sgmcmc.glm("y ~ x + f + (1 | g)", FRAME, weights="w", priors={"x": (0, 3)}, **QUICK)
+@pytest.fixture(scope="module")
+def fit() -> Regression:
+    return sgmcmc.glm("y ~ x + f + (1 | g)", FRAME, weights="w", priors={"x": (0, 3)}, **QUICK)
+
+
+def test_what_was_saved_comes_back(fit: Regression, tmp_path: Path) -> None:
     fit.save(tmp_path / "fit")
     again = Regression.load(tmp_path / "fit")
     pd.testing.assert_frame_equal(again.summary(), fit.summary())
@@ -43,14 +47,13 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     again.save(tmp_path / "fit")  # in its own place
 
 
-def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
+def test_what_cannot_be_saved_or_loaded(fit: Regression, tmp_path: Path) -> None:
     prior = tfp.distributions.Normal(0.0, 1.0)
-    fit = sgmcmc.glm("y ~ x", FRAME, priors={"x": prior}, **QUICK)
+    with_prior = sgmcmc.glm("y ~ x", FRAME, priors={"x": prior}, **QUICK)
     with pytest.raises(ValueError, match=r"`priors\['x'\]`"):
-        fit.save(tmp_path / "fit")
+        with_prior.save(tmp_path / "fit")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    fit = sgmcmc.glm("y ~ x", FRAME, **QUICK)
     with pytest.raises(ValueError, match="`folder`.*is not empty"):
         fit.save(tmp_path / "other")
     with pytest.raises(ValueError, match="`folder`.*no saved regression"):

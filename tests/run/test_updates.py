@@ -169,6 +169,7 @@ def test_groups() -> None:
     assert found.effects("site")["z"].shape[2] == 40
 
 
+@pytest.mark.slow
 def test_effects_that_are_coordinates_begin_anew() -> None:
     a, b = np.repeat(np.arange(8), 30), np.tile(np.arange(6), 40)
     y = RNG.normal(1.0, 1.0, 240)

@@ -204,7 +204,10 @@ def model(**changes: Any) -> Model:
     }
 
 
-@pytest.mark.parametrize("function, ess", [(sgmcmc.sample, 1000), (sgmcmc.nuts, 400)])
+@pytest.mark.parametrize(
+    "function, ess",
+    [(sgmcmc.sample, 1000), pytest.param(sgmcmc.nuts, 400, marks=pytest.mark.slow)],
+)
 def test_the_draws_have_the_exact_law(function: Any, ess: int) -> None:
     samples = function(**model(ess=ess))
     logs, density, means = exact_law(observed())
