@@ -626,7 +626,7 @@ LONG_PAGES = (
     "matrix-factorization", "neighbours", "networks", "regression", "reports", "simplex",
     "topic-models",
 )  # fmt: skip
-"""Those whose blocks take more than ten seconds; they are run with the slow tests."""
+"""Those whose blocks take long; they are run with the slow tests."""
 
 NEEDED = {"from-pymc": ("jax", "numpyro", "pymc")}
 """What the blocks of a page need that the tests do not install; without it they are skipped."""

@@ -88,11 +88,23 @@ def test_chains_that_would_take_long_go_on_by_nuts(monkeypatch: pytest.MonkeyPat
     assert "chains of minibatches need very many" in samples.report["Dynamics"]["reason for NUTS"]
 
 
-@pytest.mark.filterwarnings("error:.*will take about")
-def test_chains_that_take_long_all_the_same_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The warning comes before they run, which here it prevents."""
+@pytest.fixture
+def slow_nuts(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Cost(1e3, 1e6, Requirements(0.05, 50, 4, None, None, None))
     monkeypatch.setattr(posterior, "cost_of_nuts", lambda *_: slow)
+
+
+@pytest.mark.slow
+def test_chains_that_take_long_all_the_same_say_so(
+    slow_nuts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.warns(UserWarning, match="will take about 17 more minutes"):
+        samples = _started_again(monkeypatch, 1e3)
+    assert samples.settings["dynamics"]["name"] != "NUTS"
+
+
+@pytest.mark.filterwarnings("error:.*will take about")
+def test_they_say_so_before_they_run(slow_nuts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserWarning, match="will take about 17 more minutes"):
         _started_again(monkeypatch, 1e3)
 
