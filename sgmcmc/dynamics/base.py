@@ -270,6 +270,14 @@ class ExactDynamics(Dynamics):
             position: θ, flat, (d,).
         """
 
+    def of_iteration(self, number: tf.Tensor) -> ExactDynamics:
+        """Return the dynamics of one iteration; these, unless they differ by iteration.
+
+        Args:
+            number: Number of the iteration, from 1.
+        """
+        return self
+
     @abstractmethod
     def transition(self, log_post: LogPost, state: Any, stepsize: tf.Tensor, seed: Any) -> Any:
         """Return the state after a move that leaves the posterior as it is.

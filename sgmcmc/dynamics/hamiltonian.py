@@ -25,6 +25,9 @@ STEPS = 10
 _MOST = 1024
 """Largest number of steps of a trajectory of a given length."""
 
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""The multiples of this, modulo 1, cover the interval evenly from the first few on."""
+
 
 class Moves(NamedTuple):
     """Counts of the moves so far, in float64.
@@ -279,6 +282,10 @@ class HMC(Hamiltonian):
             mean ε as it requires, at most 1024. π/2 is right if the posterior is near N(0, I).
         jitter: Relative width of the random stepsize, from 0 to below 1.
         frequency: ω, from 0 to 1; 0 for plain leapfrog steps.
+        spread: Half the width of the range of lengths, relative to ``length``, from 0 to below 1.
+            In iteration i a trajectory has length · (1 + spread (2 (iφ mod 1) − 1)),
+            φ = (√5 − 1)/2, in all chains: if the posterior is not as wide in all directions, no
+            length suits them all.
 
     Example:
         >>> import sgmcmc
@@ -288,13 +295,15 @@ class HMC(Hamiltonian):
     Source:
         Duane, Kennedy, Pendleton & Roweth, Physics Letters B 195, 1987; Neal, *MCMC using
         Hamiltonian dynamics*, Handbook of Markov Chain Monte Carlo, 2011, sections 3.2 and 4.2;
-        frequency: Shahbaba, Lan, Johnson & Neal, Statistics and Computing 24, 2014, section 3.1.
+        frequency: Shahbaba, Lan, Johnson & Neal, Statistics and Computing 24, 2014, section 3.1;
+        lengths: Hoffman, Radul & Sountsov, AISTATS 2021, section 3.1.
     """
 
     n_leapfrog: int | None = None
     length: float | None = None
     jitter: float = 0.2
     frequency: float = 0.0
+    spread: float = 0.0
 
     name = "hmc"
     acceptance = 0.85
@@ -304,6 +313,8 @@ class HMC(Hamiltonian):
         """Return this dynamics with its constants checked."""
         if self.n_leapfrog is not None and self.length is not None:
             raise ValueError("`n_leapfrog` and `length` say the same; give one of them.")
+        if self.spread != 0 and self.length is None:
+            raise ValueError("`spread` is that of lengths: give `length`, too.")
         steps = STEPS if self.n_leapfrog is None else self.n_leapfrog
         return replace(
             self,
@@ -311,7 +322,15 @@ class HMC(Hamiltonian):
             length=None if self.length is None else positive_number("length", self.length),
             jitter=_below_one("jitter", self.jitter),
             frequency=read_frequency(self.frequency),
+            spread=_below_one("spread", self.spread),
         )
+
+    def of_iteration(self, number: tf.Tensor) -> HMC:
+        """Return the dynamics with the length of trajectories in one iteration."""
+        if self.length is None or self.spread == 0:
+            return self
+        share = tf.cast(number, tf.float64) * _GOLDEN % 1.0
+        return replace(self, length=self.length * (1.0 + self.spread * (2.0 * share - 1.0)))
 
     def suitable(self, stepsize: float, whitened: bool) -> float:
         """Return a stepsize of which an integer multiple is the length of a trajectory."""

@@ -167,12 +167,19 @@ class Iteration:
         return started if self._turns is None else started._replace(estimator=carry.estimator)
 
     def run(
-        self, carry: Carry, fixed: Tensors, inputs: BlockInputs, i: tf.Tensor, last: tf.Tensor
+        self,
+        carry: Carry,
+        fixed: Tensors,
+        inputs: BlockInputs,
+        i: tf.Tensor,
+        last: tf.Tensor,
+        number: tf.Tensor,
     ) -> Carry:
         """Return the carry after iteration ``i`` of the block.
 
         ``fixed`` are the tensors of the stream that every block needs. Of step ``last`` of the
-        block the log posterior may be wanted.
+        block the log posterior may be wanted. ``number`` is that of the iteration in the chain,
+        from 1.
         """
         dynamics = self.dynamics
         row = 0 if inputs.stepsizes.shape[0] == 1 else i
@@ -180,7 +187,7 @@ class Iteration:
         if isinstance(dynamics, ExactDynamics):
             columns = self.stream.minibatch(fixed, inputs.minibatches, i).columns
             seed = dynamics.drawn(tf.gather(inputs.seeds, i)[0], self._layout.size)
-            return self.move(carry, columns, stepsize, seed)
+            return self.move(carry, columns, stepsize, seed, number)
         normals = tf.gather(inputs.noise, i)
         refresh = dynamics.refresh_normals
 
@@ -204,7 +211,9 @@ class Iteration:
             parallel_iterations=1,
         )[1]
 
-    def move(self, carry: Carry, columns: Tensors, stepsize: tf.Tensor, seed: Any) -> Carry:
+    def move(
+        self, carry: Carry, columns: Tensors, stepsize: tf.Tensor, seed: Any, number: tf.Tensor
+    ) -> Carry:
         """Return the carry after a transition of exact dynamics.
 
         Args:
@@ -212,10 +221,10 @@ class Iteration:
             columns: Whole dataset.
             stepsize: ε, a scalar or (d,).
             seed: What the dynamics have drawn for it.
+            number: Number of the iteration in the chain, from 1.
         """
-        dynamics = self.dynamics
-        assert isinstance(dynamics, ExactDynamics)
-        whole = WholePosterior(self.target, columns)
+        assert isinstance(self.dynamics, ExactDynamics)
+        dynamics, whole = self.dynamics.of_iteration(number), WholePosterior(self.target, columns)
         state = dynamics.transition(whole, carry.state, stepsize, seed)
         if not dynamics.tells_log_post:
             return carry._replace(state=state)

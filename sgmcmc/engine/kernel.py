@@ -146,7 +146,7 @@ class Kernel:
         recorder = self.recorder
 
         def iterate(i: tf.Tensor, now: tf.Tensor, carry: Carry) -> tuple[Carry, Tensors]:
-            return folded(recorder, self.iteration.run(carry, fixed, inputs, i, last), now)
+            return folded(recorder, self.iteration.run(carry, fixed, inputs, i, last, now), now)
 
         carry, records = recorded(recorder, self.length, span, carry, iterate)
         return BlockResult(

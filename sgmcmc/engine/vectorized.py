@@ -77,7 +77,8 @@ class GroupKernel:
 
             def of_one(given: tuple[Carry, Any]) -> tuple[Carry, Tensors]:
                 carry, seed = given
-                return folded(recorder, self._iteration.move(carry, columns, stepsize, seed), now)
+                carry = self._iteration.move(carry, columns, stepsize, seed, now)
+                return folded(recorder, carry, now)
 
             return _for_each((carry, drawn), of_one)
 
@@ -85,7 +86,7 @@ class GroupKernel:
             def of_one(given: tuple[Carry, BlockInputs]) -> tuple[Carry, Tensors]:
                 carry, inputs = given
                 none = tf.constant(-1)
-                carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none)
+                carry = self._iteration.run(carry, fixed, inputs, tf.constant(0), none, now)
                 return folded(recorder, carry, now)
 
             consumed = BlockInputs(

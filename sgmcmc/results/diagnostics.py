@@ -167,7 +167,10 @@ def diagnose(
                 rhat = az.rhat(x) if chains > 1 else np.nan
                 ess = az.ess(x)
                 found.append((ess, az.ess(x, method="tail", prob=(0.05, 0.95)), rhat))
-                limits.append(_limit(float(ess), flat.shape[2], chains))
+                limits.append(RHAT)
+                if rhat > RHAT and flat.shape[2] > _MANY:
+                    ess = min(ess, az.ess(np.abs(x - np.median(x))))
+                    limits[-1] = _limit(float(ess), flat.shape[2], chains)
     bulk, tail, rhat = np.asarray(found, float).T.tolist()
     if not moved:  # of constants ArviZ says that each draw counts
         bulk = tail = [0.0] * len(names)
@@ -179,8 +182,13 @@ def _limit(ess: float, coordinates: int, chains: int) -> float:
 
     With m half-chains, R-hat² − 1 is about (F − 1) m/ESS, (m − 1)F having a chi-square distribution
     with m − 1 degrees of freedom; so it is twice, of the ranks and of the folded ranks.
+
+    Args:
+        ess: The smaller effective sample size of these two.
+        coordinates: Number of coordinates.
+        chains: Number of chains.
     """
-    if coordinates <= _MANY or not ess > 0:
+    if not ess > 0:
         return RHAT
     halves = 2 * chains
     quantile = scipy.stats.chi2.isf(_CHANCE / (2 * coordinates), halves - 1) / (halves - 1)

@@ -240,7 +240,8 @@ class UntilEffective(Lengths):
                 f": the smallest effective sample size is {self.diagnostics.smallest:.0f} "
                 f"({self.diagnostics.scarcest}) of {self._required.ess:g} so far",
             )
-            more = goal * (min(4.0, max(1.3, _MARGIN * short)) - 1.0)
+            # The smallest of many noisy estimates is too small, the more so for few draws.
+            more = goal * (min(4.0, max(1.3, np.sqrt(_MARGIN * short))) - 1.0)
             in_time = self.left * goal / (time.monotonic() - started)
             goal = min(self.cap, goal + int(np.ceil(min(more, max(self._trial, in_time)))))
 

@@ -16,6 +16,10 @@ _PLAIN = 2.0
 _EXACT = 0.05
 """Largest residual of an eigenvector, relative to its eigenvalue, for which it is used."""
 
+_APART = 0.5
+"""Largest residual relative to the distance of the next eigenvalue: beyond it the vector may be a
+mixture of many of a dense spectrum, and undoing its curvature alone gains nothing."""
+
 _FLATTEST = 1e-4
 """The least curvature that a direction is scaled for, relative to the usual one."""
 
@@ -28,12 +32,13 @@ class Directions:
         values: Eigenvalues, (k,).
         vectors: Eigenvectors, (d, k).
         usual: A usual eigenvalue.
-        largest: The largest of all other eigenvalues.
+        smallest, largest: The extremes of all other eigenvalues.
     """
 
     values: np.ndarray
     vectors: np.ndarray
     usual: float
+    smallest: float
     largest: float
 
 
@@ -44,6 +49,7 @@ def unusual_directions(
     most: int,
     rng: np.random.Generator,
     until: float = np.inf,
+    isolated: bool = False,
 ) -> Directions:
     """Return the directions in which curvature is more than twice the usual one, or below half.
 
@@ -54,16 +60,21 @@ def unusual_directions(
         most: Largest number of directions; those farthest from the usual, as ratios, are kept.
         rng: Generator of the first direction.
         until: Time at which to stop, by the monotonic clock.
+        isolated: Whether to return only directions whose eigenvalues stand apart from all others.
     """
     values, vectors, residuals, usual = _ritz(product, d, min(steps, d), rng, until)
-    exact = residuals <= _EXACT * np.abs(values)
+    limits = _EXACT * np.abs(values)
+    if isolated:
+        gaps = np.diff(values, prepend=-np.inf, append=np.inf)
+        limits = np.minimum(limits, _APART * np.minimum(gaps[:-1], gaps[1:]))
+    exact = residuals <= limits
     far = (values > _PLAIN * usual) | ((values < usual / _PLAIN) & (values > _FLATTEST * usual))
     chosen = np.flatnonzero(exact & far)
     order = np.argsort(-np.abs(np.log(values[chosen] / usual)))
     chosen = np.sort(chosen[order[:most]])
     left = np.delete(values, chosen)
-    largest = float(left.max()) if len(left) else usual
-    return Directions(values[chosen], vectors[:, chosen], usual, largest)
+    smallest, largest = (left.min(), left.max()) if len(left) else (usual, usual)
+    return Directions(values[chosen], vectors[:, chosen], usual, float(smallest), float(largest))
 
 
 def _ritz(

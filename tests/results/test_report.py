@@ -20,6 +20,19 @@ FACTS = {
 }
 
 
+def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None:
+    """As in long trajectories: means are negatively correlated, and distances from them are not."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(4, 300, 500))
+    for i in range(1, 300):
+        x[:, i] = -0.8 * x[:, i - 1] + 0.6 * x[:, i]
+    found = diagnose({"x": x})
+    assert min(found.bulk) > 2 * 1200 and max(found.rhat) > 1.01
+    assert found.agree
+    x[0] += 0.3
+    assert not diagnose({"x": x}).agree
+
+
 def test_a_mapping_of_plain_facts() -> None:
     report = Report(FACTS)
     assert dict(report) == FACTS and len(report) == 4

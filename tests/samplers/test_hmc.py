@@ -19,7 +19,7 @@ from sgmcmc.results.store import Store
 from sgmcmc.run.exact.adaptation import spread_of
 from sgmcmc.run.exact.reporting import _of_divergences
 from sgmcmc.run.exact.start import find_start, read
-from sgmcmc.run.origin import SamplerOrigin
+from sgmcmc.run.origin import SamplerOrigin, origin_of
 from sgmcmc.run.request import Request
 from sgmcmc.target.geometry import Preconditioner, Space
 from sgmcmc.target.posterior import WholePosterior
@@ -62,6 +62,7 @@ def by_parts(problem: Any, **given: Any) -> sgmcmc.Samples:
         (HMC(n_leapfrog=3), 0.9),
         (HMC(n_leapfrog=1, jitter=0.0), 1.3),
         (HMC(length=1.5), 0.5),
+        (HMC(length=2.0, spread=0.9), 0.5),
         (HMC(n_leapfrog=2, frequency=1.0), 1.6),
         (NUTS(frequency=0.7), 0.9),
         (MALA(), 1.3),
@@ -111,6 +112,18 @@ def test_a_normal_posterior_is_moved_through_exactly() -> None:
             np.testing.assert_allclose(log_weight(far, fast), log_weight(here, velocity))
             angle = np.cos(1.9) * (start + z) + np.sin(1.9) * velocity
             np.testing.assert_allclose(start + far.z, angle, rtol=1e-12)
+
+
+def test_lengths_of_trajectories_spread_evenly() -> None:
+    """As many gradients as ``length`` requires on average, the same in all chains."""
+    samples = by_parts(
+        PROBLEM, dynamics=HMC(length=4.0, spread=0.5), stepsize=0.1, n_iters=50, n_chains=2
+    )
+    shares = np.arange(1, 51) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
+    steps = np.ceil(40 * (0.5 + shares) - 1e-4).mean()
+    assert steps == pytest.approx(40.5, abs=1.0)
+    for facts in origin_of(samples).facts:
+        assert facts["gradients of a move"] == pytest.approx(steps)
 
 
 def test_mala_makes_the_moves_of_one_leapfrog_step() -> None:
@@ -673,10 +686,15 @@ def test_estimates_are_refused(gradient: str, dynamics: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "dynamics", [HMC(n_leapfrog=3, length=1.0), HMC(jitter=1.0), HMC(length=-1.0)], ids=str
-)
+    "dynamics",
+    [
+        HMC(n_leapfrog=3, length=1.0), HMC(jitter=1.0), HMC(length=-1.0),
+        HMC(length=1.0, spread=1.0), HMC(n_leapfrog=3, spread=0.5),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_wrong_constants_of_hmc_are_refused(dynamics: HMC) -> None:
-    with pytest.raises(ValueError, match="`n_leapfrog`|`jitter`|`length`"):
+    with pytest.raises(ValueError, match="`n_leapfrog`|`jitter`|`length`|`spread`"):
         by_parts(PROBLEM, dynamics=dynamics, stepsize=0.1, n_iters=10)
 
 

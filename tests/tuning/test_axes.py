@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from sgmcmc.run.exact.shape import find_axes
+from sgmcmc.run.exact.shape import Axes, Shape, find_axes
 from sgmcmc.target.geometry import Preconditioner
+from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.objective import Objective
 from tests.tuning.models import Tensors, objective
 
@@ -35,6 +37,41 @@ def test_low_rank_is_the_matrix_it_stands_for() -> None:
     np.testing.assert_allclose(found.slope(tf.constant(slope)), C.T @ slope, rtol=1e-12)
     back = found.score(found.slope(tf.constant(slope)))
     np.testing.assert_allclose(back, slope, rtol=1e-9)
+
+
+def test_directions_of_a_dense_spectrum_are_left_as_they_are() -> None:
+    """Lanczos finds single eigenvectors at its ends alone; those within are mixtures of many."""
+    rng, d = np.random.default_rng(4), 5000
+    values = rng.uniform(0.2, 5.0, d)
+    values[:2] = 20.0, 1e-2
+    found = unusual_directions(lambda v: values * v, d, 120, 60, rng, isolated=True)
+    np.testing.assert_allclose(found.values[[0, -1]], [1e-2, 20.0], rtol=1e-3)
+    assert len(found.values) < 20
+    errors = values[:, None] * found.vectors - found.values * found.vectors
+    assert np.linalg.norm(errors, axis=0).max() < 0.02
+    assert found.smallest == pytest.approx(0.2, abs=0.02)
+    assert found.largest == pytest.approx(5.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flattest", "length"), [(1.0, np.pi / 2), (0.25, 2.5), (0.01, 6.0), (0.0, 6.0)]
+)
+def test_trajectories_are_long_enough_for_the_flattest_direction(
+    flattest: float, length: float
+) -> None:
+    shape = Shape.__new__(Shape)
+    shape._axes = Axes(Preconditioner(np.ones(2), np.zeros(2)), flattest, 2.0)
+    assert shape.length == pytest.approx(length)
+
+
+def test_means_forget_the_flattest_direction_within_few_trajectories() -> None:
+    """Correlations of N(0, 1/λ) from one trajectory to the next, lengths from half to 1½ times."""
+    for flat in (0.3, 1.0):
+        lengths = 1.25 / np.sqrt(flat) * np.linspace(0.5, 1.5, 1001)
+        for curvature in np.geomspace(flat, 100 * flat, 50):
+            angles = np.sqrt(curvature) * lengths
+            assert np.cos(angles).mean() < 0.3  # an ESS of 0.54 a draw and more
+            assert (np.cos(angles) ** 2).mean() < 0.61  # and of 0.24 for squares
 
 
 def posterior(precision: np.ndarray) -> Objective:

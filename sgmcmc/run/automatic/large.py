@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -197,8 +196,7 @@ def _by_hmc(
         f"a gradient over all rows takes {cost.gradient:.2g} s, and the prediction was "
         f"{cost.seconds:.0f} s"
     )
-    dynamics = HMC(length=math.pi / 2)
-    return run_exact(request, dynamics, required, verbose, began, reason, [], cost)
+    return run_exact(request, HMC(), required, verbose, began, reason, [], cost)
 
 
 def _measured(

@@ -149,6 +149,8 @@ class WarmUp:
         deadline: Time at which to stop, by the monotonic clock.
         windows: Iterations of the windows.
         scaled: Places of the coordinates whose scale alone may change; ``None`` for all.
+        at_mode: Whether chains start around a mode: then no progress in the first window is enough
+            to give up.
     """
 
     def __init__(
@@ -158,8 +160,10 @@ class WarmUp:
         deadline: float,
         windows: Sequence[int] = WINDOWS,
         scaled: np.ndarray | None = None,
+        at_mode: bool = False,
     ) -> None:
         self._sampler, self._wanted, self._deadline = sampler, wanted, deadline
+        self._patience = sum(windows[: 1 if at_mode else 2])
         self._windows, self._scaled_places = windows, scaled
         dynamics = sampler.chain.dynamics
         assert isinstance(dynamics, Hamiltonian)
@@ -198,6 +202,8 @@ class WarmUp:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
+                if self._given_up:
+                    break
                 if self._split(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
@@ -245,7 +251,11 @@ class WarmUp:
     @property
     def _hopeless(self) -> bool:
         """Whether there is no time left, or no progress after the first windows."""
-        return self._late or (self._done >= sum(self._windows[:2]) and self._stuck)
+        return self._late or self._given_up
+
+    @property
+    def _given_up(self) -> bool:
+        return self._done >= self._patience and self._stuck
 
     @property
     def _restarted(self) -> float:
@@ -340,7 +350,8 @@ class WarmUp:
     def _seen(self, length: int) -> np.ndarray:
         """Return some of the last draws, flat and unconstrained."""
         every = max(1, -(-length * len(self._rows) // _SEEN))
-        rows = [row[DRAWS][self._done - length : self._done : every] for row in self._rows]
+        first = max(0, self._done - length)
+        rows = [row[DRAWS][first : self._done : every] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)

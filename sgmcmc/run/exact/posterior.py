@@ -48,6 +48,12 @@ from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.symmetries import alike
 
+_USUAL = math.pi / 2
+"""Length of a trajectory in whitened coordinates."""
+
+_SPREAD = 0.5
+"""Half the relative width of the lengths of trajectories, if directions differ in scale."""
+
 _BURN_IN = 20
 """Iterations dropped after a warm-up."""
 
@@ -162,7 +168,9 @@ def _run(
     request = read(replace(request, keywords=keywords))
     options, d = request.read.options, request.read.target.size
     _need_fixed_length(options, required)
-    request = replace(request, dynamics=_dynamics(request))
+    dynamics = _dynamics(request)
+    log.length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
+    request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
     log.alike = alike(target, data, request.read.starts[0].astype(np.float64), seed)
     rows = RowsWatched(target, data, seed) if log.alike else None
@@ -227,7 +235,7 @@ def _dynamics(request: Request) -> Hamiltonian:
         given = request.keywords.get("preconditioner")
         if isinstance(given, str) and given == "none":
             return replace(dynamics, n_leapfrog=STEPS)
-        return replace(dynamics, length=math.pi / 2)
+        return replace(dynamics, length=_USUAL)
     return dynamics
 
 
@@ -288,6 +296,8 @@ def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
     dynamics = request.dynamics
     if hasattr(dynamics, "frequency"):
         dynamics = replace(dynamics, frequency=found.frequency)
+    if log.length_is_open and log.shape is not None and log.shape.length > _USUAL:
+        dynamics = replace(dynamics, length=log.shape.length, spread=_SPREAD)
     return request.tuned(
         found.positions,
         dynamics=dynamics,
@@ -339,7 +349,8 @@ def _with_curvature(
         windows = rounds.pop(0)
         log.clock.done("warm-up")
         with Progress("curvature", 1, verbose) as progress:
-            preconditioner = shape.at(found, log.clock.began + left - time.monotonic())
+            more_time = log.clock.began + left - time.monotonic()
+            preconditioner = shape.at(found, more_time, last=not rounds)
             progress.advance(1)
         log.clock.done("curvature")
         scaled = shape.scaled
@@ -377,7 +388,8 @@ def _warmed_up(
     left = math.inf if required.max_seconds is None else _IN_WARM_UP * required.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
     deadline = log.clock.began + left
-    warm_up = WarmUp(make_sampler(trial), wanted, deadline, windows, start.scaled)
+    sampler, at_mode = make_sampler(trial), start.mode is not None
+    warm_up = WarmUp(sampler, wanted, deadline, windows, start.scaled, at_mode)
     found = warm_up.run(verbose)
     if before is None:
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +57,19 @@ _NEAR = 0.5
 _QUICK = 0.3
 """Factor by which a step must shorten the distance for the curvature to be kept."""
 
-_STEPS = 120
-"""Steps of the Lanczos iteration."""
+_STEPS, _FEW_STEPS = 120, 40
+"""Steps of the Lanczos iteration for the chains that are kept, and for those before."""
+
+_SAME = 0.1
+"""Relative difference of products at two positions up to which one of them stands for both."""
+
+_FLAT = 1.25
+"""Mean length of a trajectory times the frequency of the flattest direction: with lengths from half
+to one and a half times that, means are worth the most per gradient (variances are a little more
+correlated for longer ones, and means for shorter ones)."""
+
+_LONGEST = 6.0
+"""Largest mean length of a trajectory."""
 
 _MOST_DIRECTIONS = 60
 """Largest number of directions that are kept."""
@@ -217,12 +229,13 @@ class Shape:
         factors[self.scaled] = _HELD
         return scales.scaled(factors)
 
-    def at(self, found: WarmedUp, seconds: float) -> Preconditioner:
+    def at(self, found: WarmedUp, seconds: float, last: bool) -> Preconditioner:
         """Return the whitening by the information at the end of a warm-up.
 
         Args:
             found: Result of the warm-up.
             seconds: Seconds that are left.
+            last: Whether these are the coordinates of the chains that are kept.
         """
         if self.dense and self._whitening is not None and _AS_WIDE < found.width < 1 / _AS_WIDE:
             assert found.preconditioner is not None
@@ -231,7 +244,8 @@ class Shape:
         positions = [self._position(params) for params in found.positions]
         if self.structure is None and not self.dense:
             scales = look_around(target, self._model.data, positions, seed).whitening
-            self._axes = find_axes(self._objective, scales, positions, seed, seconds)
+            steps = _STEPS if last else _FEW_STEPS
+            self._axes = find_axes(self._objective, scales, positions, seed, steps, seconds)
             return self._axes.preconditioner
         if self.structure is None:
             whitening = dense_at(self._products, [found.seen.mean(0)])
@@ -256,6 +270,13 @@ class Shape:
         return self.dense or self.structure is not None
 
     @property
+    def length(self) -> float:
+        """Length of a trajectory that decorrelates the flattest direction; π/2 if all are alike."""
+        if self._axes is None:
+            return math.pi / 2
+        return max(math.pi / 2, _FLAT / max(_FLAT / _LONGEST, math.sqrt(self._axes.flattest)))
+
+    @property
     def whitening(self) -> Preconditioner | None:
         """The last whitening by an arrow or a dense matrix."""
         return self._whitening
@@ -266,6 +287,7 @@ class Shape:
             lengths = self._axes.preconditioner.lengths
             return {
                 "directions of unusual curvature": 0 if lengths is None else len(lengths),
+                "smallest curvature left, scaled coordinates": self._axes.flattest,
                 "largest curvature left, scaled coordinates": self._axes.stiffest,
             }
         assert self._whitening is not None
@@ -283,13 +305,12 @@ class Axes:
 
     Attributes:
         preconditioner: Scales with the directions found.
-        stiffest: Largest curvature that is left in its coordinates.
-        products: Products with the Hessian over the whole dataset that were computed.
+        flattest, stiffest: Smallest and largest curvature that is left in its coordinates.
     """
 
     preconditioner: Preconditioner
+    flattest: float
     stiffest: float
-    products: int
 
 
 def find_axes(
@@ -297,6 +318,7 @@ def find_axes(
     scales: Preconditioner,
     positions: Sequence[np.ndarray],
     seed: int,
+    steps: int = _STEPS,
     seconds: float = np.inf,
 ) -> Axes:
     """Return a preconditioner that undoes the largest and smallest curvatures around positions.
@@ -310,24 +332,30 @@ def find_axes(
         scales: Diagonal preconditioner.
         positions: Flat and unconstrained.
         seed: Seed of the first direction.
+        steps: Largest number of products.
         seconds: Seconds available for the whole run.
     """
-    root, began = scales.root, time.monotonic()
-    taken = 0
+    root, began, rng = scales.root, time.monotonic(), np.random.default_rng(seed)
 
-    def product(vector: np.ndarray) -> np.ndarray:
-        nonlocal taken
-        taken += len(positions)
-        return root * np.mean([objective.times_hessian(u, root * vector) for u in positions], 0)
+    def products(vector: np.ndarray) -> np.ndarray:
+        return np.stack([root * objective.times_hessian(u, root * vector) for u in positions])
 
-    rng = np.random.default_rng(seed)
+    first = products(rng.standard_normal(len(root)))
+    if np.linalg.norm(first - first.mean(0), axis=1).max() <= _SAME * np.linalg.norm(first.mean(0)):
+        positions = positions[:1]
+    until = began + _LANCZOS_SHARE * seconds
     found = unusual_directions(
-        product, len(root), _STEPS, _MOST_DIRECTIONS, rng, began + _LANCZOS_SHARE * seconds
+        lambda vector: products(vector).mean(0),
+        len(root),
+        steps,
+        _MOST_DIRECTIONS,
+        rng,
+        until,
+        True,
     )
-    usual = found.usual
-    if len(found.values) == 0:
-        return Axes(scales, found.largest / usual, taken)
-    preconditioner = Preconditioner(
-        root / np.sqrt(usual), scales.origin, found.vectors, np.sqrt(usual / found.values)
-    )
-    return Axes(preconditioner, max(1.0, found.largest / usual), taken)
+    usual, preconditioner = found.usual, scales.scaled(1.0 / np.sqrt(found.usual))
+    if len(found.values):
+        lengths = np.sqrt(usual / found.values)
+        preconditioner = Preconditioner(preconditioner.root, scales.origin, found.vectors, lengths)
+    flattest, stiffest = min(1.0, found.smallest / usual), max(1.0, found.largest / usual)
+    return Axes(preconditioner, max(0.0, flattest), stiffest)

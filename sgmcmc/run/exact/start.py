@@ -34,6 +34,9 @@ _HALVINGS = 20
 """Largest number of halvings of its distance from the mode."""
 
 
+_WELL_DRAWN = 200
+"""Largest number of coordinates whose covariance the draws of a warm-up determine by themselves."""
+
 _NARROW = 1e-12
 """A ratio of SDs that only the neck of a funnel has."""
 
@@ -99,7 +102,7 @@ def find_start(
         verbose: Whether to show progress.
         large: Whether no mode is assumed.
         known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
-        mode: Mode, if it is known.
+        mode: Mode, if it was found before.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -116,7 +119,7 @@ def find_start(
             start = model.starts[0].astype(np.float64)
             mode = _mode(objective, target, data, start, seed, known)
         progress.advance(1)
-    if mode is None:
+    if mode is None or not _is_usable(mode):
         return start_at_params(model, wanted)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
@@ -145,8 +148,8 @@ def start_at_params(model: Model, wanted: str | None, large: bool = False) -> St
         around = look_around(target, model.data, starts, model.seed)
         return Start(around.whitening, params, None, "diagonal")
     scales = _scales(Objective(target, model.data), starts[0])
-    metric = "dense" if _is_dense(target, wanted) else "diagonal"
-    return Start(scales, params, None, metric, (_NO_MODE,))
+    dense = _is_dense(target, wanted) and (wanted == "dense" or target.size <= _WELL_DRAWN)
+    return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
 
 
 def _is_dense(target: Target, wanted: str | None) -> bool:
@@ -161,16 +164,21 @@ def _mode(
     seed: int,
     known: np.ndarray | None,
 ) -> Mode | None:
-    """Return the mode, if one is found that is of use."""
+    """Return the mode, if one is found."""
     try:
         with np.errstate(all="ignore"):
-            mode = mode_from(target, data, start, seed, objective, known)
+            return mode_from(target, data, start, seed, objective, known)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
-    variances = np.diag(mode.information.covariance)
-    good = np.isfinite(mode.information.covariance).all() and mode.distance < _USABLE
-    good = good and variances.min() > _NARROW**2 * variances.max()
-    return mode if good else None
+
+
+def _is_usable(mode: Mode) -> bool:
+    """Return whether chains may start around a mode."""
+    covariance = mode.information.covariance
+    if not np.isfinite(covariance).all() or mode.distance >= _USABLE:
+        return False
+    variances = np.diag(covariance)
+    return bool(variances.min() > _NARROW**2 * variances.max())
 
 
 def _good(objective: Objective, mode: Mode, move: np.ndarray) -> np.ndarray:

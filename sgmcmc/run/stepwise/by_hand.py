@@ -108,10 +108,9 @@ def _iterated(
         )  # fmt: skip
         began = iteration.begin(carry, carry.state.position, minibatch, seeds)
         inputs = BlockInputs({}, normals, carry.stepsize_factor * stepsizes[tf.newaxis], seeds)
-        last = tf.constant(dynamics.steps - 1)
-        return iteration.run(
-            carry._replace(gradient=began.gradient), {}, inputs, tf.constant(0), last
-        )
+        first, last, number = (tf.constant(k) for k in (0, dynamics.steps - 1, 1))
+        carry = carry._replace(gradient=began.gradient)
+        return iteration.run(carry, {}, inputs, first, last, number)
 
     row = tf.constant(stepsizes, target.dtype)
     arguments = carry, columns, row, tf.constant(normals), tf.constant(seeds)
