@@ -29,8 +29,9 @@ def test_chance_explains_r_hat_where_squares_are_worth_less_than_means() -> None
     found = diagnose({"x": x})
     assert min(found.bulk) > 2 * 1200 and max(found.rhat) > 1.01
     assert found.agree
-    x[0] += 0.3
-    assert not diagnose({"x": x}).agree
+    x[0, :, 7] += 1.0
+    apart = diagnose({"x": x})
+    assert apart.scarcest == "x[7]" and not apart.enough(400)
 
 
 def test_a_mapping_of_plain_facts() -> None:
