@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,22 @@ def write(results: Mapping[str, Any]) -> None:
     rows |= {name: _row(name, result, rows.get(name)) for name, result in known.items()}
     shown = [rows[name] for name in POSTERIORS if name in rows]
     right = sum(row[HEAD.index("right")] == "yes" for row in shown)
-    count = f"Of {len(shown)} posteriors {right} are right."
+    count = f"Of {len(shown)} posteriors {right} are right. {_beside_nuts(shown)}"
     text = "\n\n".join([describe_machine(dict(results), "large"), count, table(HEAD, shown)])
     replace_section(DOCUMENT, "large", text)
+
+
+def _beside_nuts(rows: Sequence[Sequence[str]]) -> str:
+    """Return a sentence on seconds per effective draw, relative to NumPyro's NUTS."""
+    ess, seconds = HEAD.index("ESS"), HEAD.index("seconds")
+    ratios = []
+    for row in rows:
+        if found := re.fullmatch(r"(\d+) \((\d+)\)", row[seconds + 1]):
+            ratios.append(float(row[seconds]) / int(row[ess]) / int(found[1]) * int(found[2]))
+    return (
+        f"For the same effective sample size seconds are {min(ratios):.2f} to {max(ratios):.2f} "
+        f"times those of NumPyro's NUTS, on the {len(ratios)} for which that returned draws."
+    )
 
 
 def _written() -> dict[str, list[str]]:
