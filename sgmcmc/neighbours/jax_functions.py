@@ -194,7 +194,11 @@ def jax_bijector(
     """
     base: Any = libraries.tensorflow_probability().bijectors.Bijector
     free, bound = (tf.TensorShape(shape) for shape in shapes)
-    functions = [JaxFunction(function) for function in (forward, inverse, log_det)]
+    ranks = (free.rank, bound.rank, free.rank)
+    functions = [
+        JaxFunction(_over_leading_axes(function, rank))
+        for function, rank in zip((forward, inverse, log_det), ranks, strict=True)
+    ]
 
     class Transform(base):
         """One parameter as a whole: all of its axes are its event."""
@@ -226,6 +230,18 @@ def jax_bijector(
             return free
 
     return Transform()
+
+
+def _over_leading_axes(function: Callable[[Any], Any], rank: int) -> Callable[[Any], Any]:
+    """Return the function of arrays of so many axes for arrays that may have more, such as draws."""
+
+    def of_all(x: Any) -> Any:
+        each = function
+        for _ in range(len(x.shape) - rank):
+            each = jax().vmap(each)
+        return each(x)
+
+    return of_all
 
 
 def _form(tensors: Sequence[tf.Tensor]) -> tuple[Any, ...]:

@@ -134,6 +134,27 @@ def test_densities_are_those_of_pymc(name: str) -> None:
     np.testing.assert_allclose(model.log_lik(params, part), terms.numpy()[some], rtol=1e-4)
 
 
+def weights() -> None:
+    w = pm.Dirichlet("w", np.ones(3))
+    pm.Normal("y", w[0] - w[1], 1.0, observed=Y)
+
+
+@pytest.mark.parametrize(("build", "name"), [(ordinal, "c"), (weights, "w"), (robust, "s")])
+def test_transforms_of_many_draws_are_those_of_each(build: Callable[[], None], name: str) -> None:
+    """Draws have leading axes; the functions of a transform are of one value."""
+    bijector = made(build)[1].bijectors[name]
+    free = bijector.inverse_event_shape(np.shape(made(build)[1].params[name]))
+    u = tf.constant(rng.normal(size=(2, 4, *free)), tf.float32)
+    together, rank = bijector.forward(u), len(free)
+    np.testing.assert_allclose(bijector.inverse(tf.identity(together)), u, atol=1e-4)
+    found = bijector.forward_log_det_jacobian(u, event_ndims=rank)
+    assert found.shape == (2, 4)
+    for i, k in np.ndindex(2, 4):
+        np.testing.assert_allclose(together[i, k], bijector.forward(u[i, k]), rtol=1e-5)
+        each = bijector.forward_log_det_jacobian(u[i, k], event_ndims=rank)
+        np.testing.assert_allclose(found[i, k], each, rtol=1e-5, atol=1e-5)
+
+
 def test_columns_have_names() -> None:
     assert sorted(made(regression)[1].dataset) == ["constant_1", "y"]
     assert sorted(made(multilevel)[1].dataset) == ["g", "x", "y"]
