@@ -233,7 +233,7 @@ def jax_bijector(
 
 
 def _over_leading_axes(function: Callable[[Any], Any], rank: int) -> Callable[[Any], Any]:
-    """Return the function of arrays of so many axes for arrays that may have more, such as draws."""
+    """Return the function of one value, of so many axes, for arrays with more axes before them."""
 
     def of_all(x: Any) -> Any:
         each = function
