@@ -45,8 +45,8 @@ class Diagnostics:
         tail: Effective sample sizes for the 5 % and 95 % quantiles.
         rhat: R-hat of all coordinates; NaN for a single chain.
         names: Labels of the coordinates.
-        limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one of very many the
-            value that the largest of them exceeds with a probability of 0.01.
+        limits: Largest R-hat of each coordinate if chains agree: 1.01, or for one of very many that
+            exceeds it the value that the largest of them exceeds with a probability of 0.01.
         complete: Whether no coordinate was left out because others fall short.
     """
 

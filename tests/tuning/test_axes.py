@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc.run.exact.shape import Axes, Shape, find_axes
+from sgmcmc.dynamics import HMC
+from sgmcmc.run.exact.shape import Axes, find_axes
 from sgmcmc.target.geometry import Preconditioner
 from sgmcmc.tuning.lanczos import unusual_directions
 from sgmcmc.tuning.objective import Objective
@@ -59,9 +60,11 @@ def test_directions_of_a_dense_spectrum_are_left_as_they_are() -> None:
 def test_trajectories_are_long_enough_for_the_flattest_direction(
     flattest: float, length: float
 ) -> None:
-    shape = Shape.__new__(Shape)
-    shape._axes = Axes(Preconditioner(np.ones(2), np.zeros(2)), flattest, 2.0)
-    assert shape.length == pytest.approx(length)
+    axes = Axes(Preconditioner(np.ones(2), np.zeros(2)), flattest, 2.0)
+    usual = HMC(length=np.pi / 2)
+    found = axes.suited(usual)
+    assert found.length == pytest.approx(length)
+    assert found.spread == (0.0 if flattest == 1.0 else 0.5)
 
 
 def test_means_forget_the_flattest_direction_within_few_trajectories() -> None:

@@ -202,8 +202,6 @@ class WarmUp:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
-                if self._given_up:
-                    break
                 if self._split(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
@@ -251,11 +249,7 @@ class WarmUp:
     @property
     def _hopeless(self) -> bool:
         """Whether there is no time left, or no progress after the first windows."""
-        return self._late or self._given_up
-
-    @property
-    def _given_up(self) -> bool:
-        return self._done >= self._patience and self._stuck
+        return self._late or (self._done >= self._patience and self._stuck)
 
     @property
     def _restarted(self) -> float:
@@ -350,8 +344,7 @@ class WarmUp:
     def _seen(self, length: int) -> np.ndarray:
         """Return some of the last draws, flat and unconstrained."""
         every = max(1, -(-length * len(self._rows) // _SEEN))
-        first = max(0, self._done - length)
-        rows = [row[DRAWS][first : self._done : every] for row in self._rows]
+        rows = [row[DRAWS][self._done - length : self._done : every] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)

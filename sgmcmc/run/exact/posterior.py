@@ -48,12 +48,6 @@ from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import DENSE_UP_TO
 from sgmcmc.tuning.symmetries import alike
 
-_USUAL = math.pi / 2
-"""Length of a trajectory in whitened coordinates."""
-
-_SPREAD = 0.5
-"""Half the relative width of the lengths of trajectories, if directions differ in scale."""
-
 _BURN_IN = 20
 """Iterations dropped after a warm-up."""
 
@@ -169,7 +163,7 @@ def _run(
     options, d = request.read.options, request.read.target.size
     _need_fixed_length(options, required)
     dynamics = _dynamics(request)
-    log.length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
+    length_is_open = isinstance(dynamics, HMC) and dynamics is not request.dynamics
     request = replace(request, dynamics=dynamics)
     target, data, seed = request.read.target, request.read.data, request.read.seed
     log.alike = alike(target, data, request.read.starts[0].astype(np.float64), seed)
@@ -181,7 +175,10 @@ def _run(
     required = replace(required, burn_in=burn_in)
 
     def tune(request: Request) -> Request:
-        return _tuned(request, required, log, verbose, held)
+        request = _tuned(request, required, log, verbose, held)
+        if length_is_open and log.shape is not None:
+            request = request.tuned(dynamics=log.shape.suited(request.dynamics))
+        return request
 
     if options.store is None:
         request = tune(request) if open_ else request
@@ -235,7 +232,7 @@ def _dynamics(request: Request) -> Hamiltonian:
         given = request.keywords.get("preconditioner")
         if isinstance(given, str) and given == "none":
             return replace(dynamics, n_leapfrog=STEPS)
-        return replace(dynamics, length=_USUAL)
+        return replace(dynamics, length=math.pi / 2)
     return dynamics
 
 
@@ -296,8 +293,6 @@ def _with_warm_up(request: Request, found: WarmedUp, log: ChoiceLog) -> Request:
     dynamics = request.dynamics
     if hasattr(dynamics, "frequency"):
         dynamics = replace(dynamics, frequency=found.frequency)
-    if log.length_is_open and log.shape is not None and log.shape.length > _USUAL:
-        dynamics = replace(dynamics, length=log.shape.length, spread=_SPREAD)
     return request.tuned(
         found.positions,
         dynamics=dynamics,

@@ -50,7 +50,6 @@ class ChoiceLog:
         mode: Mode; ``None`` if none was searched for, or none was useful.
         warmed_up: Result of the warm-up; ``None`` if there was none.
         shape: Shape of the information; ``None`` if it was not searched for.
-        length_is_open: Whether the length of trajectories of HMC should be chosen.
         alike: Parameters whose entries can change places.
         predicted: Diagnostics of the log-likelihood of rows, by which draws are judged if there
             are such parameters.
@@ -62,7 +61,6 @@ class ChoiceLog:
     mode: Mode | None = None
     warmed_up: WarmedUp | None = None
     shape: Shape | None = None
-    length_is_open: bool = False
     alike: tuple[str, ...] = ()
     predicted: Diagnostics | None = None
     warnings: list[str] = field(default_factory=list)

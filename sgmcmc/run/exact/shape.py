@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data
+from sgmcmc.dynamics import HMC
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.run.exact.adaptation import WarmedUp
 from sgmcmc.run.request import Model
@@ -63,10 +64,10 @@ _STEPS, _FEW_STEPS = 120, 40
 _SAME = 0.1
 """Relative difference of products at two positions up to which one of them stands for both."""
 
-_FLAT = 1.25
-"""Mean length of a trajectory times the frequency of the flattest direction: with lengths from half
-to one and a half times that, means are worth the most per gradient (variances are a little more
-correlated for longer ones, and means for shorter ones)."""
+_SPREAD, _FLAT = 0.5, 1.25
+"""Half the relative width of the lengths of trajectories, and their mean times the frequency of the
+flattest direction: draws are worth the most per gradient then (squares are a little more correlated
+for longer ones, and means for shorter ones)."""
 
 _LONGEST = 6.0
 """Largest mean length of a trajectory."""
@@ -269,12 +270,9 @@ class Shape:
         """Whether the whole information is known, not only some directions."""
         return self.dense or self.structure is not None
 
-    @property
-    def length(self) -> float:
-        """Length of a trajectory that decorrelates the flattest direction; π/2 if all are alike."""
-        if self._axes is None:
-            return math.pi / 2
-        return max(math.pi / 2, _FLAT / max(_FLAT / _LONGEST, math.sqrt(self._axes.flattest)))
+    def suited(self, dynamics: HMC) -> HMC:
+        """Return HMC with trajectories that suit the directions that are not whitened, if any."""
+        return dynamics if self._axes is None else self._axes.suited(dynamics)
 
     @property
     def whitening(self) -> Preconditioner | None:
@@ -312,6 +310,18 @@ class Axes:
     flattest: float
     stiffest: float
 
+    def suited(self, dynamics: HMC) -> HMC:
+        """Return HMC with trajectories that are long enough for the flattest direction.
+
+        Args:
+            dynamics: HMC with the length of trajectories that suits N(0, I).
+        """
+        assert dynamics.length is not None
+        length = _FLAT / max(_FLAT / _LONGEST, math.sqrt(self.flattest))
+        if length <= dynamics.length:
+            return dynamics
+        return replace(dynamics, length=length, spread=_SPREAD)
+
 
 def find_axes(
     objective: Objective,
@@ -323,9 +333,9 @@ def find_axes(
 ) -> Axes:
     """Return a preconditioner that undoes the largest and smallest curvatures around positions.
 
-    With D the scales, H the negative Hessian averaged over the positions, and λ, v an eigenvalue
-    and eigenvector of DHD, the scale along v is divided by √λ; all others by the root of their
-    mean.
+    With D the scales, H the negative Hessian averaged over the positions (or at one of them, if it
+    is the same at all), and λ, v an eigenvalue and eigenvector of DHD, the scale along v is divided
+    by √λ; all others by the root of their mean.
 
     Args:
         objective: Log posterior.
@@ -351,7 +361,7 @@ def find_axes(
         _MOST_DIRECTIONS,
         rng,
         until,
-        True,
+        isolated=True,
     )
     usual, preconditioner = found.usual, scales.scaled(1.0 / np.sqrt(found.usual))
     if len(found.values):

@@ -102,7 +102,7 @@ def find_start(
         verbose: Whether to show progress.
         large: Whether no mode is assumed.
         known: Same as in :func:`sgmcmc.tuning.mode.find_mode`.
-        mode: Mode, if it was found before.
+        mode: Mode, if it is known.
     """
     target, data, seed = model.target, model.data, model.seed
     if wanted not in (None, "auto", "dense", "diagonal"):
@@ -119,7 +119,7 @@ def find_start(
             start = model.starts[0].astype(np.float64)
             mode = _mode(objective, target, data, start, seed, known)
         progress.advance(1)
-    if mode is None or not _is_usable(mode):
+    if mode is None:
         return start_at_params(model, wanted)
     whitening = whitening_at(mode.position, mode.information.covariance)
     rng = generator(seed, 0, RunPhase.MODE, Purpose.START)
@@ -164,21 +164,16 @@ def _mode(
     seed: int,
     known: np.ndarray | None,
 ) -> Mode | None:
-    """Return the mode, if one is found."""
+    """Return the mode, if one is found that is of use."""
     try:
         with np.errstate(all="ignore"):
-            return mode_from(target, data, start, seed, objective, known)
+            mode = mode_from(target, data, start, seed, objective, known)
     except (np.linalg.LinAlgError, ValueError, FloatingPointError):
         return None
-
-
-def _is_usable(mode: Mode) -> bool:
-    """Return whether chains may start around a mode."""
-    covariance = mode.information.covariance
-    if not np.isfinite(covariance).all() or mode.distance >= _USABLE:
-        return False
-    variances = np.diag(covariance)
-    return bool(variances.min() > _NARROW**2 * variances.max())
+    variances = np.diag(mode.information.covariance)
+    good = np.isfinite(mode.information.covariance).all() and mode.distance < _USABLE
+    good = good and variances.min() > _NARROW**2 * variances.max()
+    return mode if good else None
 
 
 def _good(objective: Objective, mode: Mode, move: np.ndarray) -> np.ndarray:
