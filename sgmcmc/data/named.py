@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,6 +26,9 @@ _PARQUET = (".parquet", ".pq", ".parq")
 
 _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
 """File systems that pyarrow has itself; they take options after ``?``."""
+
+_READAHEAD = 2
+"""Batches of a file that Arrow reads ahead; its 16 are 2 million rows."""
 
 _SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
 """Names of environment variables and settings whose values are not shown."""
@@ -212,14 +215,45 @@ class RemoteTable:
         self._label, self._where, self._rows = label, where, rows
         self.schema = rows.schema
 
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return guarded(self._label, self._where, self._rows.count_rows)
+
     def to_batches(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield all rows of some columns, or of all, in batches."""
         end = object()
         batches = guarded(
-            self._label, self._where, lambda: iter(self._rows.to_batches(columns=columns))
+            self._label, self._where, lambda: iter(arrow_batches(self._rows, columns))
         )
         while (batch := guarded(self._label, self._where, lambda: next(batches, end))) is not end:
             yield batch
+
+
+def arrow_batches(rows: Any, columns: list[str] | None = None) -> Iterable[Any]:
+    """Return the batches of a table, scanner or dataset of Arrow's.
+
+    By default Arrow reads a whole Parquet file before its first batch, and keeps it until its last.
+    Here a few batches are in memory, and local files are read faster. Arrow's own file systems for
+    object stores keep the default: otherwise each column of each row group would be a request.
+
+    Args:
+        rows: What has ``to_batches``.
+        columns: Names of the columns that are read; ``None`` for all.
+    """
+    if hasattr(rows, "select"):  # a table in memory
+        return (rows if columns is None else rows.select(columns)).to_batches()
+    if not hasattr(rows, "get_fragments"):
+        return rows.to_batches() if columns is None else rows.to_batches(columns)
+    options: dict[str, Any] = {"columns": columns, "batch_readahead": _READAHEAD}
+    arrow = importlib.import_module("pyarrow.dataset")
+    systems = importlib.import_module("pyarrow.fs")
+    system = getattr(rows, "filesystem", None)
+    system = getattr(system, "base_fs", system)
+    if isinstance(system, systems.LocalFileSystem | systems.PyFileSystem):
+        chosen = getattr(rows.format, "default_fragment_scan_options", None)
+        if chosen == arrow.ParquetFragmentScanOptions():
+            options["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(pre_buffer=False)
+    return rows.to_batches(**options)
 
 
 def guarded(label: str, where: str, call: Callable[[], Any]) -> Any:

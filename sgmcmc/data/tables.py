@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgmcmc.data.named import RemoteTable
+from sgmcmc.data.named import RemoteTable, arrow_batches
 from sgmcmc.libraries import library_of
 
 Batch = dict[str, np.ndarray]
@@ -154,7 +154,7 @@ def _of_arrow(label: str, values: Any) -> Table:
             return _of_batches(label, values.schema, lambda: iter([values]))
         raise TypeError(refusal(label, values))
     schema = getattr(values, "projected_schema", None) or values.schema
-    return _of_batches(label, schema, lambda: iter(values.to_batches()))
+    return _of_batches(label, schema, lambda: iter(arrow_batches(values)))
 
 
 def _of_arrow_stream(label: str, values: Any) -> Table:

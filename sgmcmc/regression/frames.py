@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc.checks import describe, did_you_mean
-from sgmcmc.data.named import open_named
+from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def read_rows(
 
 def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFrame:
     """Return columns of Arrow's as a frame in memory."""
-    in_memory = hasattr(stored, "select")
-    source = stored.select(names).to_batches() if in_memory else stored.to_batches(columns=names)
-    batches = list(source)
+    batches = list(arrow_batches(stored, names))
     if not batches:
         return head[names]
     table = importlib.import_module("pyarrow").Table.from_batches(batches)
@@ -112,7 +110,7 @@ def _mapped(
     array = importlib.import_module("pyarrow").array
     readers = {name: _Reader(name, stored.schema.field(name).type) for name in names}
     masks = []
-    for batch in stored.to_batches(columns=list(names)):
+    for batch in arrow_batches(stored, list(names)):
         if drop:
             valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns]
             masks.append(np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool))

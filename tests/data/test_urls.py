@@ -13,10 +13,11 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.data import named, reading
+from sgmcmc.data import named, reading, tables
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import courier
 from sgmcmc.machines.worker import Unpickler, pack
+from sgmcmc.regression import frames
 from tests.conftest import short_call
 
 X = np.random.default_rng(5).normal(size=(500, 3)).astype(np.float32)
@@ -70,6 +71,40 @@ def test_parquet_at_a_url(remote: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole, X)
     write_parquet(fsspec.filesystem("file"), f"{tmp_path}/x.parquet")
     check_table(f"file://{tmp_path}/x.parquet")
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_columns_of_a_regression_at_a_url(
+    remote: str, mapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mapped:
+        monkeypatch.setattr(frames, "_MAPPED", 100)
+    found = frames.as_frame(f"{remote}/parts", lambda head: ["c", "a"])
+    np.testing.assert_array_equal(found, np.concatenate([X, X])[:, [2, 0]])
+    assert list(found) == ["c", "a"]
+
+
+@pytest.mark.parametrize("form", ["by name", "URL", "dataset"])
+def test_parquet_is_not_held_whole(form: str, tmp_path: Path) -> None:
+    from pyarrow import dataset, parquet
+
+    rows = np.random.default_rng(1).normal(size=(2_000_000, 5))  # 80 MB that do not compress
+    where = str(tmp_path / "x.parquet")
+    made = pa.table(dict(zip("abcde", rows.T, strict=True)))
+    parquet.write_table(made, where, row_group_size=20_000)
+    del made
+    if form == "dataset":
+        data = dataset.dataset(where)
+    else:
+        data = named.open_named("x", where if form == "by name" else f"file://{where}")
+    before, held, first = pa.total_allocated_bytes(), 0, 0
+    for batch in tables.as_table("x", data).batches():
+        last = first + len(batch["c"])
+        np.testing.assert_array_equal(batch["c"], rows[first:last, 2])
+        first = last
+        held = max(held, pa.total_allocated_bytes() - before)
+    assert first == len(rows)
+    assert held < rows.nbytes / 2
 
 
 def test_zarr_by_name(tmp_path: Path) -> None:
