@@ -38,9 +38,11 @@ QUICK = (
     "tests/data/test_urls.py",
     "tests/data/test_native.py",
     "tests/datasets/test_parsing.py",
+    "tests/regression/test_design.py",
+    "tests/regression/test_levels.py",
     "tests/neighbours",
 )
-"""An import, each sampler against its equation and its law, stores, files, data, other models."""
+"""An import, each sampler against its equation and its law, stores, data, formulas, other models."""
 
 DIST = Path("dist").resolve()
 """Where what is published is built, and what `pip install sgmcmc` is tried from."""

@@ -114,7 +114,8 @@ def _of_frame(label: str, frame: Any) -> Table:
 def _of_series(label: str, series: Any) -> np.ndarray:
     if series.isna().any():
         raise ValueError(missing(label))
-    return np.asarray(series)
+    # Before pandas 2.2 its own kinds of numbers, such as Float32, become objects by themselves.
+    return series.to_numpy(dtype=getattr(series.dtype, "numpy_dtype", None))
 
 
 def _of_hugging_face(label: str, values: Any) -> Table:
