@@ -42,7 +42,7 @@ QUICK = (
     "tests/regression/test_levels.py",
     "tests/neighbours",
 )
-"""An import, each sampler against its equation and its law, stores, data, formulas, other models."""
+"""An import, each sampler against its equation and law, stores, data, formulas, other models."""
 
 DIST = Path("dist").resolve()
 """Where what is published is built, and what `pip install sgmcmc` is tried from."""
