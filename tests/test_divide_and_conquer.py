@@ -154,6 +154,7 @@ def log_prior(params: Any) -> tf.Tensor:
     return -20.0 * tf.reduce_sum(params["beta"] ** 2) - 30.0 * tf.math.log(params["scale"]) ** 2
 
 
+@pytest.mark.slow
 def test_logistic_regression_against_hmc() -> None:
     start = {"beta": np.zeros(3), "scale": 1.0}
     given: dict[str, Any] = {"bijectors": {"scale": tfb.Exp()}, "n_iters": 600, **QUIET}

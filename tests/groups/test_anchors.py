@@ -371,6 +371,7 @@ def test_no_mode_is_looked_for_where_held_nodes_are_wrong(monkeypatch):
     assert not starts[0].any()
 
 
+@pytest.mark.slow
 def test_nodes_are_searched_for_where_held_ones_are_not_precise(monkeypatch):
     monkeypatch.setattr(far_from_normal, "_SURELY", 0)  # so that NUTS, too, is timed
     columns = origin_of(_chain()).sampler.data.columns

@@ -118,7 +118,7 @@ def of(name: str, sizes: np.ndarray, held: bool = False) -> tuple[Objective, np.
     [
         *(
             pytest.param(name, "one to twelve rows", False, marks=pytest.mark.slow)
-            if name in ("levels", "normal slopes")  # the longest
+            if name in ("levels", "normal slopes", "slopes", "scaled")  # the longest
             else (name, "one to twelve rows", False)
             for name in MODELS
         ),

@@ -146,6 +146,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     assert killed
 
 
+@pytest.mark.slow
 def test_the_script_on_the_page(tmp_path: Path) -> None:
     """The page's script with joblib's workers, which is no part of the blocks that are run."""
     pytest.importorskip("joblib")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -48,8 +50,9 @@ def test_what_was_saved_comes_back(fit: Regression, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_or_loaded(fit: Regression, tmp_path: Path) -> None:
+    with_prior = copy.copy(fit)
     prior = tfp.distributions.Normal(0.0, 1.0)
-    with_prior = sgmcmc.glm("y ~ x", FRAME, priors={"x": prior}, **QUICK)
+    with_prior._model = dataclasses.replace(fit._model, priors={"x": prior})
     with pytest.raises(ValueError, match=r"`priors\['x'\]`"):
         with_prior.save(tmp_path / "fit")
     (tmp_path / "other").mkdir()

@@ -225,6 +225,7 @@ def test_the_draws_have_the_exact_law(function: Any, ess: int) -> None:
     assert "latent field" in str(samples.settings["own_coordinates"])
 
 
+@pytest.mark.slow
 def test_a_chain_on_disk_uses_its_coordinates_again(tmp_path: Path) -> None:
     given = model(store=tmp_path / "chain", n_iters=100)
     first = sgmcmc.hmc(**given)

@@ -336,6 +336,7 @@ def _not_centered(levels: int, each: int) -> dict[str, Any]:
     return {"y": y, "group": group}
 
 
+@pytest.mark.slow
 def test_effects_of_some_hundreds_of_groups_are_sampled_by_hmc() -> None:
     """The mode of effects that are not centered is far from all draws."""
     dataset = _not_centered(350, 20)
