@@ -246,12 +246,11 @@ def arrow_batches(rows: Any, columns: list[str] | None = None) -> Iterable[Any]:
         return rows.to_batches() if columns is None else rows.to_batches(columns)
     options: dict[str, Any] = {"columns": columns, "batch_readahead": _READAHEAD}
     arrow = importlib.import_module("pyarrow.dataset")
-    systems = importlib.import_module("pyarrow.fs")
-    system = getattr(rows, "filesystem", None)
-    system = getattr(system, "base_fs", system)
-    if isinstance(system, systems.LocalFileSystem | systems.PyFileSystem):
-        chosen = getattr(rows.format, "default_fragment_scan_options", None)
-        if chosen == arrow.ParquetFragmentScanOptions():
+    if isinstance(form := getattr(rows, "format", None), arrow.ParquetFileFormat):
+        systems = importlib.import_module("pyarrow.fs")
+        system = getattr(rows.filesystem, "base_fs", rows.filesystem)
+        reads_ahead = isinstance(system, systems.LocalFileSystem | systems.PyFileSystem)
+        if reads_ahead and form.default_fragment_scan_options == arrow.ParquetFragmentScanOptions():
             options["fragment_scan_options"] = arrow.ParquetFragmentScanOptions(pre_buffer=False)
     return rows.to_batches(**options)
 

@@ -61,6 +61,21 @@ def scanner(path: Path) -> Any:
     return pytest.importorskip("pyarrow.dataset").dataset(path).scanner(columns=["a", "b", "c"])
 
 
+def arrow_dataset(path: Path, form: str) -> Any:
+    """Write the table in a form that Arrow's datasets read, and open it."""
+    dataset = pytest.importorskip("pyarrow.dataset")
+    dataset.write_dataset(arrow_table(), path / form, format=form)
+    return dataset.dataset(path / form, format=form)
+
+
+def in_memory_dataset() -> Any:
+    return pytest.importorskip("pyarrow.dataset").dataset(arrow_table())
+
+
+def _all_rows() -> Any:
+    return pytest.importorskip("pyarrow.dataset").field("a") > -1e9
+
+
 def zarr_array(path: Path, array: np.ndarray = X, **given: Any) -> Any:
     zarr = pytest.importorskip("zarr")
     given = {"chunks": (7, *array.shape[1:]), **given}
@@ -147,6 +162,10 @@ TABLES: dict[str, Callable[[Path], Any]] = {
     "Arrow": lambda _: arrow_table(),
     "Parquet": parquet,
     "Parquet folder": lambda path: str(parquet(path, parts=2)),
+    "Arrow dataset of Feather": lambda path: arrow_dataset(path, "feather"),
+    "Arrow dataset of CSV": lambda path: arrow_dataset(path, "csv"),
+    "Arrow dataset in memory": lambda _: in_memory_dataset(),
+    "Arrow dataset, filtered": lambda path: arrow_dataset(path, "parquet").filter(_all_rows()),
     "Dask frame": lambda _: pytest.importorskip("dask.dataframe").from_pandas(FRAME, 3),
     "Hugging Face": lambda _: hugging_face(a=X[:, 0], b=X[:, 1], c=X[:, 2]),
 }
