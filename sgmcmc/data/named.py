@@ -27,8 +27,9 @@ _PARQUET = (".parquet", ".pq", ".parq")
 _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
 """File systems that pyarrow has itself; they take options after ``?``."""
 
-_READAHEAD = 2
-"""Batches of a file that Arrow reads ahead; its 16 are 2 million rows."""
+_FEW = {"batch_size": 2**13, "batch_readahead": 2}
+"""Rows that Arrow returns at a time, and how many times as many it reads ahead; its own numbers
+are 2 million rows."""
 
 _SECRET = re.compile(r"secret|token|passw|credential|access_key|api_key|account_key", re.IGNORECASE)
 """Names of environment variables and settings whose values are not shown."""
@@ -244,7 +245,8 @@ def arrow_batches(rows: Any, columns: list[str] | None = None) -> Iterable[Any]:
         return (rows if columns is None else rows.select(columns)).to_batches()
     if not hasattr(rows, "get_fragments"):
         return rows.to_batches() if columns is None else rows.to_batches(columns)
-    options: dict[str, Any] = {"columns": columns, "batch_readahead": _READAHEAD}
+    # With threads, batches pile up in front of a reader that is slower than they are.
+    options = {"columns": columns, "use_threads": False, **_FEW}
     arrow = importlib.import_module("pyarrow.dataset")
     if isinstance(form := getattr(rows, "format", None), arrow.ParquetFileFormat):
         systems = importlib.import_module("pyarrow.fs")
