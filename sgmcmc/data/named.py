@@ -234,8 +234,8 @@ def arrow_batches(rows: Any, columns: list[str] | None = None) -> Iterable[Any]:
     """Return the batches of a table, scanner or dataset of Arrow's.
 
     By default Arrow reads a whole Parquet file before its first batch, and keeps it until its last.
-    Here a few batches are in memory, and local files are read faster. Arrow's own file systems for
-    object stores keep the default: otherwise each column of each row group would be a request.
+    Here a few row groups are in memory, and local files are read faster. Arrow's own file systems
+    for object stores keep the default: else each column of each row group would be a request.
 
     Args:
         rows: What has ``to_batches``.

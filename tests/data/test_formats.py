@@ -68,12 +68,10 @@ def arrow_dataset(path: Path, form: str) -> Any:
     return dataset.dataset(path / form, format=form)
 
 
-def in_memory_dataset() -> Any:
-    return pytest.importorskip("pyarrow.dataset").dataset(arrow_table())
-
-
-def _all_rows() -> Any:
-    return pytest.importorskip("pyarrow.dataset").field("a") > -1e9
+def filtered_dataset(path: Path) -> Any:
+    """Return a dataset with a filter that all rows pass."""
+    field = pytest.importorskip("pyarrow.dataset").field
+    return arrow_dataset(path, "parquet").filter(field("a") > -1e9)
 
 
 def zarr_array(path: Path, array: np.ndarray = X, **given: Any) -> Any:
@@ -164,8 +162,10 @@ TABLES: dict[str, Callable[[Path], Any]] = {
     "Parquet folder": lambda path: str(parquet(path, parts=2)),
     "Arrow dataset of Feather": lambda path: arrow_dataset(path, "feather"),
     "Arrow dataset of CSV": lambda path: arrow_dataset(path, "csv"),
-    "Arrow dataset in memory": lambda _: in_memory_dataset(),
-    "Arrow dataset, filtered": lambda path: arrow_dataset(path, "parquet").filter(_all_rows()),
+    "Arrow dataset in memory": lambda _: pytest.importorskip("pyarrow.dataset").dataset(
+        arrow_table()
+    ),
+    "Arrow dataset, filtered": filtered_dataset,
     "Dask frame": lambda _: pytest.importorskip("dask.dataframe").from_pandas(FRAME, 3),
     "Hugging Face": lambda _: hugging_face(a=X[:, 0], b=X[:, 1], c=X[:, 2]),
 }
