@@ -12,11 +12,19 @@ from sgmcmc.checks import describe, did_you_mean, or_list
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
 from sgmcmc.regression.columns import blocks, dependent, moments, need_independent
-from sgmcmc.regression.design import INTERCEPT, Design, evaluated, make_design
+from sgmcmc.regression.design import Design, evaluated, make_design
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import FAMILIES, Family
 from sgmcmc.regression.formula import Bar, Formula
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.names import (
+    INTERCEPT,
+    apart,
+    cut_names,
+    parameter_names,
+    quoted,
+    unquoted,
+)
 from sgmcmc.regression.response import censored_of, read_response, response_levels, trials_of
 
 if TYPE_CHECKING:
@@ -76,7 +84,9 @@ def make_model(
             "`formula`: bars and offset(...) are not compatible with family 'categorical', each "
             "of whose levels has a linear predictor."
         )
+    effects = _effects(formula.bars, frame)
     design = make_design(formula.fixed, frame)
+    design = design.named([apart(term, _own(family, effects, outcomes)) for term in design.terms])
     found = moments(design, frame)
     lost = dependent(design, found, frame)
     if not formula.dotted:
@@ -96,7 +106,6 @@ def make_model(
         cuts = tuple(np.log(below / (1.0 - below)).tolist())
     elif intercept:
         center[0], scale[0] = 0.0, 1.0
-    effects = _effects(formula.bars, frame)
     shift = 0.0
     if formula.offset is not None:
         shift = float(evaluated(formula.offset, frame, constants).mean())
@@ -110,9 +119,19 @@ def make_model(
     return model, y
 
 
+def _own(family: Family, effects: Sequence[Effects], outcomes: Sequence[Any]) -> list[str]:
+    """Return the names of the rows of the summary, and keys of priors, that are not of terms."""
+    found = [name for name, where in family.aux if where != "ordered"]
+    found += cut_names(outcomes) if len(found) < len(family.aux) else []
+    for each in effects:
+        found += each.rows
+    return [*found, *(["sd"] if effects else [])]
+
+
 def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
     found = []
-    for by in dict.fromkeys(bar.by for bar in bars):
+    names = parameter_names(list(dict.fromkeys(bar.by for bar in bars)))
+    for by, name in names.items():
         own = tuple(bar for bar in bars if bar.by == by)
         designs: list[Design] = []
         terms: list[str] = []
@@ -128,7 +147,7 @@ def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
             correlated += [tuple(places)] if bar.correlated else alone
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        name, scale = by.replace(":", "_"), np.concatenate(scales)
+        scale = np.concatenate(scales)
         found.append(Effects(by, name, own, tuple(terms), tuple(designs), tuple(correlated), scale))
     return tuple(found)
 
@@ -145,9 +164,12 @@ def _root_mean_square(design: Design, frame: pd.DataFrame) -> np.ndarray:
 def _read_priors(
     priors: Any, terms: Sequence[str], family: Family, grouped: bool
 ) -> dict[str, Any]:
-    found = checks.by_name("priors", priors, "of priors by term")
     scales = [name for name, where in family.aux if where != "ordered"]
     known = [*terms, *scales, *(["sd"] if grouped else [])]
+    found = {
+        name if name in known else unquoted(name): value
+        for name, value in checks.by_name("priors", priors, "of priors by term").items()
+    }
     checks.known_keys("priors", found, known, "the terms are")
     for name, value in found.items():
         pair = isinstance(value, tuple | list) and len(value) == 2 and name in terms
@@ -166,6 +188,7 @@ def _read_priors(
             raise TypeError(
                 f"`priors[{name!r}]` must be {wanted}a distribution with `log_prob`; it is "
                 f"{describe(value)}."
+                + (f" The term is {quoted(name)!r}." if quoted(name) in terms else "")
             )
     return found
 
@@ -175,7 +198,10 @@ def groups_of(model: Model) -> list[Groups]:
     normal = model.family.name == "gaussian"
     return [
         Groups(
-            each.by, {f"r_{each.name}": np.zeros(len(each.terms))}, each.log_density, normal=normal
+            each.entry,
+            {f"r_{each.name}": np.zeros(len(each.terms))},
+            each.log_density,
+            normal=normal,
         )
         for each in model.effects
     ]
@@ -205,7 +231,7 @@ def posterior(
     if model.terms:
         several = (len(model.outcomes) - 1,) if model.family.several else ()
         params["b"] = np.zeros((*several, len(model.terms)))
-        if model.terms[0] == "Intercept":
+        if model.terms[0] == INTERCEPT:
             params["b"][..., 0] = model.start
     _add_scales(model, params, bijectors)
     if not params:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse
 
-from sgmcmc.regression.design import INTERCEPT, Design
+from sgmcmc.regression.design import Design
 from sgmcmc.regression.frames import pieces
+from sgmcmc.regression.names import INTERCEPT
 
 if TYPE_CHECKING:
     import pandas as pd

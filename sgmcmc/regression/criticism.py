@@ -33,9 +33,9 @@ def held_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
         if model.family.name in ("bernoulli", "binomial", "ordinal", "categorical")
         else "It is nearly a combination of other terms, or there are few rows"
     )
-    sds = model.default_sds
-    for name, values in draws.items():
-        prior_sd = sds.get(name.split(": ", 1)[-1] if model.family.several else name)
+    sds, terms = model.default_sds, model.terms
+    for place, (name, values) in enumerate(draws.items()):
+        prior_sd = sds.get(terms[place % len(terms)])
         if prior_sd is None:
             continue
         part = float(values.std()) / prior_sd

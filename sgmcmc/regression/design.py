@@ -18,6 +18,7 @@ import numpy as np
 
 from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression
 from sgmcmc.regression.frames import need_column
+from sgmcmc.regression.names import INTERCEPT, apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +28,6 @@ _LARGE = 32
 
 _SKETCH = 64
 """Rows from which the structure of a matrix is found."""
-
-INTERCEPT = "Intercept"
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,10 @@ class Design:
         if coded.weight is None:
             return None
         return _made(coded.weight, frame, self.constants)[:, 0]
+
+    def named(self, terms: Sequence[str]) -> Design:
+        """Return the design with other names of its columns."""
+        return replace(self, terms=tuple(terms))
 
     def without_intercept(self) -> Design:
         """Return the design without its first column, the intercept."""
@@ -348,7 +351,7 @@ def _divided(
     kept, coded = [], []
     for each in spec.structure:
         first = len(names)
-        names += each.columns
+        names += [apart(name, [INTERCEPT]) if each.term.degree else name for name in each.columns]
         own = _coded(each, first, spec, variables) if len(each.columns) > large else None
         if own is None:
             dense += range(first, len(names))

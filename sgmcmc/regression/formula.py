@@ -144,7 +144,13 @@ def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[An
     named = _names(f"{formula.text} {formula.fixed}")
     if isinstance(weights, str):
         named.add(weights)
-    return [name for name in frame.columns if str(name) in named]
+    found = [name for name in frame.columns if str(name) in named]
+    for name in found:
+        if found.count(name) > 1:
+            raise ValueError(
+                f"`data` has {found.count(name)} columns {name!r}. Rename all but one."
+            )
+    return found
 
 
 def _closing(text: str, start: int) -> int:

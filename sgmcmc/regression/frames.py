@@ -199,6 +199,8 @@ def need_column(frame: pd.DataFrame, name: str) -> None:
             f"`formula` names {name!r}, but `data` has no such column."
             + did_you_mean(name, list(map(str, frame.columns)))
         )
+    if frame[name].ndim > 1:
+        raise ValueError(f"`data` has {frame[name].shape[1]} columns {name!r}. Rename all but one.")
     if frame[name].isna().any():
         count = int(frame[name].isna().sum())
         raise ValueError(

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.regression.columns import Block, block
-from sgmcmc.regression.design import INTERCEPT, Design, evaluated
+from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family, Tensors
 from sgmcmc.regression.formula import Bar, Formula
 from sgmcmc.regression.frames import labels
+from sgmcmc.regression.names import INTERCEPT, entry_of, place_name, weight_name
 from sgmcmc.regression.response import trials_of
 
 if TYPE_CHECKING:
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 _LOG_2PI = float(np.log(2 * np.pi))
 _WIDE = 2.5
 """Standard deviations of the default priors, in units of response over term."""
-
-
-def place_name(number: int) -> str:
-    """Return the entry of the dataset with the places of a term that is held as integers."""
-    return f"place_{number}"
-
-
-def weight_name(number: int) -> str:
-    """Return the entry of the dataset with the numbers of a term that is held as integers."""
-    return f"weight_{number}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +54,17 @@ class Effects:
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of places of correlated effects, in the order of their partial correlations."""
         return [(i, j) for places in self.correlated for i in places for j in places if j < i]
+
+    @property
+    def entry(self) -> str:
+        """Entry of the dataset with the group of each row."""
+        return entry_of(self.by)
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of standard deviations, and of correlations in the order of ``pairs``."""
+        sds = [f"sd({self.by}: {term})" for term in self.terms]
+        return sds + [f"cor({self.by}: {self.terms[j]}, {self.terms[i]})" for i, j in self.pairs]
 
     def root(self, sds: Any, partial: Any) -> list[list[Any]]:
         """Return the lower triangle L of the covariance LLᵀ, entry by entry.
@@ -151,8 +153,8 @@ class Model:
         return self.numbers(frame, block(self.design, frame)) | self.labels(frame)
 
     def labels(self, frame: pd.DataFrame) -> dict[str, Any]:
-        """Return the groups of some rows, by factor."""
-        return {each.by: labels(frame, each.by) for each in self.effects}
+        """Return the groups of some rows, by entry of the dataset."""
+        return {each.entry: labels(frame, each.by) for each in self.effects}
 
     def numbers(self, frame: pd.DataFrame, made: Block) -> dict[str, Any]:
         """Return the dataset of some rows, whose design has been made, without their groups."""

@@ -14,6 +14,7 @@ from sgmcmc import checks
 from sgmcmc.regression import predictions, saved
 from sgmcmc.regression.criticism import held_by_priors, of_lost, predictive_panel
 from sgmcmc.regression.model import Effects, Model
+from sgmcmc.regression.names import INTERCEPT, cut_names
 from sgmcmc.regression.predictions import Predictor
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
@@ -114,9 +115,7 @@ class Regression:
             found = dict(zip(names, self._fixed_names, strict=True))
         for each in model.effects:
             names = coordinate_names(f"sd_{each.name}", (len(each.terms),))
-            found |= {
-                name: f"sd({each.by}: {term})" for name, term in zip(names, each.terms, strict=True)
-            }
+            found |= dict(zip(names, each.rows, strict=False))
         return found
 
     @cached_property
@@ -142,9 +141,8 @@ class Regression:
             if where == "ordered":
                 # Cutpoints of centered columns, to those of the user's columns.
                 moved = (draws["b"] / model.scale * model.center).sum(-1) if model.terms else 0.0
-                for place, level in enumerate(model.outcomes[:-1]):
-                    cut = draws[name][..., place].astype(np.float64)
-                    found[f"{level}|{model.outcomes[place + 1]}"] = cut + moved
+                for place, shown in enumerate(cut_names(model.outcomes)):
+                    found[shown] = draws[name][..., place].astype(np.float64) + moved
                 continue
             found[name] = draws[name] + (1.0 if name == "nu" else 0.0)
         return found
@@ -166,12 +164,11 @@ class Regression:
 
     def _of_groups(self, each: Effects, draws: Any) -> dict[str, np.ndarray]:
         sds = np.asarray(draws[f"sd_{each.name}"], np.float64)
-        found = {f"sd({each.by}: {term})": sds[..., place] for place, term in enumerate(each.terms)}
+        found = {name: sds[..., place] for place, name in enumerate(each.rows[: len(each.terms)])}
         if each.pairs:
             root = each.root(np.ones_like(sds), np.asarray(draws[f"cor_{each.name}"], np.float64))
-            for i, j in each.pairs:
-                value = sum(root[i][k] * root[j][k] for k in range(j + 1))
-                found[f"cor({each.by}: {each.terms[j]}, {each.terms[i]})"] = np.asarray(value)
+            for name, (i, j) in zip(each.rows[len(each.terms) :], each.pairs, strict=True):
+                found[name] = np.asarray(sum(root[i][k] * root[j][k] for k in range(j + 1)))
         return found
 
     def summary(self, prob: float = 0.95, robust: bool = False) -> pd.DataFrame:
@@ -217,8 +214,7 @@ class Regression:
     @property
     def group_sds(self) -> pd.DataFrame:
         """The rows of the summary of standard deviations and correlations of effects of groups."""
-        table = self.summary()
-        return table[[str(name).startswith(("sd(", "cor(")) for name in table.index]]
+        return self.summary().loc[[name for each in self._model.effects for name in each.rows]]
 
     @property
     def priors(self) -> dict[str, str]:
@@ -247,10 +243,10 @@ class Regression:
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
         each = next(each for each in self._model.effects if each.by == by)
-        draws = self._predictor.thinned.effects(by)[f"r_{each.name}"] / each.scale
+        draws = self._predictor.thinned.effects(each.entry)[f"r_{each.name}"] / each.scale
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
-        names = structure.labels[by]
+        names = structure.labels[each.entry]
         index = pd.MultiIndex.from_product([names, each.terms], names=[by, "term"])
         flat = draws.reshape(-1, len(names) * len(each.terms))
         ends = np.quantile(flat, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
@@ -385,7 +381,10 @@ class Regression:
         checks.choice("kind", kind, ["estimates", "ppc"])
         if kind == "ppc":
             return self._predictive_check()
-        names = [name for name in self._fixed_names if not name.endswith("Intercept")]
+        terms = self._model.terms * max(1, len(self._model.outcomes) - 1)
+        names = [
+            name for name, term in zip(self._fixed_names, terms, strict=False) if term != INTERCEPT
+        ]
         table = self.summary(prob).loc[names]
         figure, axes = plt.subplots(figsize=(6, 1 + 0.35 * len(table)))
         places = np.arange(len(table))[::-1]
@@ -416,7 +415,7 @@ class Regression:
         for each in self._model.effects:
             origin = self.samples.origin
             if origin is not None and origin.groups is not None:
-                lines.append(f"Groups: {each.by}, {len(origin.groups.labels[each.by])} levels")
+                lines.append(f"Groups: {each.by}, {len(origin.groups.labels[each.entry])} levels")
         table = self.summary().round({"ess_bulk": 0, "r_hat": 3})
         hidden = list(table.index[_SHOWN : len(self._fixed_names)])
         table = table.drop(index=hidden)
