@@ -13,6 +13,7 @@ from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
+from sgmcmc.target.geometry.conversion import fitting
 from sgmcmc.target.layout import Layout
 
 
@@ -153,7 +154,9 @@ class Source:
         for name in self._gradients:
             value = np.asarray(self._params[name][chain, start:stop])
             if name in self._bijectors:
-                value = self._bijectors[name].inverse(tf.constant(value)).numpy()
+                tensor = tf.constant(value)
+                bijector = fitting(self._bijectors[name], value[0], tensor.dtype)
+                value = bijector.inverse(tensor).numpy()
             found[name] = value
         return matrix(found)
 

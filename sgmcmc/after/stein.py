@@ -13,6 +13,7 @@ from sgmcmc.checks import known_keys, positive_number, whole_number
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 from sgmcmc.target.geometry import Preconditioner, root_of
+from sgmcmc.target.geometry.conversion import fitting
 
 _BLOCK = 2048
 
@@ -277,10 +278,12 @@ def unconstrained(
     for name in moved:
         if name in draws and name not in given:
             raise ValueError(f"`bijectors` lacks that of {name!r}, which the chain was run with.")
-    return {
-        name: given[name].inverse(tf.constant(a)).numpy() if name in given else a
-        for name, a in draws.items()
-    }
+    found = dict(draws)
+    for name in given:
+        if name in found:
+            value = tf.constant(found[name])
+            found[name] = fitting(given[name], found[name][0], value.dtype).inverse(value).numpy()
+    return found
 
 
 def whitened(

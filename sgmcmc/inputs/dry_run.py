@@ -141,6 +141,10 @@ def dry_run(
         TypeError, ValueError: A user's function is wrong; the message explains how.
     """
     columns = data.rows(np.arange(rows))
+    # Ready models say more than a trial can, such as that labels should be numbered from zero.
+    check_rows = getattr(target.log_lik, "check_rows", None)
+    if check_rows is not None:
+        check_rows(columns)
     evaluated = partial(_evaluated, target, latents, data.size / rows, with_terms)
     graph = trace(evaluated, tf.constant(starts[0]), columns)
     found: list[dict[str, np.ndarray]] = []

@@ -16,6 +16,7 @@ from sgmcmc.graphs.user_functions import first_lines
 from sgmcmc.inputs.arrays import as_numbers, broadcast, read_start
 from sgmcmc.manifolds import Manifold
 from sgmcmc.target.geometry import Bijected, Geometry, Preconditioner, Space
+from sgmcmc.target.geometry.conversion import fitting
 from sgmcmc.target.geometry.half_line import OnHalfLine
 from sgmcmc.target.geometry.simplex import OnSimplex
 
@@ -106,7 +107,8 @@ def read_geometries(
                 "parameter needs no bijector."
             )
         for number, start in enumerate(starts):
-            _try_bijector(_label(starts, number, name), name, bijector, start[name], dtype)
+            label = _label(starts, number, name)
+            bijector = _fitting_bijector(label, name, bijector, start[name], dtype)
         geometries[name] = Bijected(bijector, starts[0][name].shape)
     for number, start in enumerate(starts):
         for name, geometry in geometries.items():
@@ -132,23 +134,26 @@ def _label(starts: list[dict[str, np.ndarray]], number: int, name: str) -> str:
     return f"params[{name!r}]" if len(starts) == 1 else f"params[{number}][{name!r}]"
 
 
-def _try_bijector(start: str, name: str, bijector: Any, value: np.ndarray, dtype: tf.DType) -> None:
+def _fitting_bijector(
+    start: str, name: str, bijector: Any, value: np.ndarray, dtype: tf.DType
+) -> Any:
+    """Return a bijector that maps values of the chain's dtype, tried at a start."""
     try:
-        rank = len(bijector.inverse_event_shape(tf.TensorShape(value.shape)).as_list())
-        free = bijector.inverse(tf.constant(value, dtype))
-        back = bijector.forward(tf.identity(free)).numpy()
-        bijector.forward_log_det_jacobian(tf.identity(free), event_ndims=rank)
+        bijector = fitting(bijector, value, dtype)
     except Exception as error:
         raise ValueError(
             f"`bijectors[{name!r}]` cannot be applied to `{start}`, of shape {value.shape} and "
             f"dtype {dtype.name}. {first_lines(error)}"
         ) from error
+    free = bijector.inverse(tf.constant(value, dtype))
+    back = bijector.forward(tf.identity(free)).numpy()
     good = np.isfinite(free.numpy()).all() and back.shape == value.shape
     if not (good and np.allclose(back, value, rtol=1e-2, atol=1e-4)):
         raise ValueError(
             f"`{start}` must start inside the range of its bijector {bijector.name!r}; "
             f"{value.tolist()!r} is not."
         )
+    return bijector
 
 
 _ROUNDING = 1e-6

@@ -10,9 +10,11 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
+from sgmcmc.data.dataset import Data
 from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.ensembles.report import classes_judged, uniformity_error
-from sgmcmc.models.networks import all_layers, check_network, log_density_of, weight_names
+from sgmcmc.models.losses import BINARY, SPARSE, RowDensity
+from sgmcmc.models.networks import all_layers, check_network, weight_names
 
 _PIECE = 256
 """Rows of features that frozen layers compute at a time."""
@@ -28,7 +30,7 @@ class Parts:
 
     def __init__(self, model: Any, loss: Any) -> None:
         check_network(model)
-        self.loss, self.log_density = loss, log_density_of(loss, "loss")
+        self.log_density = RowDensity(loss, "loss", "`data`: the targets")
         self.names = weight_names(model)
         inputs = getattr(model, "inputs", None) or []
         if len(inputs) > 1:
@@ -45,7 +47,12 @@ class Parts:
 
     def typed(self, X: Any) -> Array:
         """Return features in the dtype of the network's input."""
-        return np.asarray(X, np.int32 if self.integers else np.float32)
+        try:
+            return np.asarray(X, np.int32 if self.integers else np.float32)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"`data`: the features must be numbers in an array, a row for each target; {error}."
+            ) from None
 
     def features(self, X: Array) -> Array:
         """Return the outputs of the frozen layers for some features."""
@@ -60,9 +67,25 @@ class Parts:
         """Return the outputs of one set of weights, float32 whatever the network computes in."""
         values = [weights[name] for name in self.names]
         fixed = self._rest.non_trainable_variables
-        return tf.cast(
-            self._rest.stateless_call(values, fixed, features, training=False)[0], tf.float32
-        )
+        outputs = self._rest.stateless_call(values, fixed, features, training=False)[0]
+        if isinstance(outputs, list | tuple | dict):
+            raise ValueError(
+                f"`model` has {len(outputs)} outputs; they must be one array: join them with "
+                "keras.layers.Concatenate."
+            )
+        return tf.cast(outputs, tf.float32)
+
+    def check(self, data: Data, weights: Weights) -> None:
+        """Raise an error if targets and outputs are not those that the loss is made for.
+
+        Args:
+            data: Features, those after the frozen layers, and targets.
+            weights: Weights of all members, the first of which makes the outputs.
+        """
+        y = np.asarray(data.columns["y"].tensor(0, data.size))
+        one = {name: tf.constant(each[0]) for name, each in weights.items()}
+        rows = data.rows(np.arange(min(_PIECE, data.size)))
+        self.log_density.check(y, np.asarray(self.outputs(one, rows["X"])))
 
     def network(self, scale: float) -> Network:
         """Return the network of an ensemble, in which each member has its own kernel."""
@@ -84,28 +107,28 @@ class Parts:
 
     def calibration(self, outputs: Array, y: Array, members: int) -> dict[str, Any]:
         """Return facts on calibration, of outputs (draws, n, ...), if the loss has any."""
-        name = getattr(self.loss, "name", self.loss)
-        if isinstance(name, str) and "crossentropy" in name:
-            logits = getattr(self.loss, "_fn_kwargs", {}).get("from_logits", False)
-            return _classes(name, logits, outputs, y, members)
-        if isinstance(name, str):
-            return {}
+        density = self.log_density
+        if density.loss is not None:
+            return _classes(density, outputs, y, members) if "crossentropy" in density.name else {}
         try:
-            ranks = np.mean([self.loss(tf.constant(each)).cdf(y) for each in outputs], 0)
-        except NotImplementedError:
+            each = [density.distribution(tf.constant(one)).cdf(y) for one in outputs]
+        except (NotImplementedError, AttributeError):
             return {}
-        return {"calibration error, mean over intervals": uniformity_error(ranks.ravel())}
+        return {
+            "calibration error, mean over intervals": uniformity_error(np.mean(each, 0).ravel())
+        }
 
 
-def _classes(name: str, logits: bool, outputs: Array, y: Array, members: int) -> dict[str, Any]:
+def _classes(density: RowDensity, outputs: Array, y: Array, members: int) -> dict[str, Any]:
     """Return the facts on the probabilities of classes."""
-    if "binary" in name:
+    logits = density.from_logits
+    if density.name == BINARY:
         p = 1 / (1 + np.exp(-outputs)) if logits else outputs
         if p.shape[-1] != 1:
             return {}
         return classes_judged(np.concatenate([1 - p, p], -1), y.ravel().astype(int), members)
     p = softmax(outputs, -1) if logits else outputs
-    codes = y.ravel().astype(int) if "sparse" in name else y.argmax(-1)
+    codes = y.ravel().astype(int) if density.name == SPARSE else y.argmax(-1)
     return classes_judged(p, codes, members) if p.ndim == 3 else {}
 
 

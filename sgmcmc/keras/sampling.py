@@ -154,8 +154,9 @@ def sample_network(
         data: Features and targets: a pair of arrays, a dict of ``"X"`` and ``"y"``, or a
             :class:`tf.data.Dataset` of such elements.
         loss: Loss, the negative log-likelihood of a row: its name or a
-            :class:`keras.losses.Loss`; or a function of the outputs that returns a distribution of
-            TensorFlow Probability.
+            :class:`keras.losses.Loss`; or a function of targets and outputs that returns a loss for
+            each row. Of a loss that is a mean over the outputs of a row the sum is used. Or a
+            function of the outputs that returns a distribution of TensorFlow Probability.
         members: Number of networks, each a chain; not for a list of models.
         n_iters: Iterations of each chain, after shorter chains that held-out rows judge.
         draws: Number of draws to keep of each member.
@@ -176,8 +177,9 @@ def sample_network(
     Raises:
         TypeError: The model is not a Keras model, or data or loss are none of these.
         ValueError: The model has no weights, batch normalization or random numbers outside of its
-            frozen layers, or does not fit into memory; the loss is no log density; the data are
-            NaN or have a single class.
+            frozen layers, regularizers or constraints, or does not fit into memory; the loss is no
+            log density; targets or outputs are not those that it needs; the data are NaN or have a
+            single class.
 
     Example:
         >>> import keras, numpy as np, sgmcmc.keras
@@ -216,6 +218,7 @@ def sample_network(
     check_memory(count, parts.size, draws if store_weights else 0)
     starts = new_members(models, members, seed)
     rows = _read(data, parts)
+    parts.check(rows, starts)
     run = _Run(parts, parts.network(scale), rows, starts, batch_size, seed, verbose)
     run.train(epochs, validation_fraction)
     return run.sample(n_iters, draws, predict_at, store_weights)
@@ -223,9 +226,15 @@ def sample_network(
 
 def _read(data: Any, parts: Parts) -> Data:
     """Return the data, with the outputs of frozen layers for features."""
+    parts_of = data.element_spec if isinstance(data, tf.data.Dataset) else data
+    if isinstance(parts_of, tuple | list) and len(parts_of) == 3:
+        raise TypeError(
+            "`data` has three parts; it must have two, features and targets. Weights of rows are "
+            "not supported: repeat a row as often as it counts."
+        )
     if isinstance(data, tuple | list) and len(data) == 2:
         data = dict(zip(("X", "y"), data, strict=True))
-    if isinstance(data, tf.data.Dataset) and isinstance(data.element_spec, tuple):
+    if isinstance(parts_of, tuple) and isinstance(data, tf.data.Dataset) and len(parts_of) == 2:
         data = data.map(lambda X, y: {"X": X, "y": y})
     spec = data.element_spec if isinstance(data, tf.data.Dataset) else data
     if not isinstance(spec, Mapping) or set(spec) != {"X", "y"}:
@@ -233,10 +242,14 @@ def _read(data: Any, parts: Parts) -> Data:
             "`data` must be a pair of features and targets, a dict of 'X' and 'y', or a "
             f"tf.data.Dataset of such elements; it is {describe(data)}."
         )
-    kind = np.dtype(getattr(spec["y"], "dtype", np.asarray(spec["y"]).dtype).name).kind
+    if isinstance(data, tf.data.Dataset):
+        kind = np.dtype(spec["y"].dtype.as_numpy_dtype).kind
+        parts.log_density.need_numbers(np.empty(0, spec["y"].dtype.as_numpy_dtype))
+    else:
+        y = _numbers(data["y"])
+        parts.log_density.need_numbers(y)
+        kind, data = y.dtype.kind, {"X": parts.typed(data["X"]), "y": y}
     integers = ["X"] * parts.integers + ["y"] * (kind in "iub")
-    if not isinstance(data, tf.data.Dataset):
-        data = {**data, "X": parts.typed(data["X"])}
     try:
         read = read_dataset(data, tf.float32, integers)
     except (TypeError, ValueError) as error:
@@ -249,6 +262,18 @@ def _read(data: Any, parts: Parts) -> Data:
         X = np.asarray(columns["X"].tensor(0, read.size))
         columns["X"] = ArrayColumn(parts.features(X))
     return Data({**columns, "weight": ArrayColumn(np.ones(read.size, np.float32))}, read.size)
+
+
+def _numbers(y: Any) -> Array:
+    """Return targets as an array, with numbers out of arrays of objects."""
+    y = np.asarray(y)
+    if y.dtype != object or any(isinstance(each, str) for each in y.flat):
+        return y
+    try:
+        found = y.astype(np.float64)
+    except (TypeError, ValueError):
+        return y
+    return found.astype(np.int64) if (found == np.floor(found)).all() else found
 
 
 class _Run:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
+from sgmcmc.models.losses import RowDensity
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -20,11 +21,13 @@ _RANDOM = "seed_generator_state"
 _MOVING = ("moving_mean", "moving_variance")
 """Keras's names of the state of batch normalization."""
 
-_NO_DENSITIES = (
-    "hinge", "cosine_similarity", "dice", "tversky", "focal", "circle", "percentage", "logarithmic",
-    "kl_divergence", "kullback", "generalized",
+_RATES = (
+    "rate", "dropout", "recurrent_dropout", "dropout_rate", "drop_rate", "stddev", "factor",
 )  # fmt: skip
-"""Parts of the names of losses of Keras that are no log densities."""
+"""Attributes of Keras's layers for the amount of noise."""
+
+_TRIED = 16
+"""Rows of random features on trial, and the length of their axes that have none."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,9 @@ def keras_model(
         model: A built :class:`keras.Model`. Weights that are frozen stay as they are.
         likelihood: Loss, used as the negative log-likelihood of a row: its name, or a
             :class:`keras.losses.Loss`, such as ``SparseCategoricalCrossentropy(from_logits=True)``;
-            or a function of the network's outputs that returns a distribution of TensorFlow
-            Probability for the targets.
+            or a function of targets and outputs that returns a loss for each row. Of a loss that is
+            a mean over the outputs of a row the sum is used. Or a function of the network's outputs
+            that returns a distribution of TensorFlow Probability for the targets.
         prior_scale: SD of every weight.
         inputs: Name of the features in the dataset.
         targets: Name of the targets.
@@ -80,7 +84,9 @@ def keras_model(
 
     Raises:
         TypeError: The model is not a Keras model, or the likelihood none of these.
-        ValueError: The model has no weights yet, has batch normalization, or draws random numbers.
+        ValueError: The model has no weights yet, more than one input, batch normalization,
+            regularizers or constraints, or draws random numbers; the loss is no log density, or
+            needs other outputs or targets than there are.
 
     Example:
         >>> import keras, numpy as np, sgmcmc
@@ -105,8 +111,15 @@ def keras_model(
     """
     check_network(model)
     scale = checks.positive_number("prior_scale", prior_scale)
-    log_density = log_density_of(likelihood)
+    log_density = RowDensity(likelihood, "likelihood", f"The targets in `dataset[{targets!r}]`")
+    if len(getattr(model, "inputs", None) or []) > 1:
+        raise ValueError(f"`model` has {len(model.inputs)} inputs; features must be one array.")
+    outputs = outputs_on_trial(model)
+    if outputs is not None and log_density.loss is not None:
+        log_density.check_outputs(outputs)
     names = weight_names(model)
+    values = [np.asarray(variable) for variable in model.trainable_variables]
+    start = dict(zip(names, values, strict=True))
     frozen = model.non_trainable_variables
 
     def predict(params: Tensors, dataset: Tensors) -> tf.Tensor:
@@ -116,11 +129,15 @@ def keras_model(
     def log_lik(params: Tensors, dataset: Tensors) -> tf.Tensor:
         return log_density(dataset[targets], predict(params, dataset))
 
+    def check_rows(dataset: Tensors) -> None:
+        log_density.check(np.asarray(dataset[targets]), predict(start, dataset))
+
+    log_lik.check_rows = check_rows  # type: ignore[attr-defined]
+
     def log_prior(params: Tensors) -> tf.Tensor:
         return -0.5 * tf.add_n([tf.reduce_sum((params[name] / scale) ** 2) for name in names])
 
-    start = [np.asarray(variable) for variable in model.trainable_variables]
-    return KerasModel(log_lik, log_prior, dict(zip(names, start, strict=True)), predict)
+    return KerasModel(log_lik, log_prior, start, predict)
 
 
 def weight_names(model: Any) -> list[str]:
@@ -145,23 +162,34 @@ def check_network(model: Any) -> None:
             "leave some of it trainable."
         )
     _refuse_state(model)
+    _refuse_unused(model)
 
 
 def _refuse_state(model: Any) -> None:
-    """Raise an error if outputs of one row depend on other rows, or on chance.
+    """Raise an error if outputs of one row depend on other rows, on earlier calls, or on chance.
 
     Layers that are frozen do neither, since the network is called as for predictions.
     """
-    frozen = {id(v) for layer in all_layers(model) if not layer.trainable for v in layer.variables}
+    layers = all_layers(model)
+    frozen = {id(v) for layer in layers if not layer.trainable for v in layer.variables}
+    owners = {id(v): layer for layer in layers for v in layer.variables}  # the innermost is last
+    for layer in layers:
+        if getattr(layer, "stateful", False):
+            raise ValueError(
+                f"`model`: with stateful=True in {layer.name!r} the output of a row depends on "
+                "the rows before it. Use stateful=False."
+            )
     for variable in model.non_trainable_variables:
         path = ["model", *variable.path.split("/")]
         if id(variable) in frozen:
             continue
-        if path[-1] == _RANDOM:
+        owner = owners.get(id(variable))
+        if path[-1] == _RANDOM and _is_random(owner):
+            where = getattr(owner, "name", path[0])
             raise ValueError(
-                "`model` draws random numbers, in dropout or a layer of noise. A posterior needs "
-                "a likelihood that is the same each time; the draws of the weights replace "
-                "dropout. Remove these layers, or freeze them."
+                f"`model` draws random numbers in {where!r}, in dropout or a layer of noise. A "
+                "posterior needs a likelihood that is the same each time; the draws of the weights "
+                "replace dropout. Remove these layers, use a rate of 0, or freeze them."
             )
         if path[-1] in _MOVING:
             raise ValueError(
@@ -172,50 +200,73 @@ def _refuse_state(model: Any) -> None:
             )
 
 
+def _is_random(layer: Any) -> bool:
+    """Return whether a layer with a generator draws random numbers: its rates are not all zero.
+
+    Recurrent layers have a generator for dropout at a rate of zero too.
+    """
+    rates = [getattr(layer, name) for name in _RATES if hasattr(layer, name)]
+    return not rates or any(rates)
+
+
+def _refuse_unused(model: Any) -> None:
+    """Raise an error at regularizers and constraints, which a posterior does not have."""
+    for variable in model.trainable_variables:
+        for kind in ("regularizer", "constraint"):
+            given = getattr(variable, kind, None)
+            if given is None:
+                continue
+            name = "_".join(variable.path.split("/")[-2:])
+            advice = (
+                "Remove it: the prior of a weight takes its place. L2(λ) added to a mean loss over "
+                "N rows is the prior N(0, 1/(2λN)), see `prior_scale`."
+                if kind == "regularizer"
+                else "Remove it, and constrain the weight inside a layer, such as by tf.exp, or "
+                "sample your own `log_lik` with `bijectors`."
+            )
+            raise ValueError(
+                f"`model`: the {kind} {type(given).__name__} of {name!r} is no part of the "
+                f"posterior. {advice}"
+            )
+    for layer in all_layers(model):
+        if layer.trainable and getattr(layer, "activity_regularizer", None) is not None:
+            raise ValueError(
+                f"`model`: the activity_regularizer of {layer.name!r} is no part of the "
+                "posterior. Remove it, or write a `log_lik` that has the term."
+            )
+        if layer.trainable and type(layer).__name__ == "ActivityRegularization":
+            raise ValueError(f"`model`: {layer.name!r} is no part of the posterior. Remove it.")
+
+
 def all_layers(model: Any) -> list[Any]:
-    """Return all layers of a model, those of models within it included."""
+    """Return all layers of a model, those within models, wrappers and recurrent layers included.
+
+    A layer follows those that it is part of.
+    """
+    flatten = getattr(model, "_flatten_layers", None)
+    if flatten is not None:
+        return list(flatten(include_self=False))
     found = []
     for layer in getattr(model, "layers", []):
         found += [layer, *all_layers(layer)]
     return found
 
 
-def log_density_of(
-    likelihood: Any, argument: str = "likelihood"
-) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return log p(y | outputs) of each row; ``argument`` is the name for messages."""
-    import keras
+def outputs_on_trial(model: Any) -> Any:
+    """Return outputs for random features, or ``None`` if the model says too little of its inputs.
 
-    if isinstance(likelihood, str):
-        try:
-            likelihood = keras.losses.get(likelihood)
-        except ValueError:
-            raise ValueError(f"`{argument}`: Keras has no loss called {likelihood!r}.") from None
-        _refuse_loss(getattr(likelihood, "__name__", ""), argument)
-        return lambda y, outputs: -_by_row(likelihood(y, outputs))
-    if isinstance(likelihood, keras.losses.Loss):
-        _refuse_loss(likelihood.name, argument)
-        if getattr(likelihood, "_fn_kwargs", {}).get("label_smoothing"):
-            raise ValueError(f"`{argument}`: with `label_smoothing` a loss is no log density.")
-        return lambda y, outputs: -_by_row(likelihood.call(y, outputs))
-    if callable(likelihood):
-        return lambda y, outputs: _by_row(likelihood(outputs).log_prob(y))
-    raise TypeError(
-        f"`{argument}` must be the name of a loss of Keras, a keras.losses.Loss, or a function of "
-        f"the outputs that returns a distribution; it is {describe(likelihood)}."
-    )
-
-
-def _refuse_loss(name: str, argument: str) -> None:
-    """Raise an error at a loss of Keras whose e^(−loss) is the density of no targets."""
-    if any(part in name for part in _NO_DENSITIES):
-        raise ValueError(
-            f"`{argument}`: {name} is no log density, so that there is no posterior. Use a "
-            "cross-entropy, the mean squared error, or a function of the outputs that returns a "
-            "distribution."
-        )
-
-
-def _by_row(terms: tf.Tensor) -> tf.Tensor:
-    """Return one number for each row."""
-    return tf.reduce_sum(tf.reshape(terms, [tf.shape(terms)[0], -1]), axis=1)
+    Args:
+        model: Keras model.
+    """
+    inputs = getattr(model, "inputs", None) or []
+    rng = np.random.default_rng(1)
+    if len(inputs) != 1:
+        return None
+    shape = [_TRIED, *(size or _TRIED for size in inputs[0].shape[1:])]
+    try:
+        integers = str(inputs[0].dtype).startswith("int")
+        features = np.zeros(shape, np.int32) if integers else rng.normal(size=shape)
+        outputs = model(tf.constant(features, inputs[0].dtype), training=False)
+        return np.asarray(outputs, np.float32)
+    except Exception:
+        return None  # the chain's own trial has rows of the data

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
+from sgmcmc.dynamics import Underdamped
+from sgmcmc.inputs.geometries import read_geometries
 from tests.conftest import CENTERED, METHODS, PLAIN
 
 tfb = tfp.bijectors
@@ -262,3 +266,123 @@ def test_chained_and_double_precision(run: Run) -> None:
     assert (precision > 0.5).all() and precision.dtype == np.float64
     expected = ((SHAPE - 1.0) / precision - RATE) * (precision - 0.5) + 1.0
     np.testing.assert_allclose(samples.gradients["precision"], expected, rtol=1e-9, atol=1e-9)
+
+
+# The table of docs/constrained.md.
+
+A, B = 0.25, 3
+ROOT = np.linalg.cholesky(np.array([[1.0, 0.3], [0.3, 1.0]]))
+IN_RANGE: dict[str, Any] = {
+    "Exp": 2.0,
+    "Softplus": 2.0,
+    "Sigmoid": [1.0, 2.0],
+    "CorrelationCholesky": ROOT,
+    "Chain": ROOT @ ROOT.T,
+    "SoftmaxCentered": [0.2, 0.3, 0.5],
+    "Ascending": [-1.0, 0.5, 0.7],
+}
+
+
+def of_the_table() -> dict[str, Any]:
+    """Return the bijectors of docs/constrained.md, by their code."""
+    text = (Path(__file__).parents[2] / "docs" / "constrained.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    codes = [code for line in lines for code in re.findall(r"`(tfb\..*?\))`", line)]
+    return {code: eval(code, {"tfb": tfb, "a": A, "b": B}) for code in codes}
+
+
+def start_of(code: str) -> np.ndarray:
+    """Return a value in the range of a bijector of the table."""
+    return np.asarray(IN_RANGE[code.split(".")[1].split("(")[0]], float)
+
+
+OTHERS = {
+    "integers": (lambda: tfb.Sigmoid(0, 3), 2.0),
+    "one integer": (lambda: tfb.Sigmoid(0.5, 3), 2.0),
+    "arrays": (lambda: tfb.Sigmoid([0.0, 1.0], [3.0, 4.0]), [2.0, 2.0]),
+    "float64": (lambda: tfb.Sigmoid(np.float64(0), np.float64(3)), 2.0),
+    "tensors": (lambda: tfb.Softplus(low=tf.constant(0.5)), 2.0),
+    "shifts": (lambda: tfb.Shift(0.5)(tfb.Scale(2.0)(tfb.Exp())), 2.0),
+    "inverse": (lambda: tfb.Invert(tfb.Softplus(low=0.1)), 2.0),
+    "blocks": (lambda: tfb.Blockwise([tfb.Exp(), tfb.Softplus(low=0.1)]), [1.0, 2.0]),
+    "diagonal": (lambda: tfb.TransformDiagonal(tfb.Softplus(low=0.1)), ROOT),
+    "matrix": (lambda: tfb.ScaleMatvecTriL([[1.0, 0.0], [0.5, 1.0]]), [1.0, 2.0]),
+    "reshaped": (
+        lambda: tfb.Chain([tfb.Reshape([2, 2], [4]), tfb.Softplus(low=1)]),
+        [[2.0, 3.0], [4.0, 5.0]],
+    ),
+    "softer": (lambda: tfb.SoftClip(0, 3, hinge_softness=0.5), 2.0),
+    "shifted covariance": (
+        lambda: tfb.Chain([tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_shift=1e-3)]),
+        ROOT @ ROOT.T,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+def test_bijectors_map_the_dtype_of_the_chain(dtype: tf.DType) -> None:
+    """Constants of Python, NumPy and TensorFlow become those of the chain, to its last digit."""
+    cases = {code: (bijector, start_of(code)) for code, bijector in of_the_table().items()}
+    assert len(cases) == 8
+    cases |= {name: (make(), np.asarray(value, float)) for name, (make, value) in OTHERS.items()}
+    for name, (bijector, value) in cases.items():
+        starts = [{"theta": value.astype(dtype.as_numpy_dtype)}]
+        (own,) = read_geometries({"theta": bijector}, {}, Underdamped(), starts, dtype).values()
+        u = own.start(starts[0]["theta"], dtype)
+        assert u.dtype == dtype.as_numpy_dtype, name
+        back = own.constrain(tf.constant(u))
+        assert back.dtype == own.log_jacobian(tf.constant(u)).dtype == dtype, name
+        tolerance = 1e-5 if dtype == tf.float32 else 1e-12
+        np.testing.assert_allclose(back, value, atol=tolerance, rtol=tolerance, err_msg=name)
+
+
+def test_constants_are_those_that_were_given() -> None:
+    """In float64 a bound of 0.1 is 0.1, not the nearest float32."""
+    starts = [{"theta": np.array(2.0)}]
+    (own,) = read_geometries(
+        {"theta": tfb.Softplus(low=0.1)}, {}, Underdamped(), starts, tf.float64
+    ).values()
+    assert float(own.constrain(tf.constant(-100.0, tf.float64))) == 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize(
+    "function", [sgmcmc.hmc, sgmcmc.nuts, sgmcmc.mala, sgmcmc.sample, sgmcmc.sgld]
+)
+def test_every_row_of_the_table_runs(function: Any, dtype: tf.DType) -> None:
+    """All parameters of the table at once, each near its start by a prior."""
+    bijectors = of_the_table()
+    names = {code: f"theta{number}" for number, code in enumerate(bijectors)}
+    start = {name: start_of(code) for code, name in names.items()}
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params[names["tfb.Exp()"]]) ** 2
+
+    def log_prior(params: Any) -> tf.Tensor:
+        terms = [tf.reduce_sum((params[name] - start[name]) ** 2) for name in start]
+        return -50.0 * tf.add_n(terms)
+
+    given: dict[str, Any] = {"n_iters": 100, "seed": 1, "verbose": False, "dtype": dtype}
+    if function is sgmcmc.sgld:
+        given |= {"stepsize": 1e-4, "minibatch_size": 10}
+    chain = function(
+        log_lik, {"y": np.linspace(1, 3, 20)}, start, log_prior=log_prior,
+        bijectors={name: bijectors[code] for code, name in names.items()}, **given,
+    )  # fmt: skip
+    for code, name in names.items():
+        assert chain[name].dtype == dtype.as_numpy_dtype
+        assert np.isfinite(chain[name]).all(), code
+        mean = chain[name].reshape(-1, *start[name].shape).mean(0)
+        np.testing.assert_allclose(mean, start[name], atol=0.2, err_msg=code)
+    low = chain[names["tfb.Softplus(low=a)"]]
+    assert (low > A).all() and (chain[names["tfb.Sigmoid(a, b)"]] < B).all()
+
+
+def test_hmc_in_its_own_dtype() -> None:
+    """Bounds that are integers of Python, in float64."""
+    call = precision_call(tfb.Sigmoid(0, 60), stepsize=0.3, n_leapfrog=4, preconditioner="none")
+    call.pop("minibatch_size")
+    chain = sgmcmc.hmc(**call, n_iters=100, burn_in=20, seed=1, verbose=False)
+    assert chain["precision"].dtype == np.float64
+    assert 0.3 * SHAPE / RATE < chain["precision"].mean() < 3 * SHAPE / RATE

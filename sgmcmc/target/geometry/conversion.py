@@ -1,0 +1,110 @@
+"""Bijectors of TensorFlow Probability in the floating point type of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_NO_CONSTANTS = ("axis", "ndims", "shape", "permutation", "num_", "size", "idx", "perm")
+"""Parts of the names of parameters that stay integers."""
+
+
+def fitting(bijector: Any, value: np.ndarray, dtype: tf.DType) -> Any:
+    """Return the bijector, with its constants in a dtype if it cannot map values of it else.
+
+    Constants of Python become float32 in TFP, which then refuses tensors of float64.
+
+    Args:
+        bijector: Bijector of TFP.
+        value: Value in its range.
+        dtype: Floating point type of the chain.
+
+    Raises:
+        Exception: It cannot map the value; the error is that of TFP.
+
+    Example:
+        >>> import numpy as np, tensorflow as tf
+        >>> import tensorflow_probability as tfp
+        >>> above = fitting(tfp.bijectors.Softplus(low=0.1), np.array(2.0), tf.float64)
+        >>> float(above.forward(tf.constant(-100.0, tf.float64)))
+        0.1
+    """
+    try:
+        _try(bijector, value, dtype)
+    except Exception:
+        for integers in (False, True):
+            converted = in_dtype(bijector, dtype, integers)
+            try:
+                _try(converted, value, dtype)
+            except Exception:
+                continue
+            return converted
+        raise
+    return bijector
+
+
+def _try(bijector: Any, value: np.ndarray, dtype: tf.DType) -> None:
+    """Map a value there and back, and compute the Jacobian."""
+    rank = len(bijector.inverse_event_shape(tf.TensorShape(value.shape)).as_list())
+    free = bijector.inverse(tf.constant(value, dtype))
+    bijector.forward(tf.identity(free))
+    bijector.forward_log_det_jacobian(tf.identity(free), event_ndims=rank)
+
+
+def in_dtype(bijector: Any, dtype: tf.DType, integers: bool = False) -> Any:
+    """Return a bijector made of the same parameters, with constants in a dtype.
+
+    Variables, and bijectors that cannot be made again, stay as they are.
+
+    Args:
+        bijector: Bijector of TFP.
+        dtype: Floating point type.
+        integers: Whether to convert integers too, such as those of ``Sigmoid(0, 1)``.
+    """
+    given = getattr(bijector, "parameters", None)
+    if not isinstance(given, Mapping):
+        return bijector
+    given = {name: value for name, value in given.items() if name != "self"}
+    changed = {}
+    for name, value in given.items():
+        are_constants = integers and not any(part in name for part in _NO_CONSTANTS)
+        changed[name] = _converted(value, dtype, integers, are_constants)
+    if all(changed[name] is given[name] for name in given):
+        return bijector
+    try:
+        return type(bijector)(**changed)
+    except Exception:
+        return bijector  # the constructor has other arguments than it keeps
+
+
+def _converted(value: Any, dtype: tf.DType, within: bool, integers: bool) -> Any:
+    """Return a parameter of a bijector with its numbers in a dtype.
+
+    Args:
+        value: Parameter.
+        dtype: Floating point type.
+        within: Whether to convert the integers of bijectors within it.
+        integers: Whether to convert integers.
+    """
+    if hasattr(value, "forward_log_det_jacobian"):
+        return in_dtype(value, dtype, within)
+    if isinstance(value, list | tuple) and any(
+        hasattr(each, "forward_log_det_jacobian") for each in value
+    ):
+        return type(value)(in_dtype(each, dtype, within) for each in value)
+    if isinstance(value, bool | str | tf.Variable) or value is None:
+        return value
+    if isinstance(value, tf.DType):
+        return dtype if value.is_floating else value
+    if isinstance(value, tf.Tensor):
+        return tf.cast(value, dtype) if value.dtype.is_floating else value
+    if not isinstance(value, int | float | list | tuple | np.ndarray | np.number):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return value
+    return tf.constant(array, dtype) if array.dtype.kind in ("fiu" if integers else "f") else value
