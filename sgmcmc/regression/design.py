@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression
+from sgmcmc.regression.arithmetic import plain
+from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression, calls
 from sgmcmc.regression.frames import need_column
 from sgmcmc.regression.names import INTERCEPT, apart
+from sgmcmc.regression.parsing import atoms_of
+from sgmcmc.regression.parts import Parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +88,7 @@ class Design:
         coded: Other columns.
         variables: Columns of the data that are needed.
         levels: Levels of the columns of the data that are factors, the reference first.
-        constants: Name and value of each number of all rows, by its expression.
+        parts: Parts of expressions, which formulaic is handed.
     """
 
     terms: tuple[str, ...]
@@ -93,7 +97,7 @@ class Design:
     coded: tuple[Coded, ...]
     variables: tuple[str, ...]
     levels: dict[str, list[Any]]
-    constants: Constants
+    parts: Parts
 
     def matrix(self, frame: pd.DataFrame) -> np.ndarray:
         """Return the dense columns of some rows, (rows, dense columns), in float64.
@@ -106,7 +110,7 @@ class Design:
             need_column(frame, name)
         if not len(self.dense):
             return np.zeros((len(frame), 0))
-        found = _made(self.spec, frame, self.constants)
+        found = _made(self.spec, frame, self.parts)
         if not np.isfinite(found).all():
             place = int(np.argmin(np.isfinite(found).all(1)))
             raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
@@ -116,7 +120,7 @@ class Design:
         """Return the number that each row has in its column; ``None`` for 1."""
         if coded.weight is None:
             return None
-        return _made(coded.weight, frame, self.constants)[:, 0]
+        return _made(coded.weight, frame, self.parts)[:, 0]
 
     def named(self, terms: Sequence[str]) -> Design:
         """Return the design with other names of its columns."""
@@ -145,37 +149,52 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     """
     import formulaic
 
+    columns = [str(name) for name in frame.columns]
+    plainly, atoms = atoms_of(terms, columns, "atom_of_formula_")
     try:
-        parsed = formulaic.Formula(terms)
+        parsed = formulaic.Formula(plainly)
     except Exception as error:
-        plain = re.sub(r"\s*⧛.*?⧚\s*|\n.*", "", str(error), flags=re.DOTALL)
-        raise ValueError(f"`formula`: {terms!r} cannot be read. {plain}") from error
+        reason = re.sub(r"\s*⧛.*?⧚\s*|\n.*", "", str(error), flags=re.DOTALL)
+        for name, atom in atoms.items():
+            reason = reason.replace(name, atom)
+        raise ValueError(f"`formula`: {terms!r} cannot be read. {reason}") from error
     if not isinstance(parsed, formulaic.SimpleFormula):
         raise ValueError(
             f"`formula`: {terms!r} must be terms of one predictor. Write effects of groups in "
             "parentheses, such as (1 | g)."
         )
-    constants: Constants = {}
+    parts = Parts({})
     states: dict[str, Any] = {"transform_state": {}, "encoder_state": {}}
     variables: dict[str, None] = {}
     changed = {}
     for expr, factor in {f.expr: f for term in parsed for f in term.factors}.items():
-        changed[expr] = _learned(factor, frame, constants, states, variables)
+        if factor.eval_method is factor.EvalMethod.LITERAL:
+            changed[expr] = factor
+            continue
+        if expr not in atoms:
+            raise ValueError(f"`formula`: {terms!r} cannot be read.")
+        expression = Expression(atoms[expr], columns)
+        changed[expr] = _learned(expression, frame, parts, states, variables)
     formula = _formula([_term([changed[f.expr] for f in term.factors]) for term in parsed])
-    sketch = frame.iloc[:_SKETCH].reset_index(drop=True)
     spec = formulaic.ModelSpec(formula, na_action="raise", output="sparse", **states)
-    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, _context(constants))).model_spec
+    sketch = parts.frame(_sketch(frame), _expressions(spec))
+    context = FUNCTIONS | dict(parts.constants.values())
+    spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), parts).model_spec
     levels = {}
     for expr, (_, state) in spec.encoder_state.items():
-        named = _factor_column(expr, variables)
+        named = parts.column(expr)
         if named and "categories" in state:
             levels[named] = list(state["categories"])
     most = _LARGE if large is None else large
-    return _divided(spec, constants, tuple(variables), levels, most)
+    return _divided(spec, parts, tuple(variables), levels, most)
+
+
+def _sketch(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.iloc[:_SKETCH].reset_index(drop=True)
 
 
 def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
-    """Return an expression of columns, such as ``log(t)``, for each row.
+    """Return an expression of columns, such as ``log(t)``, for each row: numbers in float64.
 
     Args:
         expression: Expression.
@@ -184,7 +203,7 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
             frame must have all rows.
 
     Raises:
-        ValueError: It cannot be computed.
+        ValueError: It cannot be computed, or is not finite.
     """
     own = Expression(expression, frame.columns)
     for name in own.variables:
@@ -195,21 +214,31 @@ def evaluated(expression: str, frame: pd.DataFrame, constants: Constants) -> np.
             "row alone. Compute a column of `data` before."
         )
     values = own.values(own.frozen(frame, constants), frame, constants)
-    return np.broadcast_to(np.asarray(values), (len(frame),))
+    found = np.broadcast_to(np.asarray(plain(values)), (len(frame),))
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        place = int(np.argmin(np.isfinite(found)))
+        column = own.column_of(own.tree)
+        at = ", ".join(f"{name} is {frame[name].iloc[place]}" for name in own.variables)
+        shown = f"`formula`: {expression!r}" if column is None else f"`data[{column!r}]`"
+        where = f", where {at}" if column is None and at else ""
+        raise ValueError(f"{shown} is {found[place]:g} in row {place}{where}. It must be finite.")
+    return found
 
 
-def _made(spec: Any, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
+def _made(spec: Any, frame: pd.DataFrame, parts: Parts) -> np.ndarray:
+    rows = parts.frame(frame, _expressions(spec))
+    context = FUNCTIONS | dict(parts.constants.values())
     found = _of_formulaic(
-        lambda: spec.get_model_matrix(frame, context=_context(constants), output="numpy")
+        lambda: spec.get_model_matrix(rows, context=context, output="numpy"), parts
     )
     return np.asarray(found, np.float64).reshape(len(frame), -1)
 
 
-def _context(constants: Constants) -> dict[str, Any]:
-    return FUNCTIONS | dict(constants.values())
+def _expressions(spec: Any) -> list[str]:
+    return [factor.expr for term in spec.formula for factor in term.factors]
 
 
-def _of_formulaic(make: Any) -> Any:
+def _of_formulaic(make: Any, parts: Parts) -> Any:
     """Return a result of formulaic, with our errors in place of its errors and warnings."""
     import formulaic.errors
 
@@ -219,7 +248,7 @@ def _of_formulaic(make: Any) -> Any:
             warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
             return make()
     except Exception as error:
-        raise ValueError(f"`formula` cannot be evaluated. {error}") from error
+        raise ValueError(f"`formula` cannot be evaluated. {parts.written(str(error))}") from error
 
 
 def _formula(terms: Sequence[Any]) -> Any:
@@ -235,44 +264,38 @@ def _term(factors: Sequence[Any]) -> Any:
 
 
 def _learned(
-    factor: Any,
+    expression: Expression,
     frame: pd.DataFrame,
-    constants: Constants,
+    parts: Parts,
     states: dict[str, Any],
     variables: dict[str, None],
 ) -> Any:
-    """Return a factor with its numbers of all rows as names, and learn its state of all rows."""
+    """Return a factor for formulaic, and learn its state of all rows."""
     import formulaic
     from formulaic.parser.types import Factor
 
-    if factor.eval_method is Factor.EvalMethod.LITERAL:
-        return factor
-    whole = None
-    if factor.eval_method is Factor.EvalMethod.LOOKUP:
-        own = [factor.expr]
-        need_column(frame, factor.expr)
-        _need_no_date(frame, factor.expr)
-        is_factor = _is_factor(frame[factor.expr])
-    else:
-        expression = Expression(factor.expr, frame.columns)
-        own = expression.variables
-        for name in own:
-            need_column(frame, name)
-        known = len(constants)
-        tree = expression.frozen(frame, constants)
-        if len(constants) > known or tree is not expression.tree:
-            factor = Factor(expression.as_written(tree), eval_method="python")
-        is_factor = _is_factor_expression(expression, tree, frame.iloc[:_SKETCH], constants)
-        whole = frame[own] if expression.stateful else None
+    own = expression.variables
+    for name in own:
+        need_column(frame, name)
+    column = expression.column_of(expression.tree)
+    if column is not None:
+        _need_no_date(frame, column)
+    tree = expression.frozen(frame, parts.constants)
+    text = parts.added(expression, tree, _sketch(frame))
+    method = "lookup" if text in parts.known else "python"
+    factor = Factor(text, eval_method=method)
     variables |= dict.fromkeys(own)
+    known = parts.known.get(text)
+    is_factor = "C" in calls(expression.tree) if known is None else known.levels
+    whole = frame[own] if expression.stateful else None
     rows = _unique(frame[own]) if is_factor else whole
     if rows is not None:
         alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")
-        context = _context(constants)
-        spec = _of_formulaic(lambda: alone.get_model_matrix(rows, context=context)).model_spec
-        _need_levels(spec.encoder_state, frame[own])
-        states["transform_state"] |= spec.transform_state
-        states["encoder_state"] |= spec.encoder_state
+        made, context = parts.frame(rows, [text]), FUNCTIONS | dict(parts.constants.values())
+        spec = _of_formulaic(lambda: alone.get_model_matrix(made, context=context), parts)
+        _need_levels(spec.model_spec.encoder_state, parts, frame)
+        states["transform_state"] |= spec.model_spec.transform_state
+        states["encoder_state"] |= spec.model_spec.encoder_state
     return factor
 
 
@@ -282,28 +305,6 @@ def _need_no_date(frame: pd.DataFrame, name: str) -> None:
             f"`data[{name!r}]` holds dates or times, which have no unit. Write a number of them, "
             f"such as I({name}.dt.dayofyear) or I({name}.dt.days)."
         )
-
-
-def _is_factor(values: Any) -> bool:
-    import pandas as pd
-
-    return isinstance(values.dtype, pd.CategoricalDtype) or values.dtype in ("object", "str")
-
-
-def _is_factor_expression(
-    expression: Expression, tree: Any, rows: pd.DataFrame, constants: Constants
-) -> bool:
-    """Return whether an expression is a factor, such as ``C(f)`` or ``s.str.lower()``."""
-    from formulaic.parser.types import Factor
-
-    try:
-        value = expression.values(tree, rows.reset_index(drop=True), constants)
-    except ValueError:
-        return False  # a spline may ask for more rows; what is wrong with all rows will be said
-    about = getattr(value, "__formulaic_metadata__", None)
-    if about is not None and about.kind is Factor.Kind.CATEGORICAL:
-        return True
-    return hasattr(value, "dtype") and _is_factor(value)
 
 
 def _unique(frame: pd.DataFrame) -> pd.DataFrame:
@@ -320,27 +321,19 @@ def _unique(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _need_levels(states: Any, frame: pd.DataFrame) -> None:
+def _need_levels(states: Any, parts: Parts, frame: pd.DataFrame) -> None:
     """Refuse factors with one level."""
     for expression, (_, state) in states.items():
         if len(state.get("categories", (0, 1))) < 2:
-            column = _factor_column(expression, frame.columns)
+            column = parts.column(expression)
             numbers = column is None or frame[column].dtype.kind in "iuf"
-            name = f"`formula`: {expression}" if numbers else f"`data[{column!r}]`"
+            name = f"`formula`: {parts.written(expression)}" if numbers else f"`data[{column!r}]`"
             raise ValueError(f"{name} has one level: a factor needs two or more.")
-
-
-def _factor_column(expression: str, variables: Any) -> str | None:
-    """Return the column of a factor ``f``, ``C(f)`` or ``C(f, ...)``; ``None`` of others."""
-    if expression in variables:
-        return expression
-    found = re.fullmatch(r"C\(\s*`?(.+?)`?\s*(?:,.*)?\)", expression)
-    return found.group(1) if found and found.group(1) in variables else None
 
 
 def _divided(
     spec: Any,
-    constants: Constants,
+    parts: Parts,
     variables: tuple[str, ...],
     levels: dict[str, list[Any]],
     large: int,
@@ -349,24 +342,42 @@ def _divided(
     names: list[str] = []
     dense: list[int] = []
     kept, coded = [], []
+    columns: dict[int, None] = {}
     for each in spec.structure:
         first = len(names)
-        names += [apart(name, [INTERCEPT]) if each.term.degree else name for name in each.columns]
-        own = _coded(each, first, spec, variables) if len(each.columns) > large else None
+        names += each.columns
+        columns |= dict.fromkeys(range(first, len(names))) if each.term.degree else {}
+        own = _coded(each, first, spec, parts) if len(each.columns) > large else None
         if own is None:
             dense += range(first, len(names))
             kept.append(each.term)
         else:
             coded += own
-    for text, (name, _) in constants.items():
-        names = [column.replace(name, text) for column in names]
+    written = _written(names, columns, parts)
     left = None if not dense else spec.subset(_formula(kept)) if coded else spec
     return Design(
-        tuple(names), np.asarray(dense, int), left, tuple(coded), variables, levels, constants
+        tuple(written), np.asarray(dense, int), left, tuple(coded), variables, levels, parts
     )
 
 
-def _coded(structure: Any, first: int, spec: Any, variables: Any) -> list[Coded] | None:
+def _written(names: list[str], columns: Collection[int], parts: Parts) -> list[str]:
+    """Return the names of terms as they are shown, in backticks where two would be the same.
+
+    Args:
+        names: Names, as formulaic has them.
+        columns: Places of those that are not the intercept.
+        parts: Parts of expressions.
+    """
+    found = [parts.written(name) for name in names]
+    count = Counter(found)
+    found = [
+        parts.written(name, unique=True) if count[shown] > 1 else shown
+        for name, shown in zip(names, found, strict=True)
+    ]
+    return [apart(name, [INTERCEPT] * (place in columns)) for place, name in enumerate(found)]
+
+
+def _coded(structure: Any, first: int, spec: Any, parts: Parts) -> list[Coded] | None:
     """Return the columns of a term as integers; ``None`` if a row may have more than one."""
     import formulaic
     from formulaic.parser.types import Factor
@@ -380,8 +391,8 @@ def _coded(structure: Any, first: int, spec: Any, variables: Any) -> list[Coded]
             if kind is not Factor.Kind.CATEGORICAL:
                 numbers.append(each.factor.factor)
                 continue
-            name = _factor_column(expression, variables)
-            if name is None or expression not in (name, f"C({name})", f"C(`{name}`)"):
+            name = parts.column(expression, contrasts=False)
+            if name is None:
                 return None  # contrasts of the user
             factors.append((name, tuple(state["categories"]), bool(each.reduced)))
             size *= len(state["categories"]) - each.reduced

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc.checks import did_you_mean
+from sgmcmc.regression.arithmetic import (
+    ARITHMETIC,
+    SIGNS,
+    as_argument,
+    as_integer,
+    as_numeric,
+    plain,
+)
+from sgmcmc.regression.parsing import Parser, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +38,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = _REDUCTIONS | {
     name: getattr(np, name)
     for name in ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "sin", "cos")
 }
+FUNCTIONS |= {
+    "as_numeric": as_numeric, "as_integer": as_integer,
+    "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x),
+}  # fmt: skip
 """Functions of formulas in addition to those of formulaic."""
 
 _OF_NUMPY = {
@@ -47,44 +59,40 @@ _OF_COLUMNS = {
 }  # fmt: skip
 """Attributes of columns that may follow a dot."""
 
-_ALLOWED = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.keyword,
-    ast.Attribute, ast.Name, ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Load,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
-)  # fmt: skip
-
 Constants = dict[str, tuple[str, Any]]
 """Name and value of each number of all rows, by the expression that it is the value of."""
 
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Pow: operator.pow, ast.MatMult: operator.matmul, ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.USub: operator.neg, ast.UAdd: operator.pos,
-    ast.Invert: operator.invert, ast.Not: operator.not_,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.In: lambda part, whole: part in whole, ast.NotIn: lambda part, whole: part not in whole,
-}  # fmt: skip
+_RAW = {"isin", "isna", "notna", "astype", "str", "dt"}
+"""Attributes of columns that are those of the column itself, and not of its numbers in float64."""
+
+_OF_LEVELS = {"C", "I", "as_numeric", "as_integer"}
+"""Functions that are handed values as they are, and not in float64."""
+
+MODULES = {"np", "contr"}
+"""Names before a dot that are no columns."""
 
 _OF_R = {
     "cbind": "y | trials(n) on the left side", "cut": "a column of `data`, pd.cut(x, 3)",
-    "ifelse": "np.where(test, yes, no)", "interaction": "f:g", "mo": "a factor, C(f)",
+    "ifelse": "np.where(test, yes, no)", "interaction": "f:g", "lag": "a column of `data`",
+    "mo": "a factor, C(f)",
     "ns": "bs(x, df=5)", "relevel": "C(f, contr.treatment('level'))", "s": "bs(x, df=5)",
     "Surv": "time | cens(c) on the left side", "te": "bs(x, df=5):bs(z, df=5)",
     "weights": "the argument `weights`",
 }  # fmt: skip
 """Replacements of functions that R's formulas have."""
 
-_QUOTED = re.compile(r"`([^`]+)`")
+_NOT_OF_R = {
+    "T": "TRUE", "F": "FALSE", "NA": "x.isna()", "NULL": "no term at all", "NaN": "x.isna()",
+    "Inf": "a number",
+}  # fmt: skip
+"""Replacements of constants that R has."""
 
 
 def transforms() -> Mapping[str, Any]:
-    """Return the functions of formulas that formulaic has."""
+    """Return the functions of formulas that formulaic has, but those of other rows."""
     from formulaic.transforms import TRANSFORMS
 
-    return TRANSFORMS
+    return {name: function for name, function in TRANSFORMS.items() if name != "lag"}
 
 
 class Expression:
@@ -111,58 +119,45 @@ class Expression:
 
     def __init__(self, text: str, columns: Any) -> None:
         self.text = text
-        self._quoted: dict[str, str] = {}
-        source = _QUOTED.sub(self._named, text)
-        try:
-            self.tree = ast.parse(source, mode="eval").body
-        except SyntaxError as error:
-            raise ValueError(f"`formula`: {text!r} cannot be read. {error.msg}.") from None
-        known = {str(name) for name in columns}
-        self.variables: list[str] = []
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name):
-                self._check_name(node.id, known)
-        self._check(self.tree)
+        known = [str(name) for name in columns]
+        parser = Parser(text, set(known))
+        self.tree = parser.parse()
+        self._columns = parser.named
+        self.variables: list[str] = list(dict.fromkeys(parser.named.values()))
+        for name in self.variables:
+            if name not in known:
+                self._refuse(name, known)
+        self._check(self.tree, known)
 
-    def _named(self, match: re.Match[str]) -> str:
-        """Return the name that replaces a name in backticks."""
-        name = f"quoted_{len(self._quoted)}_"
-        self._quoted[name] = match.group(1)
-        return name
-
-    def _check(self, node: ast.AST) -> None:
-        if not isinstance(node, _ALLOWED):
-            kind = type(node).__name__.lower()
-            raise ValueError(
-                f"`formula`: {self.text!r} holds a {kind}, which formulas may not. Compute a "
-                "column of `data` before."
-            )
+    def _check(self, node: ast.AST, known: list[str]) -> None:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id not in FUNCTIONS and node.func.id not in transforms():
+                self._refuse_function(node.func.id)
+        elif isinstance(node, ast.Name) and node.id not in self._columns:
+            if node.id not in FUNCTIONS and node.id not in transforms():
+                self._refuse(node.id, known)
+        for child in ast.iter_child_nodes(node):
+            called = isinstance(node, ast.Call) and child is node.func
+            if not (called and isinstance(child, ast.Name)):
+                self._check(child, known)
         if isinstance(node, ast.Attribute):
             self._check_attribute(node)
-        if isinstance(node, ast.BitXor):
-            raise ValueError(f"`formula`: {self.text!r} has ^. Powers inside of I() are x ** 2.")
-        for child in ast.iter_child_nodes(node):
-            self._check(child)
 
-    def _check_name(self, name: str, known: set[str]) -> None:
-        column = self._quoted.get(name, name)
-        if column in known:
-            if column not in self.variables:
-                self.variables.append(column)
-        elif name not in FUNCTIONS and name not in transforms():
-            raise ValueError(
-                f"`formula` names {column!r}, but `data` has no such column."
-                + self._instead(name)
-                + did_you_mean(column, sorted(known))
-            )
+    def _refuse(self, name: str, known: list[str]) -> None:
+        instead = f" Write {_NOT_OF_R[name]}." if name in _NOT_OF_R else ""
+        raise ValueError(
+            f"`formula` names {name!r}, but `data` has no such column."
+            + (instead or did_you_mean(name, sorted(known)))
+        )
 
-    def _instead(self, name: str) -> str:
-        """Return a hint for a function of R's; empty if there is none."""
-        called = re.search(rf"(?<![\w.]){re.escape(name)}[\w.]*\s*\(", self.text)
-        return f" Write {_OF_R[name]}." if called and name in _OF_R else ""
+    def _refuse_function(self, name: str) -> None:
+        functions = sorted(name for name in {**FUNCTIONS, **transforms()} if name.islower())
+        instead = f" Write {_OF_R[name]}." if name in _OF_R else did_you_mean(name, functions)
+        shown = name.replace("as_", "as.", 1) if name.startswith("as_") else name
+        raise ValueError(f"`formula` names {shown!r}, a function that formulas lack.{instead}")
 
     def _check_attribute(self, node: ast.Attribute) -> None:
-        owner = node.value.id if isinstance(node.value, ast.Name) else None
+        owner = owner_of(node)
         if owner == "np":
             fine = node.attr in _OF_NUMPY or isinstance(getattr(np, node.attr, None), np.ufunc)
         elif owner == "contr":
@@ -180,10 +175,12 @@ class Expression:
         """Whether a part of it, such as ``scale(x)``, learns from all rows by itself."""
         functions = transforms()
         return any(
-            isinstance(node, ast.Name)
-            and hasattr(functions.get(node.id), "__is_stateful_transform__")
-            for node in ast.walk(self.tree)
+            hasattr(functions.get(name), "__is_stateful_transform__") for name in calls(self.tree)
         )
+
+    def column_of(self, node: ast.AST) -> str | None:
+        """Return the column that a part is; ``None`` if it is something else."""
+        return self._columns.get(node.id) if isinstance(node, ast.Name) else None
 
     def frozen(self, frame: pd.DataFrame, constants: Constants) -> ast.expr:
         """Return the expression with its numbers of all rows, such as ``x.mean()``, as names.
@@ -203,9 +200,10 @@ class Expression:
 
     def as_written(self, node: ast.AST) -> str:
         """Return the text of a part, with backticks."""
-        text = ast.unparse(node)
-        for name, column in self._quoted.items():
-            text = text.replace(name, f"`{column}`")
+        text = re.sub(r"\bas_(?=\w+\()", "as.", ast.unparse(node))
+        for name, column in self._columns.items():
+            if name != column:
+                text = text.replace(name, shown(column))
         return text
 
     def looks_at_rows(self, node: ast.AST) -> bool:
@@ -215,7 +213,7 @@ class Expression:
         if isinstance(node.func, ast.Name):
             return node.func.id in _REDUCTIONS
         assert isinstance(node.func, ast.Attribute)
-        owner = node.func.value.id if isinstance(node.func.value, ast.Name) else None
+        owner = owner_of(node.func)
         if owner == "np":
             return not isinstance(getattr(np, node.func.attr, None), np.ufunc)
         return owner != "contr"
@@ -226,15 +224,28 @@ class Expression:
         Raises:
             ValueError: It cannot be computed.
         """
-        names = {name: frame[column] for name, column in self._quoted.items()}
-        names |= {name: frame[name] for name in self.variables}
-        known = {**transforms(), **FUNCTIONS, **dict(constants.values()), **names}
+        names = dict(constants.values())
+        names |= {name: frame[column] for name, column in self._columns.items()}
         try:
-            return _value(node, known)
+            with np.errstate(all="ignore"):
+                return _value(node, names)
         except Exception as error:
             raise ValueError(
                 f"`formula`: {self.as_written(node)!r} cannot be computed. {error}"
             ) from error
+
+
+def calls(node: ast.AST) -> set[str]:
+    """Return the names of the functions that are called in an expression."""
+    return {
+        each.func.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+    }
+
+
+def _function(name: str) -> Any:
+    return FUNCTIONS[name] if name in FUNCTIONS else transforms()[name]
 
 
 def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
@@ -242,9 +253,9 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return names[node.id]
+        return names[node.id] if node.id in names else _function(node.id)
     if isinstance(node, ast.Attribute):
-        return getattr(_value(node.value, names), node.attr)
+        return _attribute(node, names)
     if isinstance(node, ast.Dict):
         keys = [_value(key, names) for key in node.keys if key is not None]
         return dict(zip(keys, (_value(value, names) for value in node.values), strict=True))
@@ -252,16 +263,32 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
         kind = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
         return kind(_value(part, names) for part in node.elts)
     if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_value(node.left, names), _value(node.right, names))
+        operation = ARITHMETIC[type(node.op).__name__]
+        return operation(_value(node.left, names), _value(node.right, names))
     if isinstance(node, ast.UnaryOp):
-        return _OPERATORS[type(node.op)](_value(node.operand, names))
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        right = _value(node.comparators[0], names)
-        return _OPERATORS[type(node.ops[0])](_value(node.left, names), right)
-    if isinstance(node, ast.Call):
-        words = {word.arg: _value(word.value, names) for word in node.keywords if word.arg}
-        return _value(node.func, names)(*(_value(part, names) for part in node.args), **words)
-    raise TypeError("Write & for and, | for or, and one comparison in each pair of parentheses.")
+        return SIGNS[type(node.op).__name__](_value(node.operand, names))
+    if isinstance(node, ast.Compare):
+        operation = ARITHMETIC[type(node.ops[0]).__name__]
+        return operation(_value(node.left, names), _value(node.comparators[0], names))
+    assert isinstance(node, ast.Call)
+    called = node.func
+    function = _function(called.id) if isinstance(called, ast.Name) else _value(called, names)
+    read = plain if isinstance(called, ast.Name) and called.id in _OF_LEVELS else as_argument
+    words = {word.arg: read(_value(word.value, names)) for word in node.keywords if word.arg}
+    return function(*(read(_value(part, names)) for part in node.args), **words)
+
+
+def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
+    """Return an attribute of a module, or of a column, whose numbers are in float64."""
+    if owner_of(node) in MODULES:
+        return getattr(transforms()[owner_of(node)], node.attr)
+    owner = _value(node.value, names)
+    return getattr(plain(owner) if node.attr in _RAW else as_argument(owner), node.attr)
+
+
+def owner_of(node: ast.Attribute) -> str:
+    """Return the name that an attribute follows; empty if it follows something else."""
+    return node.value.id if isinstance(node.value, ast.Name) else ""
 
 
 class _Freezer(ast.NodeTransformer):
@@ -280,7 +307,9 @@ class _Freezer(ast.NodeTransformer):
             return ast.Name(self._constants[shown][0], ast.Load())
         value = self._own.values(node, self._frame, self._constants)
         if np.ndim(value) == 0:
-            name = f"of_all_{len(self._constants)}_"
+            name = f"number_of_all_rows_{len(self._constants)}_"
+            while name in self._frame.columns:
+                name += "_"
             self._constants[shown] = name, value
             return ast.Name(name, ast.Load())
         some = np.unique(np.linspace(0, len(self._frame) - 1, 500).astype(int))[::2]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgmcmc.checks import describe
+from sgmcmc.regression.names import columns_of, spelled, unquoted
+from sgmcmc.regression.parsing import closing, columns_in, tokens_of, top_level
+from sgmcmc.regression.parsing import shown as written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +36,8 @@ class Formula:
 
     Attributes:
         text: Formula, as the user wrote it.
-        response: Name of the response.
-        trials, censored: Names of the columns of ``trials(...)`` and ``cens(...)``, if any.
+        response: Expression of the response.
+        trials, censored: Expressions inside of ``trials(...)`` and ``cens(...)``, if any.
         fixed: Fixed terms, for formulaic.
         offset: Expression inside of ``offset(...)``, if any.
         bars: Effects of groups.
@@ -63,85 +66,77 @@ def parse(text: Any) -> Formula:
     """
     if not isinstance(text, str):
         raise TypeError(f"`formula` must be text, such as 'y ~ x'; it is {describe(text)}.")
-    left, tilde, right = text.partition("~")
-    if not tilde or not left.strip() or not right.strip() or "~" in right:
+    tokens = tokens_of(text)
+    tildes = [token for _, token in top_level(tokens) if token.kind == "op" and token.text == "~"]
+    left, right = (text[: tildes[0].start], text[tildes[0].end :]) if tildes else ("", "")
+    if len(tildes) != 1 or not left.strip() or not right.strip():
         raise ValueError(f"`formula` must have a response, '~' and terms; it is {text!r}.")
-    response, bar, about = (part.strip() for part in left.partition("|"))
-    named = re.fullmatch(r"(trials|cens)\s*\(\s*([\w.]+|\d+)\s*\)", about)
-    if bar and named is None:
+    response, about = _left_side(left)
+    rest, bars = _without_bars(_with_factors(right))
+    rest, offset = _without_offset(rest)
+    return Formula(
+        text, response, about.get("trials"), about.get("cens"), rest, offset, tuple(bars)
+    )
+
+
+def _left_side(text: str) -> tuple[str, dict[str, str]]:
+    """Return the response, and what stands in ``trials(...)`` or ``cens(...)`` after a bar."""
+    tokens = tokens_of(text)
+    bar = next((t for _, t in top_level(tokens) if t.kind == "op" and t.text == "|"), None)
+    if bar is None:
+        return text.strip(), {}
+    response, about = text[: bar.start].strip(), text[bar.end :].strip()
+    named = re.fullmatch(r"(trials|cens)\s*\((.+)\)", about, re.DOTALL)
+    if named is None or closing(tokens_of(about), 1, about) < len(tokens_of(about)) - 1:
         raise ValueError(
             f"`formula`: after {response!r} | there may be trials(n) or cens(c); there is "
             f"{about!r}."
         )
-    rest, bars = _without_bars(re.sub(_FACTOR, "C(", right))
-    rest, offset = _without_offset(rest)
-    kind = named.group(1) if named else None
-    return Formula(
-        text,
-        response,
-        named.group(2) if named and kind == "trials" else None,
-        named.group(2) if named and kind == "cens" else None,
-        rest,
-        offset,
-        tuple(bars),
-    )
+    return response, {named.group(1): named.group(2).strip()}
 
 
-_FACTOR = r"(?<![\w.])(as\.)?factor\s*\("
-"""The name that ``C(`` has in R."""
+_FACTOR = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])(?:as\.)?factor\s*\(")
+"""The name that ``C(`` has in R, or what is quoted."""
 
-_DOT = r"(?<![\w.])\.(?![\w.])"
+_DOT = re.compile(r"(`[^`]*`|\"[^\"]*\"|'[^']*')|(?<![\w.])\.(?![\w.])")
+"""A dot that is all other columns, or what is quoted."""
+
+
+def _with_factors(text: str) -> str:
+    return _FACTOR.sub(lambda match: match[1] or "C(", text)
 
 
 def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     """Return a formula whose dot, as in ``y ~ .``, is the sum of all other columns.
 
     Left out are columns of the left side, of ``offset(...)``, of weights and the factors of bars.
-    Names of columns with a dot in them, such as ``Sepal.Length``, are put in backticks.
 
     Raises:
         ValueError: There are no other columns.
     """
-    formula = _with_quoted_names(formula, frame)
-    if not re.search(_DOT, formula.fixed):
+    if not any(match[1] is None for match in _DOT.finditer(formula.fixed)):
         return formula
-    sides = [formula.response, formula.trials, formula.censored, formula.offset, weights]
-    text = " ".join(side for side in sides if isinstance(side, str))
-    used = {*_names(text), *(name for bar in formula.bars for name in bar.by.split(":"))}
-    others = [str(name) for name in frame.columns if str(name) not in used]
+    columns = [str(name) for name in frame.columns]
+    sides = [formula.response, formula.trials, formula.censored, formula.offset]
+    used = {name for side in sides if side for name in columns_in(side, columns)}
+    used |= {name for bar in formula.bars for name in columns_of(bar.by)}
+    used |= {weights} if isinstance(weights, str) else set()
+    others = [name for name in columns if name not in used]
     if not others:
         raise ValueError("`formula`: '.' is all other columns, and there are no other columns.")
-    named = [name if re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`" for name in others]
-    fixed = re.sub(_DOT, lambda _: f"({' + '.join(named)})", formula.fixed)
+    whole = f"({' + '.join(map(written, others))})"
+    fixed = _DOT.sub(lambda match: match[1] or whole, formula.fixed)
     return replace(formula, fixed=fixed, dotted=True)
 
 
-def _with_quoted_names(formula: Formula, frame: pd.DataFrame) -> Formula:
-    dotted = [str(name) for name in frame.columns if "." in str(name)]
-    if not dotted:
-        return formula
-    longest = sorted(dotted, key=len, reverse=True)
-    pattern = rf"(?<![\w.`])({'|'.join(map(re.escape, longest))})(?![\w.(`])"
-
-    def quoted(text: str) -> str:
-        return re.sub(pattern, r"`\1`", text)
-
-    return replace(
-        formula,
-        fixed=quoted(formula.fixed),
-        offset=None if formula.offset is None else quoted(formula.offset),
-        bars=tuple(replace(bar, terms=quoted(bar.terms)) for bar in formula.bars),
-    )
-
-
-def _names(text: str) -> set[str]:
-    """Return the possible names of columns in a text, with or without backticks."""
-    return {*re.findall(r"[^\W\d]\w*(?:\.\w+)*", text), *re.findall(r"`([^`]+)`", text)}
-
-
 def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[Any]:
-    """Return the columns that a formula or weights name."""
-    named = _names(f"{formula.text} {formula.fixed}")
+    """Return the columns that a formula or weights name.
+
+    Raises:
+        ValueError: Two columns have one name.
+    """
+    columns = [str(name) for name in frame.columns]
+    named = {*columns_in(f"{formula.text} + {formula.fixed}", columns)}
     if isinstance(weights, str):
         named.add(weights)
     found = [name for name in frame.columns if str(name) in named]
@@ -153,70 +148,91 @@ def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[An
     return found
 
 
-def _closing(text: str, start: int) -> int:
-    """Return the place of the parenthesis that closes the one at ``start``."""
-    depth = 0
-    for place in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[place], 0)
-        if depth == 0:
-            return place
-    raise ValueError(f"`formula`: a parenthesis is not closed in {text.strip()!r}.")
+_REMOVED = "\0"
+"""What stands in the place of bars and offsets."""
 
 
 def _without_bars(text: str) -> tuple[str, list[Bar]]:
     """Return the terms without those in parentheses that have a bar, and these."""
-    kept, bars, place = "", [], 0
-    while place < len(text):
-        if text[place] == "(" and not re.search(r"[\w.]$", kept):
-            end = _closing(text, place)
-            inside = text[place + 1 : end]
-            if "|" in inside:
-                bars += _bars(inside)
-                kept, place = kept + "0_", end + 1
-                continue
-            kept, place = kept + text[place : end + 1], end + 1
+    tokens = tokens_of(text)
+    kept, bars, last, place = "", [], 0, 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.kind != "op" or token.text != "(":
+            place += 1
             continue
-        kept, place = kept + text[place], place + 1
-    return _without_places(kept), bars
+        end = closing(tokens, place, text)
+        called = place > 0 and tokens[place - 1].kind in ("name", "quoted")
+        inner = [each for _, each in top_level(tokens[place + 1 : end]) if each.kind == "op"]
+        split = [each for each in inner if each.text in ("|", "||")]
+        if split and not called:
+            bars += _bars(text[token.end : tokens[end].start])
+            kept += text[last : token.start] + _REMOVED
+            last = tokens[end].end
+        place = end + 1
+    return _without_places(kept + text[last:]), bars
 
 
 def _without_places(text: str) -> str:
-    """Return terms without the places ``0_`` of those that were removed.
+    """Return terms without the places of those that were removed.
 
     Raises:
         ValueError: One of those was not added to the others.
     """
-    kept = re.sub(r"(^|\+)\s*\b0_\s*(?=[+-]|$)", "", text.strip()).strip().removeprefix("+")
-    if re.search(r"\b0_", kept):
+    kept = re.sub(rf"(^|\+)\s*{_REMOVED}\s*(?=[+-]|$)", "", text.strip()).strip()
+    kept = kept.removeprefix("+").strip()
+    if _REMOVED in kept:
         raise ValueError(
             "`formula`: bars and offset(...) must be added to the other terms; they have no "
             "interactions, and cannot be removed."
         )
-    return kept.strip() or "1"
+    return kept or "1"
 
 
 def _bars(inside: str) -> list[Bar]:
-    correlated = "||" not in inside
-    terms, _, by = inside.replace("||", "|").partition("|")
-    factors = [re.sub(r"\bC\(\s*([\w.]+)\s*\)", r"\1", part).strip() for part in by.split("/")]
-    if not terms.strip() or not all(re.fullmatch(r"[\w.]+(\s*:\s*[\w.]+)*", f) for f in factors):
+    tokens = [(place, t) for place, t in top_level(tokens_of(inside)) if t.kind == "op"]
+    bar = next(token for _, token in tokens if token.text in ("|", "||"))
+    terms, by = inside[: bar.start].strip(), inside[bar.end :]
+    factors = [_factor(part) for part in _split(by, "/")]
+    if not terms or not all(factors):
         raise ValueError(
             f"`formula`: ({inside}) must have terms, a bar and a factor, as in (1 + x | site)."
         )
+    nested = [sum(factors[: level + 1], []) for level in range(len(factors))]
+    return [Bar(terms, spelled(list(dict.fromkeys(own))), bar.text == "|") for own in nested]
+
+
+def _split(text: str, operator: str) -> list[str]:
+    """Return the parts of a text between operators that are in no parentheses."""
+    cuts = [t for _, t in top_level(tokens_of(text)) if t.kind == "op" and t.text == operator]
+    starts = [0, *(token.end for token in cuts)]
+    ends = [*(token.start for token in cuts), len(text)]
+    return [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+
+
+def _factor(text: str) -> list[str]:
+    """Return the columns of a factor, such as ``a:b`` or ``C(a)``; none if it is no factor."""
     found = []
-    for level in range(len(factors)):
-        names = ":".join(factors[: level + 1]).replace(" ", "")
-        found.append(Bar(terms.strip(), names, correlated))
+    for part in _split(text, ":"):
+        named = re.fullmatch(r"C\(\s*(.+?)\s*\)", part)
+        name = named.group(1) if named else part
+        if not re.fullmatch(r"`[^`]+`|[\w.]+", name):
+            return []
+        found.append(unquoted(name))
     return found
 
 
 def _without_offset(text: str) -> tuple[str, str | None]:
+    tokens = tokens_of(text)
     found: list[str] = []
-    while match := re.search(r"\boffset\s*\(", text):
-        end = _closing(text, match.end() - 1)
-        found.append(text[match.end() : end].strip())
-        text = text[: match.start()] + "0_" + text[end + 1 :]
+    kept, last = "", 0
+    for place, (token, after) in enumerate(zip(tokens, tokens[1:], strict=False)):
+        own = token.kind == "name" and token.text == "offset" and after.text == "("
+        if own and after.kind == "op" and token.start >= last:
+            end = tokens[closing(tokens, place + 1, text)]
+            found.append(text[after.end : end.start].strip())
+            kept, last = kept + text[last : token.start] + _REMOVED, end.end
     if not found:
         return text, None
     whole = found[0] if len(found) == 1 else " + ".join(f"({each})" for each in found)
-    return _without_places(text), whole
+    return _without_places(kept + text[last:]), whole

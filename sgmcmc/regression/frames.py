@@ -12,6 +12,7 @@ import numpy as np
 from sgmcmc.checks import describe, did_you_mean
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
+from sgmcmc.regression.names import columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,7 +211,7 @@ def need_column(frame: pd.DataFrame, name: str) -> None:
 
 def labels(frame: pd.DataFrame, by: str) -> np.ndarray:
     """Return the group of each row, of a factor or of several together."""
-    parts = [column(frame, name) for name in by.split(":")]
+    parts = [column(frame, name) for name in columns_of(by)]
     if len(parts) == 1:
         return parts[0] if parts[0].dtype.kind in "iu" else parts[0].astype(str)
     found = parts[0].astype(str)

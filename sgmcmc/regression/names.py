@@ -14,6 +14,9 @@ from typing import Any
 INTERCEPT = "Intercept"
 """Name of the intercept among the terms."""
 
+PLAIN = re.compile(r"[^\W\d]\w*")
+"""Names that are written without backticks."""
+
 _ENTRIES = re.compile(r"y|X|offset|weights|trials|censored|place_\d+|weight_\d+|Z_.*", re.DOTALL)
 """Names of the entries of the dataset besides the groups."""
 
@@ -31,6 +34,21 @@ def unquoted(name: str) -> str:
 def apart(name: str, others: Collection[str]) -> str:
     """Return the name of a term, in backticks if it is also one of the regression's own."""
     return quoted(name) if name in others else name
+
+
+def spelled(columns: Sequence[str]) -> str:
+    """Return a factor of one or more columns, such as ``a:b``, from the names of its columns."""
+    return ":".join(name if re.fullmatch(r"[\w.]+", name) else quoted(name) for name in columns)
+
+
+def columns_of(by: str) -> list[str]:
+    """Return the names of the columns of a factor, such as ``a:b``.
+
+    Example:
+        >>> columns_of("a:`b:c`")
+        ['a', 'b:c']
+    """
+    return [unquoted(part) for part in re.findall(r"`[^`]+`|[^:]+", by)]
 
 
 def entry_of(by: str) -> str:

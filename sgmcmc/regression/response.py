@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgmcmc.regression.arithmetic import as_levels
 from sgmcmc.regression.design import evaluated
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family
 from sgmcmc.regression.formula import Formula
-from sgmcmc.regression.frames import TEXT, column
+from sgmcmc.regression.frames import TEXT
+from sgmcmc.regression.names import unquoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def trials_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
-    """Return the number of trials of each row; 1 if the formula has none."""
-    name = formula.trials or "1"
-    return np.full(len(frame), float(name)) if name.isdigit() else column(frame, name)
+    """Return the number of trials of each row; 1 if the formula has none.
+
+    Raises:
+        ValueError: It is no integer, or less than 1.
+    """
+    found = _of_each_row("trials", formula.trials or "1", frame)
+    bad = (found < 1) | (found != np.floor(found))
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f"`formula`: trials({formula.trials}) must hold integers, 1 or more; row {place} has "
+            f"{found[place]:g}."
+        )
+    return found
 
 
 def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
     """Return 1 for each row whose time is a lower bound, else 0."""
-    name = formula.censored
-    flags = np.zeros(len(frame)) if name is None else column(frame, name).astype(float)
-    if not np.isin(flags, (0.0, 1.0)).all():
-        raise ValueError(f"`data[{name!r}]` must be 1 if the time is censored, else 0.")
+    flags = _of_each_row("cens", formula.censored or "0", frame)
+    bad = ~np.isin(flags, (0.0, 1.0))
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f"`formula`: cens({formula.censored}) must hold 1 if the time is censored, else 0; row "
+            f"{place} has {flags[place]:g}."
+        )
     return flags
+
+
+def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
+    """Return what stands in ``trials(...)`` or ``cens(...)``, in float64."""
+    constants: Constants = {}
+    found = evaluated(text, frame, constants)
+    if constants:
+        raise ValueError(f"`formula`: {name}({text}) must be a function of each row alone.")
+    if found.dtype.kind not in "biuf":
+        raise TypeError(f"`formula`: {name}({text}) must hold numbers; it holds {found[0]!r}.")
+    return found.astype(np.float64)
 
 
 def response_levels(
@@ -46,9 +73,11 @@ def response_levels(
         TypeError: Text has no order, and the family needs one.
         ValueError: There are fewer than two levels.
     """
-    name = formula.response
-    values = _values(formula, frame, constants)
+    name = unquoted(formula.response)
+    values = evaluated(formula.response, frame, constants)
     own = getattr(frame[name].dtype, "categories", None) if name in frame.columns else None
+    if family.by_level:
+        values = as_levels(values)
     if name in frame.attrs.get(TEXT, ()):
         own = None
     if not family.by_level:
@@ -88,14 +117,6 @@ def _seen(levels: Any, values: np.ndarray) -> tuple[Any, ...]:
     return tuple(level for level in list(levels) if level in there)
 
 
-def _values(formula: Formula, frame: pd.DataFrame, constants: Constants) -> np.ndarray:
-    """Return the response of each row, a column or an expression such as ``log(y)``."""
-    name = formula.response
-    if name in frame.columns or re.fullmatch(r"[^\W\d][\w.]*", name):
-        return column(frame, name)
-    return evaluated(name, frame, constants)
-
-
 def read_response(
     formula: Formula,
     frame: pd.DataFrame,
@@ -114,7 +135,7 @@ def read_response(
     Raises:
         ValueError: It is out of the family's range, or the left side has what the family lacks.
     """
-    values = _values(formula, frame, constants)
+    values = evaluated(formula.response, frame, constants)
     if levels:
         places = {level: place for place, level in enumerate(levels)}
         keys = values.tolist()
@@ -124,7 +145,7 @@ def read_response(
         y = np.array([places[key] for key in keys], np.float64)
     else:
         y = values.astype(np.float64)
-    bad = ~family.good(y)
+    bad = ~(np.isfinite(y) & family.good(y))
     if bad.any():
         place = int(bad.argmax())
         raise ValueError(
@@ -144,4 +165,5 @@ def read_response(
         raise ValueError(f"`data[{formula.response!r}]` has more successes than trials.")
     if formula.censored is not None and family.name not in ("exponential", "weibull"):
         raise ValueError(f"`formula`: cens(c) is not compatible with family {family.name!r}.")
+    censored_of(formula, frame)
     return y

@@ -1,0 +1,174 @@
+"""Values of columns and expressions: numbers in float64, whatever their storage."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OBJECTS_OF_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
+
+
+def plain(values: Any) -> Any:
+    """Return a column in a form of NumPy's or as categories, in which its values are the same.
+
+    Nullable and Arrow's numbers and flags become NumPy's, text becomes objects, and objects that
+    are numbers, such as decimals, become float64.
+    """
+    import pandas as pd
+
+    dtype = getattr(values, "dtype", None)
+    if dtype is None or isinstance(dtype, pd.CategoricalDtype):
+        return values
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return values.astype(np.float64) if dtype.kind == "f" and dtype.itemsize < 8 else values
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if kind in ("boolean", *_OBJECTS_OF_NUMBERS) and not values.isna().any():
+        whole = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
+        to = np.dtype(bool) if kind == "boolean" else whole.get(dtype.kind, np.dtype(np.float64))
+        return values.astype(to)
+    return values if dtype.kind in "mM" or dtype == "object" else values.astype(object)
+
+
+def are_levels(values: Any) -> bool:
+    """Return whether values are text or categories, and so the levels of a factor."""
+    import pandas as pd
+
+    dtype = getattr(values, "dtype", None)
+    if dtype is None:
+        return isinstance(values, str)
+    return isinstance(dtype, pd.CategoricalDtype) or dtype.kind in "OUST"
+
+
+def as_numbers(values: Any) -> Any:
+    """Return numbers in float64, flags as 0 and 1; times and single numbers as they are.
+
+    Raises:
+        TypeError: They are text or levels of a factor.
+    """
+    values = _series(plain(values))
+    if are_levels(values):
+        raise TypeError("There is no arithmetic with text and levels of factors.")
+    if not hasattr(values, "dtype"):
+        return int(values) if isinstance(values, bool) else values
+    return values.astype(np.float64) if values.dtype.kind in "biu" else values
+
+
+def as_flags(values: Any) -> Any:
+    """Return whether each value is true: of numbers, whether it is not 0."""
+    values = _series(plain(values))
+    if are_levels(values):
+        raise TypeError("Text and levels of factors are neither true nor false.")
+    if isinstance(values, bool) or getattr(getattr(values, "dtype", None), "kind", "") == "b":
+        return values
+    return as_numbers(values) != 0
+
+
+def as_levels(values: Any) -> Any:
+    """Return values as the levels of a factor: integers without a point."""
+    values = plain(values)
+    if getattr(values, "dtype", None) != np.float64:
+        return values
+    whole = bool(np.all((values == np.floor(values)) & (np.abs(values) < 2**53)))
+    return values.astype(np.int64) if whole else values
+
+
+def as_argument(values: Any) -> Any:
+    """Return an argument of a function: numbers in float64, flags and others as they are."""
+    values = plain(values)
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    return values.astype(np.float64) if kind and kind in "iu" else values
+
+
+def _series(values: Any) -> Any:
+    """Return arrays, and lists, as series, which are aligned by row with other columns."""
+    import pandas as pd
+
+    if isinstance(values, list | tuple):
+        values = np.asarray(values)
+    return pd.Series(values) if isinstance(values, np.ndarray) and values.ndim == 1 else values
+
+
+def _power(left: Any, right: Any) -> Any:
+    # Numbers of a formula are few and small, and powers of integers may have millions of digits.
+    return left**right if hasattr(left, "dtype") else float(left) ** right
+
+
+def computed(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return arithmetic of two operands, in float64."""
+    return lambda left, right: operation(as_numbers(left), as_numbers(right))
+
+
+def compared(operation: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return a comparison of two operands."""
+
+    def found(left: Any, right: Any) -> Any:
+        left, right = _series(plain(left)), _series(plain(right))
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, str) and not (are_levels(other) or _dated(other)):
+                raise TypeError(f"The text {one!r} is compared with numbers.")
+            text = hasattr(one, "dtype") and are_levels(one) and _is_text(one)
+            if text and not are_levels(other):
+                raise TypeError(f"Text is compared with {other!r}. Write text in quotes.")
+        return operation(left, right)
+
+    return found
+
+
+def _dated(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M")
+
+
+def _is_text(values: Any) -> bool:
+    import pandas as pd
+
+    levels = getattr(values.dtype, "categories", values)
+    return bool(pd.api.types.infer_dtype(levels, skipna=True) == "string")
+
+
+def contained(part: Any, whole: Any) -> Any:
+    """Return whether each value is one of some."""
+    found = plain(part)
+    whole = whole if isinstance(whole, list | tuple | set) else list(plain(whole))
+    return found.isin(whole) if hasattr(found, "isin") else found in whole
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": computed(operator.add), "Sub": computed(operator.sub), "Mult": computed(operator.mul),
+    "Div": computed(operator.truediv), "FloorDiv": computed(operator.floordiv),
+    "Mod": computed(operator.mod), "Pow": computed(_power),
+    "BitAnd": lambda left, right: as_flags(left) & as_flags(right),
+    "BitOr": lambda left, right: as_flags(left) | as_flags(right),
+    "Eq": compared(operator.eq), "NotEq": compared(operator.ne), "Lt": compared(operator.lt),
+    "LtE": compared(operator.le), "Gt": compared(operator.gt), "GtE": compared(operator.ge),
+    "In": contained,
+}  # fmt: skip
+"""Operations on two operands, by the name of the node of the tree."""
+
+SIGNS: dict[str, Callable[[Any], Any]] = {
+    "USub": lambda value: -as_numbers(value),
+    "UAdd": as_numbers,
+    "Invert": lambda value: (
+        not as_flags(value) if isinstance(as_flags(value), bool) else ~as_flags(value)
+    ),
+}
+"""Operations on one operand, by the name of the node of the tree."""
+
+
+def as_numeric(values: pd.Series) -> Any:
+    """Return numbers; text that holds numbers too, as in R."""
+    import pandas as pd
+
+    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+        raise TypeError("as.numeric() of a factor is not the number that its levels show.")
+    return values.astype(np.float64) if are_levels(values) else as_numbers(values)
+
+
+def as_integer(values: Any) -> Any:
+    """Return numbers without their fractions."""
+    return np.trunc(as_numeric(values))
