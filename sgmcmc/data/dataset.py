@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sgmcmc import libraries
 from sgmcmc.data import native
+from sgmcmc.data.levels import Levels
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.machines import HERE, Machines
 
@@ -224,14 +225,22 @@ class Data:
 
     Attributes:
         given: Object that the user passed, which a worker may be able to open by itself.
+        levels: Levels that the numbers in columns of categories stand for, by column.
         machines: Executors of the passes over it.
         key: Its name in workers; ``None`` until it is sent to some.
     """
 
-    def __init__(self, columns: Mapping[str, Column], size: int, given: Any = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        size: int,
+        given: Any = None,
+        levels: Mapping[str, Levels] | None = None,
+    ) -> None:
         self.columns = dict(columns)
         self.size = size
         self.given = given
+        self.levels = dict(levels or {})
         self.machines: Machines = HERE
         self.key: str | None = None
 

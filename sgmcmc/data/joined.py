@@ -28,7 +28,7 @@ def joined(old: Data, new: Data) -> Data:
         name: _joined(name, column, old.size, new.columns[name], new.size)
         for name, column in old.columns.items()
     }
-    return Data(columns, old.size + new.size).on(old.machines)
+    return Data(columns, old.size + new.size, None, old.levels).on(old.machines)
 
 
 def _joined(name: str, old: Column, old_rows: int, new: Column, new_rows: int) -> Column:

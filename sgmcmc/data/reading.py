@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -20,16 +21,38 @@ from sgmcmc.data.entries import (
     need_numbers,
     refuse_nan,
 )
+from sgmcmc.data.levels import Coder, Levels
 from sgmcmc.data.named import open_named, shown, unpacked_by_name
+from sgmcmc.data.recoded import coded_by, recoded
 from sgmcmc.data.sparse import SparseColumn, is_sparse, read_sparse
-from sgmcmc.data.stored import Spool, read_stored
-from sgmcmc.data.streams import as_entry, table_of, unpacked_once
-from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table
+from sgmcmc.data.stored import SLAB_BYTES, Spool, read_stored
+from sgmcmc.data.streams import as_entry, table_of, unpacked_before, unpacked_once
+from sgmcmc.data.tables import Table, as_table, is_plain_frame, is_table, known
 from sgmcmc.libraries import library_of
 
 
+class Read(NamedTuple):
+    """A column that was read.
+
+    Attributes:
+        name: Name.
+        column: Column.
+        rows: Its length.
+        levels: Levels that its numbers stand for; ``None`` if it holds no categories.
+    """
+
+    name: str
+    column: Column
+    rows: int
+    levels: Levels | None = None
+
+
 def read_dataset(
-    dataset: Any, dtype: tf.DType, integers: Collection[str] = (), storage: str | None = None
+    dataset: Any,
+    dtype: tf.DType,
+    integers: Collection[str] = (),
+    storage: str | None = None,
+    levels: Mapping[str, Levels] | None = None,
 ) -> Data:
     """Return the dataset in the form that the chain reads.
 
@@ -38,17 +61,40 @@ def read_dataset(
         dtype: Dtype of the chain, to which numbers are converted.
         integers: Names of columns that stay integers, int32.
         storage: Format in 16 bits for arrays in memory; ``None`` for the dtype of the chain.
+        levels: Levels of a model, by column, for rows that are new to it; ``None`` if these rows
+            are its own, and their categories have the numbers that their container gives them.
     """
     if isinstance(dataset, Data):
         return dataset
     if storage is not None:
-        return _stored_in(storage, read_dataset(dataset, dtype, integers), dtype)
-    key = dtype, tuple(sorted(integers))
+        return _stored_in(storage, read_dataset(dataset, dtype, integers, None, levels), dtype)
+    if levels is None:
+        return _read_once(dataset, dtype, integers, ())
+    found = coded_by(_read_once(dataset, dtype, integers, levels), levels, dtype, integers)
+    if found.given is not None:
+        found.given = (*found.given[:-1], levels)
+    return found
+
+
+def _read_once(
+    dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Collection[str]
+) -> Data:
+    """Return the dataset as it is read, or as it was unpacked before.
+
+    Args:
+        dataset, dtype, integers: As in :func:`read_dataset`.
+        coded: Names of columns that are read as categories, whatever they hold.
+    """
+    own = dtype, tuple(sorted(integers)), ()
+    key = dtype, tuple(sorted(integers)), tuple(sorted(coded))
     if isinstance(dataset, str | os.PathLike):
-        return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers))
+        return unpacked_by_name(dataset, key, lambda: _read(dataset, dtype, integers, coded))
     if is_stream(dataset) or hasattr(dataset, "read_next_batch"):
-        return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers))
-    return _read(dataset, dtype, integers)
+        known = unpacked_before(dataset, own)  # of a stream that may be used up
+        if known is not None and known.levels.keys() >= set(coded) & known.columns.keys():
+            return known
+        return unpacked_once(dataset, key, lambda: _read(dataset, dtype, integers, coded))
+    return _read(dataset, dtype, integers, coded)
 
 
 def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
@@ -56,14 +102,21 @@ def _stored_in(storage: str, data: Data, dtype: tf.DType) -> Data:
     from sgmcmc.data.halves import in_halves  # most datasets are read without it
 
     found = {name: in_halves(name, c, dtype, storage) for name, c in data.columns.items()}
-    return Data(found, data.size, data.given)
+    return Data(found, data.size, data.given, data.levels)
 
 
-def _read(dataset: Any, dtype: tf.DType, integers: Collection[str]) -> Data:
+def _read(dataset: Any, dtype: tf.DType, integers: Collection[str], coded: Collection[str]) -> Data:
     columns: dict[str, Column] = {}
     lengths: dict[str, int] = {}
-    for name, column, length in _columns(dataset, lambda n: tf.int32 if n in integers else dtype):
+    levels: dict[str, Levels] = {}
+
+    def dtype_of(name: str) -> tf.DType:
+        return tf.int32 if name in integers else dtype
+
+    for name, column, length, own in _columns(dataset, dtype_of, coded):
         columns[name], lengths[name] = column, length
+        if own is not None:
+            levels[name] = own
         if length == 0:
             raise ValueError(f"`dataset[{name!r}]` is empty: it has no observations.")
     if not columns:
@@ -74,25 +127,27 @@ def _read(dataset: Any, dtype: tf.DType, integers: Collection[str]) -> Data:
             f"`dataset`: the first axis of every array counts the observations, so all must have "
             f"the same length; they have {listed}."
         )
-    return Data(columns, next(iter(lengths.values())), (dataset, dtype, integers))
+    given = dataset, dtype, integers, None
+    return Data(columns, next(iter(lengths.values())), given, levels)
 
 
 def _columns(
-    dataset: Any, dtype_of: Callable[[str], tf.DType]
-) -> Iterator[tuple[str, Column, int]]:
-    """Yield name, column and length of everything in a dict of arrays, or in a table."""
+    dataset: Any, dtype_of: Callable[[str], tf.DType], coded: Collection[str]
+) -> Iterator[Read]:
+    """Yield everything in a dict of arrays, or in a table."""
     # A DatasetDict holds several datasets, not columns of one.
     if not isinstance(dataset, Mapping) or library_of(dataset) == "datasets":
         if isinstance(dataset, str | os.PathLike):
             dataset = open_named("dataset", dataset)
         if isinstance(dataset, Mapping) and library_of(dataset) != "datasets":
-            yield from _columns(dataset, dtype_of)  # the arrays of a group of Zarr's
+            yield from _columns(dataset, dtype_of, coded)  # the arrays of a group of Zarr's
             return
         as_rows = is_stream(dataset) and not is_table(dataset)
-        table = table_of(dataset) if as_rows else as_table("dataset", dataset)
+        table = table_of(dataset, coded) if as_rows else as_table("dataset", dataset, coded)
         if table is not None:
             _need_strings(table.names)
             parts = {name: (name,) for name in table.names}
+            table = dataclasses.replace(table, one_is_vector=True)  # a column of a dataset is one
             yield from _read_table("dataset", table, dtype_of, parts)
             return
         if not hasattr(dataset, "to_dask_array") or not hasattr(dataset, "columns"):
@@ -103,7 +158,9 @@ def _columns(
         dataset = {name: dataset[name] for name in dataset.columns}
     _need_strings(dataset)
     for name, values in dataset.items():
-        yield name, *_read_column(f"dataset[{name!r}]", values, dtype_of(name))
+        label, is_coded = f"dataset[{name!r}]", name in coded
+        column, length, own = _read_column(label, values, dtype_of(name), is_coded)
+        yield Read(name, column, length, own)
 
 
 def _need_strings(names: Iterable[Any]) -> None:
@@ -112,24 +169,39 @@ def _need_strings(names: Iterable[Any]) -> None:
             raise TypeError(f"`dataset`: its keys must be strings; {name!r} is not.")
 
 
-def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]:
+Found = tuple[Column, int, Levels | None]
+"""A column, its length, and the levels that its numbers stand for, if it holds categories."""
+
+
+def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) -> Found:
+    """Return an entry of the dataset.
+
+    Args:
+        label: Its name, for messages.
+        values: User's values.
+        dtype: Dtype that its numbers get.
+        coded: Whether it is read as categories, whatever it holds.
+    """
+    if isinstance(values, str | os.PathLike):
+        key = "entry", dtype, coded
+        data = unpacked_by_name(values, key, lambda: _read_named(label, values, dtype, coded))
+        return data.columns["entry"], data.size, data.levels.get("entry")
+    if is_stream(values) and not is_table(values):
+        raise as_entry(label, values)
+    if coded:
+        return _read_coded(label, values)
     keeps = isinstance(values, tf.Tensor | tf.Variable)
     if keeps and not (dtype.is_integer and values.dtype.is_floating):
         need_numbers(label, values.dtype)
         array = values.numpy()
         need_first_axis(label, array.shape)
         refuse_nan(label, array)
-        return ArrayColumn(array), len(array)
-    if is_stream(values) and not is_table(values):
-        raise as_entry(label, values)
-    if isinstance(values, str | os.PathLike):
-        data = unpacked_by_name(values, ("entry", dtype), lambda: _read_named(label, values, dtype))
-        return data.columns["entry"], data.size
+        return ArrayColumn(array), len(array), None
     if is_sparse(values):
         matrix = read_sparse(label, values)
         need_numbers(label, matrix.dtype)
         check_values(label, matrix.data, dtype, place=lambda k: _place(matrix, k))
-        return SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)), int(matrix.shape[0])
+        return SparseColumn(matrix, np.dtype(dtype.as_numpy_dtype)), int(matrix.shape[0]), None
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if _is_stored(values) and not is_table(values):
@@ -137,15 +209,38 @@ def _read_column(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
     is_array = isinstance(values, np.ndarray) or is_plain_frame(values)
     table = None if is_array else as_table(label, values)
     if table is not None:
-        _, column, length = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
-        return column, length
+        _, *found = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
+        return found[0], found[1], found[2]
     array = as_numbers(label, values)
     need_first_axis(label, array.shape)
     check_values(label, array, dtype)
-    return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array)
+    return ArrayColumn(array.astype(dtype.as_numpy_dtype, copy=False)), len(array), None
 
 
-def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType) -> Data:
+def _read_coded(label: str, values: Any) -> Found:
+    """Return an entry of the dataset as categories, whatever it holds."""
+    if is_sparse(values):
+        raise TypeError(f"`{label}` is sparse; it must have one level for each row.")
+    table = as_table(label, values)
+    table = None if table is None else as_table(label, values, table.names)
+    if table is not None and len(table.names) == 1:
+        parts = {"": table.names}
+        _, *found = next(_read_table(label, table, lambda _: tf.int32, parts))
+        return found[0], found[1], found[2]
+    if hasattr(values, "to_dask_array"):
+        values = values.compute()
+    if isinstance(values, tf.Tensor | tf.Variable):
+        values = values.numpy()
+    coder, spool = Coder(label), Spool(np.dtype(np.int32))
+    step = SLAB_BYTES if _is_stored(values) else 0
+    for start in range(0, len(values), step or max(1, len(values))):
+        part = np.asarray(values[start : start + step]) if step else values
+        spool.add(known(label, coder.add(part)))
+    array = spool.array()
+    return MappedColumn(array, array.dtype), spool.rows, coder.levels
+
+
+def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType, coded: bool) -> Data:
     """Return an array or table at a path or URL as one column."""
     values = open_named(label, where)
     if isinstance(values, Mapping):
@@ -154,8 +249,8 @@ def _read_named(label: str, where: str | os.PathLike[str], dtype: tf.DType) -> D
             f"{', '.join(sorted(values))}. Name one of them by its own path, or "
             "pass the group as the whole `dataset`."
         )
-    column, length = _read_column(label, values, dtype)
-    return Data({"entry": column}, length)
+    column, length, own = _read_column(label, values, dtype, coded)
+    return Data({"entry": column}, length, None, None if own is None else {"entry": own})
 
 
 def _place(matrix: scipy.sparse.csr_array, entry: int) -> tuple[int, int]:
@@ -176,7 +271,7 @@ def _is_stored(values: Any) -> bool:
     return hasattr(values, "shape") and in_chunks and hasattr(values, "__getitem__")
 
 
-def _read_stored(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]:
+def _read_stored(label: str, values: Any, dtype: tf.DType) -> Found:
     """Return a column that is on disk, passed over a piece at a time."""
     shape = tuple(values.shape)
     need_first_axis(label, shape)
@@ -194,7 +289,7 @@ def _read_stored(label: str, values: Any, dtype: tf.DType) -> tuple[Column, int]
         need_numbers(label, piece.dtype)
         check_values(label, piece, dtype, start)
 
-    return read_stored(values, np.dtype(dtype.as_numpy_dtype), check), int(shape[0])
+    return read_stored(values, np.dtype(dtype.as_numpy_dtype), check), int(shape[0]), None
 
 
 def _read_table(
@@ -202,15 +297,15 @@ def _read_table(
     table: Table,
     dtype_of: Callable[[str], tf.DType],
     wanted: Mapping[str, tuple[str, ...]],
-) -> Iterator[tuple[str, Column, int]]:
-    """Yield name, column and length of the requested columns of a table, which is read once.
+) -> Iterator[Read]:
+    """Yield the requested columns of a table, which is read once.
 
     ``wanted`` has the columns of the table that each column of the dataset is made of, ``dtype_of``
     what its numbers become.
     """
     spools = {}
     for name, parts in wanted.items():
-        coded = table.categories.intersection(parts)
+        coded = table.categories.keys() & set(parts)
         if coded and len(table.names) > 1 and len(wanted) == 1:
             raise TypeError(
                 f"`{label}`: its column {min(coded)!r} holds categories, whose numbers are not "
@@ -225,15 +320,20 @@ def _read_table(
             for part in parts:
                 of_several = len(table.names) > 1 or len(wanted) > 1
                 own = f"{label}[{part!r}]" if of_several else label
-                need_numbers(own, batch[part].dtype)
-                check_values(own, batch[part], dtype, spools[name].rows)
+                if part not in table.categories:
+                    need_numbers(own, batch[part].dtype)
+                    check_values(own, batch[part], dtype, spools[name].rows)
                 pieces.append(batch[part])
             vector = len(pieces) == 1 and (table.one_is_vector or len(wanted) > 1)
             spools[name].add(pieces[0] if vector else _beside_each_other(pieces, dtype))
     for name, spool in spools.items():
-        array = spool.array()
-        kind = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
-        yield name, kind, spool.rows
+        array, coder = spool.array(), table.categories.get(wanted[name][0])
+        column: Column = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
+        own = None
+        if coder is not None:
+            order, own = coder.order, coder.in_order
+            column = recoded(column, np.argsort(order).astype(np.int32), spool.rows)
+        yield Read(name, column, spool.rows, own)
 
 
 def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:

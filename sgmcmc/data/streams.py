@@ -12,7 +12,7 @@ import math
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ import tensorflow as tf
 
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.entries import is_torch
+from sgmcmc.data.levels import Coder, read_categories
 from sgmcmc.data.stored import SLAB_BYTES
-from sgmcmc.data.tables import Batch, Table
+from sgmcmc.data.tables import Batch, Table, known
 from sgmcmc.libraries import library_of
 
 _ROWS = 4096
@@ -34,9 +35,10 @@ _known: dict[int, tuple[weakref.ref[Any], dict[Any, Data]]] = {}
 def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
     """Return the unpacked data of a stream under a key; unpack them if that is new."""
     name = id(stream)
+    found = unpacked_before(stream, key)
+    if found is not None:
+        return found
     kept = _known.get(name)
-    if kept is not None and kept[0]() is stream and key in kept[1]:
-        return kept[1][key]
     data = unpack()
     data.given = None
     try:
@@ -49,6 +51,12 @@ def unpacked_once(stream: Any, key: Any, unpack: Callable[[], Data]) -> Data:
     return data
 
 
+def unpacked_before(stream: Any, key: Any) -> Data | None:
+    """Return the unpacked data of a stream under a key, if there are such."""
+    kept = _known.get(id(stream))
+    return kept[1].get(key) if kept is not None and kept[0]() is stream else None
+
+
 def as_entry(label: str, stream: Any) -> TypeError:
     """Return the message about a stream as an entry of `dataset`."""
     return TypeError(
@@ -59,8 +67,13 @@ def as_entry(label: str, stream: Any) -> TypeError:
     )
 
 
-def table_of(stream: Any) -> Table:
-    """Return a stream as a table, whose batches can be asked for once."""
+def table_of(stream: Any, coded: Collection[str] = ()) -> Table:
+    """Return a stream as a table, whose batches can be asked for once.
+
+    Args:
+        stream: Stream.
+        coded: Names of columns that are read as categories, whatever they hold.
+    """
     if isinstance(stream, tf.data.Dataset):
         batches = _of_tf(stream)
     elif library_of(stream) == "datasets":
@@ -71,14 +84,16 @@ def table_of(stream: Any) -> Table:
         if isinstance(stream, itertools.cycle | itertools.count | itertools.repeat):
             raise ValueError(_endless(f"it is itertools.{type(stream).__name__}"))
         batches = iter(stream)
-    arrays = _arrays(batches)
+    coders: dict[str, Coder] = {name: Coder(f"dataset[{name!r}]") for name in coded}
+    arrays = _arrays(batches, coders)
     first = next(arrays, None)
     if first is None:
         raise ValueError(
             "`dataset` is empty: it has no observations. An iterator is used up once it was gone "
             "through, by a call that failed or by yourself; make a new one."
         )
-    return Table(tuple(first), frozenset(), lambda: itertools.chain([first], arrays))
+    categories = {name: coder for name, coder in coders.items() if name in first}
+    return Table(tuple(first), lambda: itertools.chain([first], arrays), categories)
 
 
 def _endless(reason: str) -> str:
@@ -175,14 +190,30 @@ def _array(values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def _arrays(batches: Iterable[Any]) -> Iterator[Batch]:
-    """Yield batches as dicts of arrays, each like the first and as long as the others."""
+def _arrays(batches: Iterable[Any], coders: dict[str, Coder]) -> Iterator[Batch]:
+    """Yield batches as dicts of arrays, each like the first and as long as the others.
+
+    Args:
+        batches: Batches.
+        coders: What numbers the levels of columns, to which those that hold categories are added.
+    """
     like: dict[str, tuple[int, ...]] | None = None
     rows = size = unseen = 0
     for element in batches:
         if not isinstance(element, Mapping) or not element:
             raise TypeError(_names_wanted(element, _FOR_ITERATORS))
-        batch = {name: _array(values) for name, values in element.items()}
+        batch = {}
+        for name, values in element.items():
+            if name not in coders and read_categories(values) is not None:
+                if like is not None:
+                    raise TypeError(
+                        f"`dataset[{name!r}]` holds categories after {rows} rows without."
+                    )
+                coders[name] = Coder(f"dataset[{name!r}]")
+            coder = coders.get(name)
+            batch[name] = (
+                _array(values) if coder is None else known(f"dataset[{name!r}]", coder.add(values))
+            )
         for name, array in batch.items():
             if array.ndim == 0:
                 raise ValueError(

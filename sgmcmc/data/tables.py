@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from sgmcmc.data.levels import Categories, Coder, read_categories
 from sgmcmc.data.named import RemoteTable, arrow_batches
 from sgmcmc.libraries import library_of
 
@@ -22,47 +24,57 @@ _ROWS = 2**16
 """Rows that are read from a table at a time."""
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """Columns that are read from front to back.
 
     Attributes:
         names: Names of the columns.
-        categories: Columns whose values are the numbers of categories, from 0.
         batches: Function that returns an iterator over all rows.
+        categories: What numbers the levels of the columns whose values are categories, by name.
         one_is_vector: Whether a table of a single column is a vector; else it is a matrix.
         in_memory: Whether it is all in memory, and may stay there.
     """
 
     names: tuple[str, ...]
-    categories: frozenset[str]
     batches: Callable[[], Iterator[Batch]]
+    categories: Mapping[str, Coder]
     one_is_vector: bool = True
     in_memory: bool = False
 
 
-def as_table(label: str, values: Any) -> Table | None:
+def as_table(label: str, values: Any, coded: Collection[str] = ()) -> Table | None:
     """Return an object as a table, or ``None`` if it is none.
 
     Args:
         label: Name of the table, for messages.
         values: Data frame, Arrow table, array, scanner or dataset, Hugging Face dataset or column,
             or anything that gives its columns as a stream of Arrow's.
+        coded: Names of columns that are read as categories, whatever they hold.
     """
     kind, home = type(values).__name__, library_of(values)
     if home == "pandas" and kind == "DataFrame":
-        return _of_frame(label, values)
-    if home == "pandas" and (hasattr(values, "cat") or hasattr(values, "codes")):
-        codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes)
-        return Table(
-            ("",), frozenset([""]), lambda: iter([{"": _known(label, codes)}]), in_memory=True
-        )
+        return _of_frame(label, values, coded)
     if home == "datasets":
-        return _of_hugging_face(label, values)
+        return _of_hugging_face(label, values, coded)
+    if isinstance(values, Categories) or home == "pandas":
+        found = read_categories(values, label)
+        return None if found is None else of_categories(label, found)
     if home == "pyarrow" or isinstance(values, RemoteTable):
-        return _of_arrow(label, values)
+        return _of_arrow(label, values, coded)
     if has_arrow_stream(values):
-        return _of_arrow_stream(label, values)
+        return _of_arrow_stream(label, values, coded)
     return None
+
+
+def of_categories(label: str, values: Categories) -> Table:
+    """Return a column of categories in memory as a table."""
+    coder = Coder(label)
+
+    def batches() -> Iterator[Batch]:
+        yield {"": known(label, coder.add(values))}
+
+    return Table(("",), batches, {"": coder}, in_memory=True)
 
 
 def has_arrow_stream(values: Any) -> bool:
@@ -94,21 +106,28 @@ def is_plain_frame(values: Any) -> bool:
     return all(kind in "fiu" for kind in kinds) or all(kind == "b" for kind in kinds)
 
 
-def _of_frame(label: str, frame: Any) -> Table:
+def _of_frame(label: str, frame: Any, coded: Collection[str]) -> Table:
     """Return the columns of a pandas data frame."""
     names = tuple(_names(label, frame.columns))
-    columns = {name: as_table(of_column(label, name), frame[name]) for name in names}
-    categories = frozenset(name for name, column in columns.items() if column is not None)
+    categories = {
+        name: Coder(of_column(label, name))
+        for name in names
+        if name in coded or read_categories(frame[name]) is not None
+    }
 
     def batches() -> Iterator[Batch]:
-        yield {
-            name: _of_series(of_column(label, name), frame[name])
-            if column is None
-            else next(column.batches())[""]
-            for name, column in columns.items()
-        }
+        found: Batch = {}
+        for name in names:
+            own = of_column(label, name)
+            coder = categories.get(name)
+            found[name] = (
+                _of_series(own, frame[name])
+                if coder is None
+                else known(own, coder.add(frame[name]))
+            )
+        yield found
 
-    return Table(names, categories, batches, one_is_vector=False, in_memory=True)
+    return Table(names, batches, categories, one_is_vector=False, in_memory=True)
 
 
 def _of_series(label: str, series: Any) -> np.ndarray:
@@ -118,7 +137,7 @@ def _of_series(label: str, series: Any) -> np.ndarray:
     return series.to_numpy(dtype=getattr(series.dtype, "numpy_dtype", None))
 
 
-def _of_hugging_face(label: str, values: Any) -> Table:
+def _of_hugging_face(label: str, values: Any, coded: Collection[str]) -> Table:
     """Return the columns of a Hugging Face dataset, or one of them."""
     name = getattr(values, "column_name", None)
     source = values if name is None else values.source
@@ -130,35 +149,38 @@ def _of_hugging_face(label: str, values: Any) -> Table:
         raise TypeError(refusal(label, source))
     names = tuple(source.column_names) if name is None else (name,)
     features = source.features or {}
-    labels = {name for name in names if type(features.get(name)).__name__ == "ClassLabel"}
+    named = {
+        name: list(features[name].names)
+        for name in names
+        if type(features.get(name)).__name__ == "ClassLabel"
+    }
     rows = source.select_columns(list(names)).with_format("arrow")
 
     def tables() -> Iterator[Any]:
         for start in range(0, len(rows), _ROWS):
             yield from rows[start : start + _ROWS].to_batches()
 
-    table = _of_batches(label, rows[:0].schema, tables)
-    return table._replace(categories=table.categories | labels)
+    return _of_batches(label, rows[:0].schema, tables, coded, named)
 
 
-def _of_arrow(label: str, values: Any) -> Table:
+def _of_arrow(label: str, values: Any, coded: Collection[str]) -> Table:
     """Return the columns of a table, reader or file of Arrow's."""
     if hasattr(values, "dictionary_encode"):  # an array, whole or in chunks
         arrow = importlib.import_module("pyarrow")
         values = arrow.table({"": values})
     if hasattr(values, "iter_batches"):  # a Parquet file
-        return _of_batches(label, values.schema_arrow, values.iter_batches)
+        return _of_batches(label, values.schema_arrow, values.iter_batches, coded)
     if hasattr(values, "read_next_batch"):  # a reader, which reads once
-        return _of_batches(label, values.schema, lambda: iter(values))
+        return _of_batches(label, values.schema, lambda: iter(values), coded)
     if not hasattr(values, "to_batches"):
         if hasattr(values, "to_table") or hasattr(values, "num_rows"):  # a single batch
-            return _of_batches(label, values.schema, lambda: iter([values]))
+            return _of_batches(label, values.schema, lambda: iter([values]), coded)
         raise TypeError(refusal(label, values))
     schema = getattr(values, "projected_schema", None) or values.schema
-    return _of_batches(label, schema, lambda: iter(arrow_batches(values)))
+    return _of_batches(label, schema, lambda: iter(arrow_batches(values)), coded)
 
 
-def _of_arrow_stream(label: str, values: Any) -> Table:
+def _of_arrow_stream(label: str, values: Any, coded: Collection[str]) -> Table:
     """Return the columns of an object of another library that exports a stream of Arrow's."""
     try:
         arrow = importlib.import_module("pyarrow")
@@ -168,44 +190,63 @@ def _of_arrow_stream(label: str, values: Any) -> Table:
             "pyarrow."
         ) from None
     if hasattr(values, "to_frame") and type(values).__name__ == "Series":
-        table = _of_arrow(label, arrow.chunked_array(values))
+        table = _of_arrow(label, arrow.chunked_array(values), coded)
     else:
-        table = _of_arrow(label, arrow.RecordBatchReader.from_stream(values))
+        table = _of_arrow(label, arrow.RecordBatchReader.from_stream(values), coded)
     in_memory = type(values).__module__.partition(".")[0] == "polars"
-    return table._replace(in_memory=in_memory)
+    return replace(table, in_memory=in_memory)
 
 
-def _of_batches(label: str, schema: Any, batches: Callable[[], Iterator[Any]]) -> Table:
-    """Return the columns of Arrow record batches."""
+def _of_batches(
+    label: str,
+    schema: Any,
+    batches: Callable[[], Iterator[Any]],
+    coded: Collection[str],
+    named: Mapping[str, list[str]] | None = None,
+) -> Table:
+    """Return the columns of Arrow record batches.
+
+    Args:
+        label: Name of the table, for messages.
+        schema: Arrow's schema of the batches.
+        batches: Function that returns the batches.
+        coded: Names of columns that are read as categories, whatever they hold.
+        named: Names of the levels of columns that hold their numbers.
+    """
     names = tuple(_names(label, schema.names))
-    categories = frozenset(
-        field.name for field in schema if hasattr(field.type, "value_type") and _coded(field.type)
-    )
+    named = named or {}
+    categories = {
+        field.name: Coder(of_column(label, field.name))
+        for field in schema
+        if field.name in coded or field.name in named or hasattr(field.type, "index_type")
+    }
 
     def read() -> Iterator[Batch]:
-        codes: dict[str, dict[Any, int]] = {name: {} for name in categories}
         for batch in batches():
-            yield {
-                name: _codes(of_column(label, name), batch.column(i), codes[name])
-                if name in categories
-                else _numbers(of_column(label, name), batch.column(i))
-                for i, name in enumerate(names)
-            }
+            found: Batch = {}
+            for place, name in enumerate(names):
+                own, array, coder = (
+                    of_column(label, name),
+                    batch.column(place),
+                    categories.get(name),
+                )
+                if coder is None:
+                    found[name] = _numbers(own, array)
+                elif name in named:
+                    found[name] = _labels(own, _numbers(own, array), coder, named[name])
+                else:
+                    found[name] = known(own, coder.of_arrow(array))
+            yield found
 
-    return Table(names, categories, read)
+    return Table(names, read, categories)
 
 
-def _coded(kind: Any) -> bool:
-    """Return whether an Arrow type is that of numbered categories."""
-    return hasattr(kind, "index_type")
-
-
-def _codes(label: str, array: Any, known: dict[Any, int]) -> np.ndarray:
-    """Return the numbers of categories, the same in each batch: in the order they come up."""
-    if array.null_count:
-        raise ValueError(missing(label))
-    numbers = [known.setdefault(value, len(known)) for value in array.dictionary.to_pylist()]
-    return np.array(numbers, np.int32)[np.asarray(array.indices)]
+def _labels(label: str, numbers: np.ndarray, coder: Coder, names: list[str]) -> np.ndarray:
+    """Return the numbers of named levels, all of which are there, as they are."""
+    coder.numbered(names)
+    if numbers.size and numbers.max() >= len(names):
+        raise ValueError(f"`{label}` holds {numbers.max()}, and there are {len(names)} levels.")
+    return known(label, numbers)
 
 
 def _numbers(label: str, array: Any) -> np.ndarray:
@@ -236,7 +277,7 @@ def _names(label: str, names: Any) -> list[str]:
     return named
 
 
-def _known(label: str, codes: np.ndarray) -> np.ndarray:
+def known(label: str, codes: np.ndarray) -> np.ndarray:
     """Return the numbers of categories, none of which is missing."""
     if codes.size and codes.min() < 0:
         raise ValueError(missing(label))

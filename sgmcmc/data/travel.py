@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Column, Data, DenseColumn, digest
+from sgmcmc.data.levels import Levels
 from sgmcmc.data.named import is_url
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.stored import open_stored
@@ -53,7 +54,7 @@ class _Parcel:
     """A dataset on its way: it unpickles to the dataset."""
 
     def __init__(self, data: Data) -> None:
-        given, dtype, integers = data.given or ({}, None, ())
+        given, dtype, integers, levels = data.given or ({}, None, (), None)
         openers = _openers(given)
         opened = [name for name in data.columns if name in openers or _TABLE in openers]
         self._parts = (
@@ -64,6 +65,7 @@ class _Parcel:
             data.size,
             dtype,
             tuple(integers),
+            levels,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,6 +80,7 @@ def _opened(
     size: int,
     dtype: Any,
     integers: tuple[str, ...],
+    levels: Mapping[str, Levels] | None,
 ) -> Data:
     """Return a dataset in a worker, which reads only the parts of files that it passes over.
 
@@ -88,15 +91,18 @@ def _opened(
         dtypes: Dtypes of all columns, in their order.
         size: Number of observations.
         dtype, integers: Dtype of the chain, and the columns that stay integers.
+        levels: Levels of the model, by column, if these rows are new to it.
     """
     columns = dict(sent)
     try:
         found = {name: opener() for name, opener in openers.items()}
         for name, kind in dtypes:
-            if name in found and _is_array(found[name]):
+            if name in found and _is_array(found[name]) and name not in (levels or ()):
                 columns[name] = open_stored(found.pop(name), kind)
         if found:
-            columns |= read_dataset(found.get(_TABLE, found), dtype, integers).columns
+            columns |= read_dataset(
+                found.get(_TABLE, found), dtype, integers, levels=levels
+            ).columns
         others = [n for n, known in known_by.items() if _known_by(columns[n], size) != known]
     except OSError as error:
         raise OSError(

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
+from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.groups.labels import Labeled, find, labeled
 from sgmcmc.groups.marginal import MOVES, Marginal, Random, Tensors
 from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
-from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs, codes_of
+from sgmcmc.groups.packs import COLUMNS, FILLED, SLOT, Packs
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.evaluation import spans
 
@@ -55,6 +56,8 @@ def draw_effects(
 ) -> Drawn:
     """Return draws of the effects of some groups, each given its global draw.
 
+    Effects of members without rows are drawn from their distribution.
+
     Args:
         model: Groups of the model.
         marginal: Log-likelihood of the chain.
@@ -70,14 +73,40 @@ def draw_effects(
     if by not in model.labels:
         known = ", ".join(map(repr, model.labels))
         raise ValueError(f"`by` must be a factor of `groups`, {known}; it is {by!r}.")
-    labels = model.labels[by]
-    places = np.arange(len(labels)) if groups is None else find(by, labels, groups)
+    factor = model.factor(by)
+    members = model.factors[by] if factor.members is None else Levels(tuple(factor.members))
+    wanted = np.arange(len(members)) if groups is None else find(by, members, groups)
+    labels = model.shown(by)[wanted]
+    places = model.factors[by].codes(members.values[number] for number in wanted)
+    there = places >= 0
+    if there.all():
+        return Drawn(_of_places(model, marginal, draws, data, by, places, seed), labels)
+    found = draw_new(model, factor, draws, int((~there).sum()), seed)
+    if there.any():
+        known = _of_places(model, marginal, draws, data, by, places[there], seed)
+        order = np.argsort(np.concatenate([np.flatnonzero(there), np.flatnonzero(~there)]))
+        found = {
+            name: np.concatenate([known[name], value], 2)[:, :, order]
+            for name, value in found.items()
+        }
+    return Drawn(found, labels)
+
+
+def _of_places(
+    model: Structure,
+    marginal: Any,
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    by: str,
+    places: np.ndarray,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return draws of the effects of groups that have rows, or are coordinates, by name."""
     for factor in model.coordinates:
         if factor.by == by:
-            named = {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
-            return Drawn(named, labels[places])
+            return {name: np.asarray(draws[name])[:, :, places] for name in factor.shapes}
     assert isinstance(marginal, Marginal) and model.packs is not None
-    rank = np.full(len(labels), -1)
+    rank = np.full(len(model.labels[by]), -1)
     rank[model.large] = np.arange(len(model.large))
     alone = rank[places] >= 0
     found: dict[str, np.ndarray] = {}
@@ -94,7 +123,7 @@ def draw_effects(
             name: np.concatenate([found[name], value], 2)[:, :, order] if found else value
             for name, value in own.items()
         }
-    return Drawn(found, labels[places])
+    return found
 
 
 def _of_packs(
@@ -147,24 +176,6 @@ def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 1)
 
 
-def find(by: str, labels: np.ndarray, wanted: Any) -> np.ndarray:
-    """Return the numbers of some groups.
-
-    Raises:
-        ValueError: One is not there; the message names it.
-    """
-    asked = np.atleast_1d(np.asarray(wanted))
-    if asked.ndim != 1:
-        raise ValueError(f"`groups` must be labels of {by!r}; it is {describe(wanted)}.")
-    if asked.dtype.kind != labels.dtype.kind:
-        asked = asked.astype(str if labels.dtype.kind in "US" else labels.dtype)
-    at = np.minimum(np.searchsorted(labels, asked), len(labels) - 1)
-    missing = labels[at] != asked
-    if missing.any():
-        raise ValueError(f"`groups`: {by!r} has no group {asked[missing][0].item()!r}.")
-    return at
-
-
 def for_rows(
     model: Structure,
     marginal: Any,
@@ -195,29 +206,26 @@ def for_rows(
             raise ValueError(
                 f"`dataset` must have an entry {by!r} with the group of each row, known or new."
             )
-        asked, codes = codes_of(by, rows[by])
-        if np.asarray(rows[by]).dtype.kind not in "iuf":
+        asked = labeled(by, rows[by])
+        at = model.factors[by].codes(asked.levels.values)
+        known = at >= 0
+        rows[by] = _numbers_of(model.labels[by], asked, at)
+        if rows[by] is None:
             del rows[by]
-        labels = model.labels[by]
-        if asked.dtype.kind != labels.dtype.kind:
-            asked = asked.astype(str if labels.dtype.kind in "US" else labels.dtype)
-        known = np.isin(asked, labels)
         parts = {}
         if known.any():
-            parts = draw_effects(
-                model, marginal, draws, data, by, asked[known], seed + number
-            ).effects
+            parts = _of_places(model, marginal, draws, data, by, at[known], seed + number)
         if not known.all():
             new = draw_new(model, factor, draws, int((~known).sum()), seed + number)
             parts = {
                 name: np.concatenate([parts[name], value], 2) if parts else value
                 for name, value in new.items()
             }
-        place = np.empty(len(asked), np.int64)
+        place = np.empty(len(at), np.int64)
         place[known] = np.arange(int(known.sum()))
         place[~known] = int(known.sum()) + np.arange(int((~known).sum()))
         found |= parts
-        rows[code_column(by)] = tf.constant(place[codes].astype(np.int32))
+        rows[code_column(by)] = tf.constant(place[asked.codes].astype(np.int32))
         looked.append((code_column(by), tuple(factor.shapes)))
 
     def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
@@ -229,6 +237,21 @@ def for_rows(
         return f(given, own)
 
     return of_rows, found, rows
+
+
+def _numbers_of(labels: np.ndarray, asked: Labeled, at: np.ndarray) -> np.ndarray | None:
+    """Return the labels of rows, if those of the model are numbers, else ``None``.
+
+    Args:
+        labels: Labels of the model.
+        asked: Groups of the rows.
+        at: Number of each of these groups in the model; -1 for new ones.
+    """
+    if labels.dtype.kind not in "iu":
+        return None
+    if (at >= 0).all():
+        return labels[at][asked.codes]
+    return asked.labels[asked.codes] if asked.labels.dtype.kind in "iu" else None
 
 
 def _drawn(
@@ -297,7 +320,10 @@ def own_rows(model: Structure, data: Data) -> dict[str, Any]:
         if name in COLUMNS or name == LARGE:
             continue
         array = np.asarray(column.tensor(0, data.size))[there][order]
-        found[name] = array if array.dtype.kind == "f" else tf.constant(array)
+        if name in model.levels:
+            found[name] = Categories(array, model.levels[name])
+        else:
+            found[name] = array if array.dtype.kind == "f" else tf.constant(array)
     assert model.integrated is not None
     group = np.zeros(model.packs.filled.shape + (model.packs.most,), np.int64)
     count = len(model.packs.labels)

@@ -12,13 +12,14 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
+from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.groups.labels import Labeled, among_members, labeled, shown
 from sgmcmc.groups.marginal import Marginal, Tensors
 from sgmcmc.groups.packs import (
     FILLED,
     SLOT,
     Packs,
-    codes_of,
     large_groups,
     need_groups,
     pack,
@@ -140,7 +141,9 @@ class Structure:
         integrated: Groups whose effects are integrated out, if any.
         packs: Places of their rows.
         coordinates: Groups whose effects are parameters of the chain.
-        labels: Labels of the levels of each factor.
+        labels: Labels of the groups of each factor, as they are shown.
+        factors: The same groups by their values.
+        levels: Levels of other columns that hold categories.
         large: Numbers of the groups that are too large to be integrated out: their effects are
             parameters of the chain.
         found_normal: Whether functions seem quadratic in the integrated effects, which the user has
@@ -151,6 +154,8 @@ class Structure:
     packs: Packs | None
     coordinates: tuple[Groups, ...]
     labels: dict[str, np.ndarray]
+    factors: dict[str, Levels]
+    levels: dict[str, Levels] = field(default_factory=dict)
     large: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     found_normal: bool = False
 
@@ -160,6 +165,16 @@ class Structure:
         if self.integrated is None or not len(self.large):
             return ()
         return tuple(of_large(name) for name in self.integrated.shapes)
+
+    def factor(self, by: str) -> Groups:
+        """Return the groups of a factor."""
+        every = [*self.coordinates, *([] if self.integrated is None else [self.integrated])]
+        return next(factor for factor in every if factor.by == by)
+
+    def shown(self, by: str) -> np.ndarray:
+        """Return the labels of a factor's groups, in the order of their effects."""
+        members = self.factor(by).members
+        return self.labels[by] if members is None else shown(list(members))
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts about each factor for ``settings``."""
@@ -242,20 +257,22 @@ def read_groups(
         raise TypeError(
             f"`dataset` must be a dict of arrays if there are `groups`; it is {describe(dataset)}."
         )
-    codes, labels = {}, {}
+    of_rows: dict[str, Labeled] = {}
     for factor in factors:
         checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")
-        labels[factor.by], codes[factor.by] = codes_of(factor.by, dataset[factor.by])
-        need_groups(factor.by, labels[factor.by])
+        of_rows[factor.by] = labeled(factor.by, dataset[factor.by])
+        need_groups(factor.by, of_rows[factor.by].labels)
+    labels = {by: each.labels for by, each in of_rows.items()}
+    codes = {by: each.codes for by, each in of_rows.items()}
     starts = list(params) if isinstance(params, list | tuple) else [params]
     for start in starts:
         _need_own_names(start, factors)
     rows = _rows(dataset, factors, dtype, integers)
-    for by, of_rows in codes.items():
-        if len(of_rows) != rows.size:
+    for by, each in codes.items():
+        if len(each) != rows.size:
             raise ValueError(
                 f"`dataset`: the first axis of every array counts the observations; {by!r} has "
-                f"{len(of_rows)}, the others {rows.size}."
+                f"{len(each)}, the others {rows.size}."
             )
     able = [factor for factor in factors if factor.integrated]
     integrated = max(able, key=lambda factor: len(labels[factor.by])) if able else None
@@ -269,20 +286,26 @@ def read_groups(
         integrated = replace(integrated, normal=True, nodes=None)
     columns: dict[str, Any] = dict(rows.columns)
     for factor in coordinates:
+        if factor.members is not None:
+            of_rows[factor.by] = among_members(factor.by, of_rows[factor.by], factor.members)
+            labels[factor.by] = of_rows[factor.by].labels
+            codes[factor.by] = of_rows[factor.by].codes
         columns[code_column(factor.by)] = ArrayColumn(codes[factor.by].astype(np.int32))
     found: Any = Looked(log_lik, coordinates) if coordinates else log_lik
     packs, large = None, np.zeros(0, int)
     if integrated is not None:
-        of_rows = codes[integrated.by]
-        large = large_groups(of_rows)
+        if integrated.members is not None:
+            among_members(integrated.by, of_rows[integrated.by], integrated.members)
+        packed_by = codes[integrated.by]
+        large = large_groups(packed_by)
         if len(large):
             _need_free_names(integrated, starts[0])
             found = LargeLooked(found, integrated)
             number = np.full(len(labels[integrated.by]), -1, np.int32)
             number[large] = np.arange(len(large))
-            columns[LARGE] = ArrayColumn(number[of_rows])
-            of_rows = without_large(of_rows, large)
-        packs = pack(labels[integrated.by], of_rows)
+            columns[LARGE] = ArrayColumn(number[packed_by])
+            packed_by = without_large(packed_by, large)
+        packs = pack(labels[integrated.by], packed_by)
         columns = {name: packed(column, packs.rows) for name, column in columns.items()}
         columns |= {SLOT: packs.slots, FILLED: packs.filled}
         found = Marginal(found, integrated, packs)
@@ -295,12 +318,15 @@ def read_groups(
             for name, value in integrated.named(tf.constant(integrated.start)).items():
                 start[of_large(name)] = np.broadcast_to(value, (len(large), *value.shape)).copy()
     apart = integrated if len(large) else None
+    by_value = {by: each.levels for by, each in of_rows.items()}
     return GroupedModel(
         found,
         columns,
         with_effects if isinstance(params, list | tuple) else with_effects[0],
         WithEffects(log_prior, coordinates, apart) if coordinates or apart else log_prior,
-        Structure(integrated, packs, coordinates, labels, large, found_normal),
+        Structure(
+            integrated, packs, coordinates, labels, by_value, rows.levels, large, found_normal
+        ),
     )
 
 
@@ -372,13 +398,14 @@ def _rows(
     dataset: Mapping[str, Any], factors: Sequence[Groups], dtype: tf.DType, integers: Sequence[str]
 ) -> Data:
     """Return the dataset without labels that are no numbers."""
-    named = {factor.by for factor in factors}
-    kept = {
-        name: values
-        for name, values in dataset.items()
-        if name not in named or np.asarray(values).dtype.kind in "iuf"
-    }
-    whole = [name for name in named if name in kept and np.asarray(kept[name]).dtype.kind in "iu"]
+    kept = dict(dataset)
+    whole = []
+    for name in dict.fromkeys(factor.by for factor in factors):
+        kept[name] = np.asarray(kept[name])  # of categories the values, as in new rows
+        if kept[name].dtype.kind in "iu":
+            whole.append(name)
+        elif kept[name].dtype.kind != "f":
+            del kept[name]
     rows = read_dataset(kept, dtype, [*integers, *whole])
     for name, column in rows.columns.items():
         if not isinstance(column, DenseColumn):

@@ -102,47 +102,6 @@ def row_by_row(packs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     }
 
 
-def codes_of(by: str, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels of groups, sorted, and the number of each row's group.
-
-    Raises:
-        ValueError, TypeError: There are missing values, or these are no labels.
-    """
-    label = f"dataset[{by!r}]"
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(
-            f"`groups`: `{label}` must have one label for each row; its shape is {array.shape}."
-        )
-    if array.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in array], bool)
-        array = np.where(missing, "", array).astype(str) if missing.any() else array.astype(str)
-    elif array.dtype.kind == "f":
-        missing = np.isnan(array)
-        whole = array[~missing]
-        if not np.equal(whole, np.floor(whole)).all():
-            raise ValueError(
-                f"`groups`: `{label}` must hold integers, strings or categories; it holds "
-                "fractions."
-            )
-    elif array.dtype.kind in "iubUS":
-        missing = np.zeros(len(array), bool)
-    else:
-        raise TypeError(
-            f"`groups`: `{label}` must hold integers, strings or categories; its dtype is "
-            f"{array.dtype}."
-        )
-    if missing.any():
-        raise ValueError(
-            f"`groups`: `{label}` has {int(missing.sum())} missing values, the first in row "
-            f"{int(missing.argmax())}. Drop these rows, or give them a group."
-        )
-    if array.dtype.kind == "f":
-        array = array.astype(np.int64)
-    labels, codes = np.unique(array, return_inverse=True)
-    return labels, codes.reshape(-1)
-
-
 def need_groups(by: str, labels: np.ndarray) -> None:
     """Refuse a factor with too few levels for a distribution of effects."""
     if len(labels) < 2:

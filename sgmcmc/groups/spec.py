@@ -12,6 +12,7 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import Data
+from sgmcmc.data.levels import plain
 from sgmcmc.interrupts import pass_on
 
 Law = Callable[[dict[str, tf.Tensor], dict[str, tf.Tensor]], tf.Tensor]
@@ -70,6 +71,9 @@ class Groups:
             mixed models; the integral then has a closed form, and ``nodes`` is 1. ``None`` tries
             them at the starting values, unless there are ``nodes``; ``samples.report`` then has the
             error, as for a quadrature.
+        members: Labels of all groups, in the order of their effects, if there may be some without
+            rows, whose effects are then drawn from their distribution; ``None`` for the groups
+            that have rows, sorted.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message names it.
@@ -92,6 +96,7 @@ class Groups:
     log_prior: Law
     nodes: int | None = None
     normal: bool | None = None
+    members: Sequence[Any] | None = field(default=None, repr=False)
     shapes: dict[str, tuple[int, ...]] = field(init=False, repr=False)
     start: np.ndarray = field(init=False, repr=False, compare=False)
     nodes_given: bool = field(init=False, repr=False, compare=False)
@@ -118,6 +123,8 @@ class Groups:
                     f"`effects[{name!r}]` must be finite and not empty; it is {describe(value)}."
                 )
         checks.function("log_prior", self.log_prior, "of `effects` and `params`")
+        if self.members is not None:
+            object.__setattr__(self, "members", tuple(map(plain, self.members)))
         size = sum(value.size for value in starts.values())
         nodes = self.nodes
         object.__setattr__(self, "nodes_given", nodes is not None)

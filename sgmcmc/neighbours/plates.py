@@ -137,7 +137,7 @@ def as_groups(model: Any, plate: Plate, starts: Mapping[str, Any]) -> Groups:
     def log_prior(effects: Tensors, params: Tensors) -> tf.Tensor:
         return model.effects_density(plate, effects, params)
 
-    return Groups(plate.by, effects, log_prior)
+    return Groups(plate.by, effects, log_prior, members=range(plate.levels))
 
 
 def check_plates(model: Any, plates: Sequence[Plate]) -> None:

@@ -137,7 +137,7 @@ def _effects(
     for by, labels in effects.items():
         found = samples.effects(by, labels)
         drawn |= found
-        coords[by] = samples.origin.groups.labels[by] if labels is None else np.atleast_1d(labels)
+        coords[by] = samples.origin.groups.shown(by) if labels is None else np.atleast_1d(labels)
         for name, array in found.items():
             further = list(dims.get(name, [f"{name}_dim_{k}" for k in range(array.ndim - 3)]))
             dims[name] = [by, *further]

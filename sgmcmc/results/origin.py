@@ -32,7 +32,7 @@ class Origin(Protocol):
 
     @property
     def groups(self) -> Any:
-        """The groups of the model, if it has any; ``labels`` holds the levels of each factor."""
+        """The groups of the model, if it has any; ``labels`` holds the groups of each factor."""
 
     @property
     def judges_quickly(self) -> bool:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
+from sgmcmc.data.levels import Levels
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.data.travel import read_machines
@@ -37,6 +38,19 @@ class Predictions(Arrays):
         super().__init__(draws)
         self.settings = dict(settings)
         self._origin: Origin | None = None
+
+    @property
+    def levels(self) -> dict[str, list[Any]]:
+        """The levels of each column of categories, in the order of their numbers in the model.
+
+        Rows that are new to the model are numbered by these, whatever container they come in.
+        """
+        return {name: list(own.values) for name, own in self._levels.items()}
+
+    @property
+    def _levels(self) -> dict[str, Levels]:
+        stored = self.settings.get("levels", {})
+        return {name: Levels.from_json(facts) for name, facts in stored.items()}
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -346,7 +360,8 @@ class Predictions(Arrays):
 
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:
-            return read_dataset(dataset, self._dtype, self.settings.get("integers", ()))
+            integers = self.settings.get("integers", ())
+            return read_dataset(dataset, self._dtype, integers, levels=self._levels)
         if self._origin is None:
             raise ValueError(
                 "`dataset` must be given: these draws are not in the process of the chain that "

@@ -230,7 +230,8 @@ def make_sampler(request: Request) -> Sampler:
 
 def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
     """Return the settings of a sampler, stored with its draws."""
-    space = sampler.target.space
+    space, groups = sampler.target.space, sampler.request.groups
+    levels = {**sampler.data.levels, **({} if groups is None else groups.levels)}
     return {
         **{name: parts.json_value(value) for name, value in sampler.tuning.items()},
         "method": sampler.request.method,
@@ -242,7 +243,8 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         "own_coordinates": space.own_coordinates(),
         "weights": sampler.chain.stepsizes.to_json(),
         **_options(sampler.options),
-        "groups": None if sampler.request.groups is None else sampler.request.groups.to_json(),
+        "groups": None if groups is None else groups.to_json(),
+        "levels": {name: own.to_json() for name, own in levels.items()},
         "paths": _paths(),
         "versions": _versions(),
     }

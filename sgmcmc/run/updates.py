@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.joined import joined, need_like_rows, need_same_columns
+from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.groups.labels import extended
+from sgmcmc.groups.model import Structure
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief
@@ -114,22 +117,35 @@ def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
     """Return the dataset of a request with more rows."""
     options = origin.sampler.options
     if origin.groups is not None:
-        return _as_dict(asked.dataset, rows)
+        return _as_dict(asked.dataset, rows, origin.groups)
     try:
-        new = read_dataset(rows, options.dtype, options.integers, options.storage)
+        levels = origin.data.levels
+        new = read_dataset(rows, options.dtype, options.integers, options.storage, levels)
     except (TypeError, ValueError) as error:
         raise type(error)(str(error).replace("`dataset", "`rows")) from None
     return joined(origin.data, new)
 
 
-def _as_dict(dataset: Any, rows: Any) -> dict[str, np.ndarray]:
+def _as_dict(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
     names, others = (list(getattr(each, "columns", each)) for each in (dataset, rows))
     need_same_columns(names, others)
-    return {name: _concatenated(name, dataset[name], rows[name]) for name in names}
+    return {name: _concatenated(name, dataset[name], rows[name], groups) for name in names}
 
 
-def _concatenated(name: str, old: Any, new: Any) -> np.ndarray:
+def _concatenated(name: str, old: Any, new: Any, groups: Structure) -> Any:
+    """Return a column of a dataset with that of more rows behind it.
+
+    Groups and levels are those of the same value; groups may be new, levels may not.
+    """
+    if name in groups.labels or name in groups.levels:
+        label = f"rows[{name!r}]"
+        before, after = factorized(old, f"dataset[{name!r}]"), factorized(new, label)
+        levels = before.levels
+        if name in groups.labels:
+            levels = extended(levels, after.levels.values)
+        added = after.coded_by(levels, label)
+        return Categories(np.concatenate([before.codes, added]), levels)
     parts = np.asarray(old), np.asarray(new)
     need_like_rows(name, *(part.shape[1:] for part in parts))
     return np.concatenate(parts)

@@ -13,7 +13,8 @@ import tensorflow as tf
 from sgmcmc.groups import Groups
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import read_groups
-from sgmcmc.groups.packs import MODE, ROOT, SLOT, codes_of, pack
+from sgmcmc.groups.labels import labeled
+from sgmcmc.groups.packs import MODE, ROOT, SLOT, pack
 
 LOG_2PI = np.log(2 * np.pi)
 SIZES = np.array([1, 7, 3, 3, 12, 2, 5, 9, 1, 4])
@@ -353,9 +354,9 @@ def test_packs_hold_every_row_once_with_its_whole_group(sizes):
 
 
 def test_labels_may_be_strings_categories_or_integers():
-    labels, codes = codes_of("g", ["b", "a", "b"])
-    assert labels.tolist() == ["a", "b"] and codes.tolist() == [1, 0, 1]
-    assert codes_of("g", np.array([3.0, 1.0]))[0].tolist() == [1, 3]
+    found = labeled("g", ["b", "a", "b"])
+    assert found.labels.tolist() == ["a", "b"] and found.codes.tolist() == [1, 0, 1]
+    assert labeled("g", np.array([3.0, 1.0])).labels.tolist() == [1, 3]
 
 
 def test_minibatches_of_packs_are_unbiased_over_all_of_them():

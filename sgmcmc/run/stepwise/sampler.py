@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.atomic_files import KEPT, explained, read_arrays, write_arrays
+from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.engine.prefetcher import core_to_spare
 from sgmcmc.engine.runner import Runner
@@ -124,17 +125,19 @@ class StepwiseSampler:
 
     def columns_of(self, minibatch: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         """Return the arrays of a minibatch as tensors, of the dtypes that the dataset has."""
-        columns = self._sampler.data.columns
+        data = self._sampler.data
         found = {}
         for name, value in minibatch.items():
-            dtype = columns[name].dtype if name in columns else None
-            if not tf.is_tensor(value) and name in columns and columns[name].sparse:
-                read = read_dataset({name: value}, tf.as_dtype(dtype))
-                found[name] = read.whole[name]
+            column = data.columns.get(name)
+            if name in data.levels:
+                found[name] = _coded(name, value, data.levels)
+            elif tf.is_tensor(value):
+                found[name] = value
+            elif column is not None and column.sparse:
+                found[name] = read_dataset({name: value}, tf.as_dtype(column.dtype)).whole[name]
             else:
-                found[name] = (
-                    value if tf.is_tensor(value) else tf.constant(np.asarray(value), dtype)
-                )
+                dtype = None if column is None else column.dtype
+                found[name] = tf.constant(np.asarray(value), dtype)
         return found
 
     def __repr__(self) -> str:
@@ -173,6 +176,17 @@ class StepwiseSampler:
             space = self._sampler.target.space
             self.params_opt = self._user(space.user_layout, modes["modes"])
             self.log_post_opt_grad = self._user(space.score_layout, modes["gradients"])
+
+
+def _coded(name: str, values: Any, levels: Mapping[str, Levels]) -> tf.Tensor:
+    """Return the numbers of the levels of some rows."""
+    if tf.is_tensor(values) and not hasattr(values, "numpy"):
+        raise ValueError(
+            f"`minibatch[{name!r}]` is a tensor of a graph, whose levels cannot be looked up. Pass "
+            "the levels as an array, outside of tf.function."
+        )
+    own = {name: levels[name]}
+    return read_dataset({name: values}, tf.float32, levels=own).whole[name]
 
 
 class Session:
