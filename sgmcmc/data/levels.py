@@ -296,11 +296,18 @@ class Categories:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the value of each row."""
-        values = np.empty(len(self.levels) + 1, object)
-        values[:-1], values[-1] = self.levels.values, None
-        found = values[self.codes]
-        if not self.missing.any() and not any(isinstance(v, tuple) for v in self.levels.values):
-            found = np.array(found.tolist())
+        kinds = {type(value) for value in self.levels.values}
+        if kinds <= {str} or kinds <= {bool, int, float}:
+            values = np.array(self.levels.values)
+        else:
+            values = np.empty(len(self.levels), object)
+            values[:] = self.levels.values
+        if not self.missing.any():
+            found = values[self.codes]
+        else:
+            or_none = np.full(len(values) + 1, None, object)
+            or_none[:-1] = values
+            found = or_none[self.codes]
         return found if dtype is None else found.astype(dtype)
 
     def __getitem__(self, rows: Any) -> Categories:
@@ -372,7 +379,8 @@ def factorized(values: Any, label: str = "column") -> Categories:
         return found
     if np.ma.is_masked(values):
         masked = np.ma.asarray(values)
-        values = np.where(np.ma.getmaskarray(masked), None, masked.data.astype(object))
+        values = masked.data.astype(object)
+        values[np.ma.getmaskarray(masked)] = None
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{label}` must have one value for each row; its shape is {array.shape}.")

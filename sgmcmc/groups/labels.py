@@ -34,7 +34,8 @@ def labeled(by: str, values: Any) -> Labeled:
         ValueError, TypeError: There are missing values, or these are no labels.
     """
     label = f"dataset[{by!r}]"
-    if read_categories(values, label) is None:
+    found = read_categories(values, label)
+    if found is None:
         array = np.asarray(values)
         if array.ndim != 1:
             raise ValueError(
@@ -45,7 +46,12 @@ def labeled(by: str, values: Any) -> Labeled:
                 f"`groups`: `{label}` must hold integers, strings or categories; its dtype is "
                 f"{array.dtype}."
             )
-    found = factorized(values, label)
+        found = factorized(values, label)
+        if array.dtype.kind == "f" and any(not v.is_integer() for v in found.levels.values):
+            raise ValueError(
+                f"`groups`: `{label}` must hold integers, strings or categories; it holds "
+                "fractions."
+            )
     missing = found.missing
     if missing.any():
         raise ValueError(
@@ -53,7 +59,7 @@ def labeled(by: str, values: Any) -> Labeled:
             f"{int(missing.argmax())}. Drop these rows, or give them a group."
         )
     there, codes = np.unique(found.codes, return_inverse=True)
-    own = [_whole(label, found.levels.values[number]) for number in there]
+    own = [_whole(found.levels.values[number]) for number in there]
     labels, first, of_own = np.unique(shown(own), return_index=True, return_inverse=True)
     levels = Levels(tuple(own[place] for place in first))
     return Labeled(labels, levels, of_own.reshape(-1)[codes.reshape(-1)])
@@ -82,15 +88,18 @@ def shown(values: list[Any]) -> np.ndarray:
     return np.array(list(map(text_of, values)), str)
 
 
-def _whole(label: str, value: Any) -> Any:
-    """Return a label; one that is a floating point number must be an integer."""
-    if not isinstance(value, float):
-        return value
-    if not value.is_integer():
-        raise ValueError(
-            f"`groups`: `{label}` must hold integers, strings or categories; it holds fractions."
-        )
-    return int(value)
+def _whole(value: Any) -> Any:
+    """Return a label; an integer is one, whatever its column holds."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def numbers_of(values: Any) -> np.ndarray | None:
+    """Return the labels of rows as numbers, if they are numbers."""
+    found = read_categories(values)
+    if found is not None and not all(isinstance(v, int | float) for v in found.levels.values):
+        return None
+    array = np.asarray(values if found is None else found)
+    return array if array.dtype.kind in "iuf" else None
 
 
 def extended(levels: Levels, values: Iterable[Any]) -> Levels:

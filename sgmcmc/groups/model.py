@@ -14,7 +14,7 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
-from sgmcmc.groups.labels import Labeled, among_members, labeled, shown
+from sgmcmc.groups.labels import Labeled, among_members, labeled, numbers_of, shown
 from sgmcmc.groups.marginal import Marginal, Tensors
 from sgmcmc.groups.packs import (
     FILLED,
@@ -401,11 +401,12 @@ def _rows(
     kept = dict(dataset)
     whole = []
     for name in dict.fromkeys(factor.by for factor in factors):
-        kept[name] = np.asarray(kept[name])  # of categories the values, as in new rows
-        if kept[name].dtype.kind in "iu":
-            whole.append(name)
-        elif kept[name].dtype.kind != "f":
+        numbers = numbers_of(kept[name])
+        if numbers is None:
             del kept[name]
+        else:
+            kept[name] = numbers
+            whole += [name] if numbers.dtype.kind in "iu" else []
     rows = read_dataset(kept, dtype, [*integers, *whole])
     for name, column in rows.columns.items():
         if not isinstance(column, DenseColumn):

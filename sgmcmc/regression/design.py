@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression, calls
-from sgmcmc.regression.frames import need_column
+from sgmcmc.regression.frames import Factor, factor_of, need_column
 from sgmcmc.regression.names import INTERCEPT, apart
 from sgmcmc.regression.parsing import atoms_of
 from sgmcmc.regression.parts import Parts
@@ -63,12 +64,10 @@ class Coded:
                 codes = values.cat.codes.to_numpy().astype(np.int32)
             else:
                 codes = pd.Index(levels).get_indexer(values).astype(np.int32)
-            if (codes < 0).any():
-                value = values[int(np.argmax(codes < 0))]
-                raise ValueError(
-                    f"`data[{name!r}]` has the level {str(value)!r}, which the regression has not "
-                    "seen."
-                )
+            if (codes < 0).any():  # levels of another type, or new ones
+                label = f"data[{name!r}]"
+                own = factorized(values, label)
+                codes = own.coded_by(Levels.of(levels), label, "regression")
             codes -= reduced
             absent |= codes < 0
             found += stride * codes
@@ -87,7 +86,7 @@ class Design:
         spec: Specification of the dense columns, for formulaic.
         coded: Other columns.
         variables: Columns of the data that are needed.
-        levels: Levels of the columns of the data that are factors, the reference first.
+        factors: Columns of the data that are factors.
         parts: Parts of expressions, which formulaic is handed.
     """
 
@@ -96,7 +95,7 @@ class Design:
     spec: Any
     coded: tuple[Coded, ...]
     variables: tuple[str, ...]
-    levels: dict[str, list[Any]]
+    factors: dict[str, Factor]
     parts: Parts
 
     def matrix(self, frame: pd.DataFrame) -> np.ndarray:
@@ -180,13 +179,13 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     sketch = parts.frame(_sketch(frame), _expressions(spec))
     context = FUNCTIONS | dict(parts.constants.values())
     spec = _of_formulaic(lambda: spec.get_model_matrix(sketch, context), parts).model_spec
-    levels = {}
+    factors = {}
     for expr, (_, state) in spec.encoder_state.items():
         named = parts.column(expr)
         if named and "categories" in state:
-            levels[named] = list(state["categories"])
+            factors[named] = factor_of(frame[named], state["categories"])
     most = _LARGE if large is None else large
-    return _divided(spec, parts, tuple(variables), levels, most)
+    return _divided(spec, parts, tuple(variables), factors, most)
 
 
 def _sketch(frame: pd.DataFrame) -> pd.DataFrame:
@@ -335,7 +334,7 @@ def _divided(
     spec: Any,
     parts: Parts,
     variables: tuple[str, ...],
-    levels: dict[str, list[Any]],
+    factors: dict[str, Factor],
     large: int,
 ) -> Design:
     """Return the design of a specification, large terms as integers."""
@@ -356,7 +355,7 @@ def _divided(
     written = _written(names, columns, parts)
     left = None if not dense else spec.subset(_formula(kept)) if coded else spec
     return Design(
-        tuple(written), np.asarray(dense, int), left, tuple(coded), variables, levels, parts
+        tuple(written), np.asarray(dense, int), left, tuple(coded), variables, factors, parts
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sgmcmc.checks import describe, did_you_mean
+from sgmcmc.data.levels import Categories, Coder, Levels, factorized, read_categories
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
 from sgmcmc.regression.names import columns_of
@@ -73,11 +74,11 @@ def read_rows(
             return _mapped(data, names, drop)
         found = _in_memory(data, names, head)
     elif isinstance(data, pd.DataFrame):
-        found = data
+        found = _with_categories(data)
     elif hasattr(data, "to_pandas"):
         found = data.to_pandas()
     elif isinstance(data, Mapping):
-        found = pd.DataFrame({name: np.asarray(values) for name, values in data.items()})
+        found = pd.DataFrame({name: _values(name, values) for name, values in data.items()})
     else:
         raise TypeError(
             "`data` must be a frame of pandas or polars, an Arrow table, the path of a Parquet "
@@ -99,7 +100,35 @@ def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFram
     if not batches:
         return head[names]
     table = importlib.import_module("pyarrow").Table.from_batches(batches)
-    return table.unify_dictionaries().to_pandas()
+    found = {
+        field.name: categories(read_categories(table[field.name], f"data[{field.name!r}]"))
+        for field in table.schema
+        if hasattr(field.type, "index_type")
+    }
+    others = table.select([name for name in names if name not in found]).to_pandas()
+    return others.assign(**found)[names] if found else others
+
+
+def categories(column: Categories | None) -> pd.Categorical:
+    """Return a column of categories as pandas has it."""
+    import pandas as pd
+
+    assert column is not None
+    levels = pd.Index(list(column.levels.values), tupleize_cols=False)
+    return pd.Categorical.from_codes(column.codes, levels, ordered=column.levels.ordered)
+
+
+def _values(name: Any, values: Any) -> Any:
+    """Return a column of a dict for a frame; categories keep their levels and their order."""
+    found = read_categories(values, f"data[{name!r}]")
+    return np.asarray(values) if found is None else categories(found)
+
+
+def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose dictionaries of Arrow's are categories of pandas."""
+    own = [n for n, kind in frame.dtypes.items() if str(kind).startswith("dictionary<")]
+    found = {name: categories(read_categories(frame[name], f"data[{name!r}]")) for name in own}
+    return frame.assign(**found) if own else frame
 
 
 def _mapped(
@@ -131,16 +160,14 @@ class _Reader:
         types = importlib.import_module("pyarrow").types
         self._name = name
         self.text = types.is_string(kind) or types.is_large_string(kind)
-        in_dictionary = types.is_dictionary(kind)
-        self._ordered = in_dictionary and bool(kind.ordered)
-        self._coded = self.text or in_dictionary
+        self._coded = self.text or types.is_dictionary(kind)
         self._dtype = np.dtype(np.int32 if self._coded else kind.to_pandas_dtype())
         self._spool = Spool(self._dtype)
-        self._numbers: dict[Any, int] = {}
+        self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
-        values = self._codes(column) if self._coded else column.to_pandas().to_numpy()
+        values = self._coder.of_arrow(column) if self._coded else column.to_pandas().to_numpy()
         if values.dtype.kind == "O" or self._dtype.kind == "O":
             raise TypeError(
                 f"`data[{self._name!r}]` holds {column.type}, which regressions do not read from "
@@ -153,13 +180,6 @@ class _Reader:
             )
         self._spool.add(values)
 
-    def _codes(self, column: Any) -> np.ndarray:
-        part = column.dictionary_encode() if self.text else column
-        levels = part.dictionary.to_pylist()
-        own = [self._numbers.setdefault(level, len(self._numbers)) for level in levels]
-        places = part.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
-        return np.append(np.asarray(own, np.int32), np.int32(-1))[places]
-
     def series(self) -> pd.Series:
         """Return the column, on mapped memory."""
         import pandas as pd
@@ -167,13 +187,13 @@ class _Reader:
         values = np.asarray(self._spool.array())
         if not self._coded:
             return pd.Series(values, copy=False)
-        levels = list(self._numbers)
-        if self.text:
-            order = np.argsort(np.asarray(levels, object), kind="stable")
-            place = np.empty(len(levels) + 1, np.int32)
-            place[order], place[-1] = np.arange(len(levels)), -1
-            values, levels = place[values], [levels[number] for number in order]
-        return pd.Series(pd.Categorical.from_codes(values, levels, ordered=self._ordered))
+        if not self.text:
+            return pd.Series(categories(self._coder.finished(values)))
+        levels = list(self._coder.levels.values)
+        order = np.argsort(np.asarray(levels, object), kind="stable")
+        place = np.append(np.argsort(order), -1).astype(np.int32)
+        sorted_levels = [levels[number] for number in order]
+        return pd.Series(pd.Categorical.from_codes(place[values], sorted_levels))
 
 
 def pieces(frame: pd.DataFrame, columns: int) -> Iterator[pd.DataFrame]:
@@ -209,12 +229,71 @@ def need_column(frame: pd.DataFrame, name: str) -> None:
         )
 
 
-def labels(frame: pd.DataFrame, by: str) -> np.ndarray:
+def labels(frame: pd.DataFrame, by: str) -> Categories:
     """Return the group of each row, of a factor or of several together."""
-    parts = [column(frame, name) for name in columns_of(by)]
+    names = columns_of(by)
+    for name in names:
+        need_column(frame, name)
+    parts = [factorized(frame[name], f"data[{name!r}]") for name in names]
     if len(parts) == 1:
-        return parts[0] if parts[0].dtype.kind in "iu" else parts[0].astype(str)
-    found = parts[0].astype(str)
-    for part in parts[1:]:
-        found = np.char.add(np.char.add(found, ":"), part.astype(str))
-    return found
+        return parts[0]
+    sizes = [len(part.levels) for part in parts]
+    together = np.ravel_multi_index([part.codes for part in parts], sizes)
+    there, codes = np.unique(together, return_inverse=True)
+    values = [[_label(value) for value in part.levels.values] for part in parts]
+    combined = [
+        tuple(own[place] for own, place in zip(values, places, strict=True))
+        for places in zip(*np.unravel_index(there, sizes), strict=True)
+    ]
+    return Categories(codes.reshape(-1).astype(np.int32), Levels(tuple(combined)))
+
+
+def _label(value: Any) -> Any:
+    """Return a level as part of a label; an integer is one, whatever its column holds."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Factor(NamedTuple):
+    """A column of the data that is a factor.
+
+    Attributes:
+        levels: Its levels in the regression, the reference first.
+        kind: Its kind there: "number", "text" or "category".
+    """
+
+    levels: Levels
+    kind: str
+
+
+def factor_of(values: pd.Series, levels: Any) -> Factor:
+    """Return a column as a factor with some levels."""
+    import pandas as pd
+
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        kind = "category"
+    else:
+        kind = "number" if values.dtype.kind in "biuf" else "text"
+    return Factor(Levels.of(levels), kind)
+
+
+def with_levels_of(frame: pd.DataFrame, factors: Mapping[str, Factor]) -> pd.DataFrame:
+    """Return rows whose factors have the levels of a regression, in its types.
+
+    Args:
+        frame: Rows.
+        factors: Columns of the regression that are factors.
+
+    Raises:
+        ValueError: A level is new, or missing; the message names it.
+    """
+    found: dict[str, Any] = {}
+    for name, (levels, kind) in factors.items():
+        need_column(frame, name)
+        label = f"data[{name!r}]"
+        own = factorized(frame[name], label)
+        codes = own.coded_by(levels, label, "regression")
+        if kind == "number":
+            found[name] = np.array(levels.values)[codes]
+        elif kind == "category" or not set(own.levels.values) <= set(levels.values):
+            found[name] = categories(Categories(codes, levels))
+    return frame.assign(**found) if found else frame

@@ -15,7 +15,7 @@ from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
 from sgmcmc.regression.families import Family, Tensors
 from sgmcmc.regression.formula import Bar, Formula
-from sgmcmc.regression.frames import labels
+from sgmcmc.regression.frames import Factor, labels
 from sgmcmc.regression.names import INTERCEPT, entry_of, place_name, weight_name
 from sgmcmc.regression.response import trials_of
 
@@ -147,6 +147,15 @@ class Model:
     def integers(self) -> list[str]:
         """Names of the entries of the dataset that are integers."""
         return [place_name(number) for number in range(len(self.design.coded))]
+
+    @property
+    def factors(self) -> dict[str, Factor]:
+        """Columns of the data that are factors of terms."""
+        found = dict(self.design.factors)
+        for each in self.effects:
+            for design in each.designs:
+                found = {**design.factors, **found}
+        return found
 
     def rows(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without the response."""

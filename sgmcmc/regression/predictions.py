@@ -11,7 +11,7 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
-from sgmcmc.regression.frames import as_frame, column, pieces
+from sgmcmc.regression.frames import as_frame, column, pieces, with_levels_of
 from sgmcmc.regression.model import Model
 from sgmcmc.regression.response import censored_of, read_response
 from sgmcmc.results.arrays import by_chain
@@ -71,21 +71,12 @@ class Predictor:
         """Yield rows and the draws of their linear predictors, (draws, rows, ...), in pieces."""
         frame = self.frame if data is None else as_frame(data)
         for part in pieces(frame, _DRAWS):
-            self._need_known_levels(part)
+            if data is not None:
+                part = with_levels_of(part, self.model.factors)
             eta = self.thinned.predict(self.model.predictor, self.model.rows(part), reduce=None)
             eta = np.asarray(eta, np.float64)
             several = eta.shape[-1:] if self.model.family.several else ()
             yield part, eta.reshape(-1, len(part), *several)
-
-    def _need_known_levels(self, frame: pd.DataFrame) -> None:
-        for name, levels in self.model.design.levels.items():
-            known = set(levels)
-            new = [value for value in dict.fromkeys(column(frame, name)) if value not in known]
-            if new:
-                raise ValueError(
-                    f"`data[{name!r}]` has the level {str(new[0])!r}, which the regression has not "
-                    "seen."
-                )
 
     def expected(self, eta: np.ndarray) -> np.ndarray:
         """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
@@ -276,7 +267,10 @@ def _wanted(predictor: Predictor, variables: Any) -> dict[str, Any]:
 def _levels(predictor: Predictor, name: str) -> list[Any] | None:
     """Return the levels of a factor or flag; ``None`` if the variable is a number."""
     flag = predictor.frame[name].dtype.kind == "b"
-    return predictor.model.design.levels.get(name, [False, True] if flag else None)
+    factor = predictor.model.design.factors.get(name)
+    if factor is not None:
+        return list(factor.levels.values)
+    return [False, True] if flag else None
 
 
 def some_rows(predictor: Predictor, data: Any) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import as_levels
 from sgmcmc.regression.design import evaluated
 from sgmcmc.regression.expressions import Constants
@@ -137,12 +138,9 @@ def read_response(
     """
     values = evaluated(formula.response, frame, constants)
     if levels:
-        places = {level: place for place, level in enumerate(levels)}
-        keys = values.tolist()
-        if not all(key in places for key in keys):
-            keys = values.astype(str).tolist()
-            places = {str(level): place for level, place in places.items()}
-        y = np.array([places[key] for key in keys], np.float64)
+        label = f"data[{formula.response!r}]"
+        known = Levels.of(levels)
+        y = factorized(values, label).coded_by(known, label, "regression").astype(np.float64)
     else:
         y = values.astype(np.float64)
     bad = ~(np.isfinite(y) & family.good(y))

@@ -246,7 +246,7 @@ class Regression:
         draws = self._predictor.thinned.effects(each.entry)[f"r_{each.name}"] / each.scale
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
-        names = structure.labels[each.entry]
+        names = structure.shown(each.entry)
         index = pd.MultiIndex.from_product([names, each.terms], names=[by, "term"])
         flat = draws.reshape(-1, len(names) * len(each.terms))
         ends = np.quantile(flat, [(1 - prob) / 2, (1 + prob) / 2], axis=0)

@@ -176,8 +176,10 @@ class Conversions(Predictions):
         Loading it needs neither this package nor the code of ``f``:
         ``tf.saved_model.load(folder).signatures["mean"](x=...)["mean"]``. Its signatures ``mean``,
         ``quantiles`` and ``draws`` give what :meth:`predict` gives for the same draws; their inputs
-        are the entries of ``dataset``, with any number of rows. A call holds draws × rows values,
-        so pass thousands of rows at a time, not millions.
+        are the entries of ``dataset``, with any number of rows. Of a column of categories these are
+        the levels themselves, integers (int64) or else text, which the loaded model lists in
+        ``levels``; a level that the model has not seen is an error. A call holds draws × rows
+        values, so pass thousands of rows at a time, not millions.
 
         Args:
             folder: Path of the folder; it must not exist, or be empty. It appears only once it is
@@ -222,7 +224,7 @@ class Conversions(Predictions):
         held = {name: np.ascontiguousarray(array[:, ::step]) for name, array in held.items()}
         data = self._data(dataset)
         columns = self._evaluation("f", f, data, held).columns(Span(0, 1, 0))
-        return write_saved_model(folder, f, held, columns, quantiles)
+        return write_saved_model(folder, f, held, columns, quantiles, data.levels)
 
     def to_arviz(
         self,

@@ -11,9 +11,9 @@ import scipy.stats
 import tensorflow as tf
 
 from sgmcmc.groups import Groups
+from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import read_groups
-from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.packs import MODE, ROOT, SLOT, pack
 
 LOG_2PI = np.log(2 * np.pi)
