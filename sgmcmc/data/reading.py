@@ -209,8 +209,8 @@ def _read_column(label: str, values: Any, dtype: tf.DType, coded: bool = False) 
     is_array = isinstance(values, np.ndarray) or is_plain_frame(values)
     table = None if is_array else as_table(label, values)
     if table is not None:
-        _, *found = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
-        return found[0], found[1], found[2]
+        found = next(_read_table(label, table, lambda _: dtype, {"": table.names}))
+        return found.column, found.rows, found.levels
     array = as_numbers(label, values)
     need_first_axis(label, array.shape)
     check_values(label, array, dtype)
@@ -225,8 +225,8 @@ def _read_coded(label: str, values: Any) -> Found:
     table = None if table is None else as_table(label, values, table.names)
     if table is not None and len(table.names) == 1:
         parts = {"": table.names}
-        _, *found = next(_read_table(label, table, lambda _: tf.int32, parts))
-        return found[0], found[1], found[2]
+        found = next(_read_table(label, table, lambda _: tf.int32, parts))
+        return found.column, found.rows, found.levels
     if hasattr(values, "to_dask_array"):
         values = values.compute()
     if isinstance(values, tf.Tensor | tf.Variable):
@@ -329,11 +329,11 @@ def _read_table(
     for name, spool in spools.items():
         array, coder = spool.array(), table.categories.get(wanted[name][0])
         column: Column = ArrayColumn(array) if table.in_memory else MappedColumn(array, array.dtype)
-        own = None
+        levels = None
         if coder is not None:
-            order, own = coder.order, coder.in_order
-            column = recoded(column, np.argsort(order).astype(np.int32), spool.rows)
-        yield Read(name, column, spool.rows, own)
+            levels = coder.in_order
+            column = recoded(column, np.argsort(coder.order).astype(np.int32), spool.rows)
+        yield Read(name, column, spool.rows, levels)
 
 
 def _beside_each_other(pieces: list[np.ndarray], dtype: tf.DType) -> np.ndarray:

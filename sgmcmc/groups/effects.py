@@ -71,8 +71,8 @@ def draw_effects(
         ValueError: There is no such factor, or no such group.
     """
     if by not in model.labels:
-        known = ", ".join(map(repr, model.labels))
-        raise ValueError(f"`by` must be a factor of `groups`, {known}; it is {by!r}.")
+        listed = ", ".join(map(repr, model.labels))
+        raise ValueError(f"`by` must be a factor of `groups`, {listed}; it is {by!r}.")
     factor = model.factor(by)
     members = model.factors[by] if factor.members is None else Levels(tuple(factor.members))
     wanted = np.arange(len(members)) if groups is None else find(by, members, groups)
