@@ -403,22 +403,24 @@ class Coder:
     def __init__(self, label: str = "column") -> None:
         self._label = label
         self._numbers: dict[Key, int] = {}
+        self._known: dict[Any, int] = {}
         self._values: list[Any] = []
         self._orders: dict[tuple[int, ...], None] = {}
 
     def numbered(self, values: Iterable[Any]) -> np.ndarray:
         """Return the numbers of values, to which those that are new are added; -1 if missing."""
-        known: dict[Any, int] = {}
-        return np.fromiter((self._number(value, known) for value in values), np.int32)
-
-    def _number(self, value: Any, known: dict[Any, int]) -> int:
+        every, known = list(values), self._known
         try:
-            if value in known:
-                return known[value]
-        except (TypeError, ValueError):  # what cannot be hashed, or compared
-            return self._new(value)
-        known[value] = self._new(value)
-        return known[value]
+            numbers = [known[v] if v in known else self._added(v) for v in every]
+        except TypeError:  # what cannot be hashed, or compared
+            numbers = [self._new(value) for value in every]
+        return np.array(numbers, np.int32)
+
+    def _added(self, value: Any) -> int:
+        number = self._new(value)
+        if number >= 0:
+            self._known[value] = number
+        return number
 
     def _new(self, value: Any) -> int:
         if is_missing(value):

@@ -208,6 +208,7 @@ def divide(
         "n_chains": len(found[0].draws),
         "bijectors": {key: bijector.name for key, bijector in (bijectors or {}).items()},
         "dtype": shard.dtype.name,
+        "levels": {name: own.to_json() for name, own in data.levels.items()},
         "versions": found[0].versions,
     }
     x = aligned([one.draws for one in found])

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.checks import describe
-from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn
+from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn, digest
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.labels import Labeled, among_members, labeled, numbers_of, shown
@@ -67,6 +67,9 @@ _QUICK = 2_000_000
 
 _SEVERAL = 2.0
 """Levels of another factor that a group has rows at, on average, if the two are crossed."""
+
+_STORED = 100_000
+"""Largest number of groups of a factor whose labels are stored with the draws."""
 
 LARGE = "groups/large"
 """Column with the number of the large group that a row is of; -1 for rows of others."""
@@ -175,6 +178,14 @@ class Structure:
         """Return the labels of a factor's groups, in the order of their effects."""
         members = self.factor(by).members
         return self.labels[by] if members is None else shown(list(members))
+
+    def labels_to_json(self) -> dict[str, Any]:
+        """Return the groups of each factor for ``settings``; of very many their digest."""
+        found: dict[str, Any] = {}
+        for by, own in self.factors.items():
+            few = len(own) <= _STORED
+            found[by] = own.to_json() if few else digest(self.labels[by].astype("S"))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts about each factor for ``settings``."""

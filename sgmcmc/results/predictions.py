@@ -43,9 +43,13 @@ class Predictions(Arrays):
     def levels(self) -> dict[str, list[Any]]:
         """The levels of each column of categories, in the order of their numbers in the model.
 
-        Rows that are new to the model are numbered by these, whatever container they come in.
+        Rows that are new to the model are numbered by these, whatever container they come in. Of a
+        factor of ``groups`` they are the labels of its groups, in the order of their effects; there
+        are none of a factor with more than 100 000.
         """
-        return {name: list(own.values) for name, own in self._levels.items()}
+        labels = self.settings.get("labels", {}).items()
+        known = {by: Levels.from_json(own) for by, own in labels if isinstance(own, Mapping)}
+        return {name: list(own.values) for name, own in {**self._levels, **known}.items()}
 
     @property
     def _levels(self) -> dict[str, Levels]:

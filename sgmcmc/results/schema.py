@@ -182,7 +182,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     for name in dict.fromkeys([*before, *now]):
         old: Any = before.get(name, _BEFORE.get(name))
         new: Any = now.get(name)
-        if name == "levels" and old is None:
+        if name in ("levels", "labels") and old is None:
             continue  # of a version that did not store them
         if name == "model":
             if list(old) != list(new):
@@ -203,8 +203,9 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
 
 
 def _words(name: str, old: Any, new: Any) -> str:
-    if name.startswith("levels"):
-        return f"`dataset{name.removeprefix('levels')}` has other levels, or in another order"
+    if name.startswith(("levels", "labels")):
+        what = "groups" if name.startswith("labels") else "levels, or in another order"
+        return f"`dataset{name[len('levels') :]}` has other {what}"
     if name.startswith("dataset"):
         return f"`{name}` holds other values"
     return f"`{name}` was {old!r} and is {new!r}"

@@ -245,6 +245,7 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         **_options(sampler.options),
         "groups": None if groups is None else groups.to_json(),
         "levels": {name: own.to_json() for name, own in levels.items()},
+        "labels": {} if groups is None else groups.labels_to_json(),
         "paths": _paths(),
         "versions": _versions(),
     }

@@ -6,6 +6,7 @@ with their levels in other orders, as parts of them, or as other types of the sa
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import sgmcmc
 from sgmcmc.data.joined import joined
 from sgmcmc.data.levels import Categories, Levels
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.travel import courier
 
 RNG = np.random.default_rng(1)
 NAMES = np.array(["b", "c", "a"])
@@ -287,3 +289,28 @@ def test_a_column_of_categories_is_read_by_its_values() -> None:
     column = Categories(np.array([1, 0], np.int32), Levels((7, 9)))
     assert np.asarray(column).tolist() == [9, 7]
     assert read_dataset({"g": column}, tf.float32).levels["g"].values == (7, 9)
+
+
+def test_labels_of_groups_are_stored() -> None:
+    """Effects that are coordinates, in a file, have the labels of their groups."""
+
+    def law(effects: Any, params: Any) -> tf.Tensor:
+        return -0.5 * tf.reduce_sum(effects["z"] ** 2, -1)
+
+    def terms(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["y"] - params["mu"] - tf.reduce_sum(params["z"], -1)) ** 2
+
+    dataset = {"y": Y, "g": pd.Categorical(NAMES[CODES], ["z", *NAMES])}
+    groups = sgmcmc.Groups("g", {"z": np.zeros(4)}, law)
+    chain = sgmcmc.sgld(terms, dataset, {"mu": 0.0}, 1e-3, n_iters=3, groups=groups, **QUIET)
+    assert chain["z"].shape == (3, 3, 4) and chain.levels == {"g": ["a", "b", "c"]}
+    assert chain.effects("g", ["c"])["z"].shape == (1, 3, 1, 4)
+
+
+def test_levels_on_their_way_to_a_worker(tmp_path: Path) -> None:
+    """A worker opens the file of new rows by itself, and numbers them by the model's levels."""
+    folder = _files(NEW, tmp_path)
+    data = read_dataset(folder, tf.float32, levels={"g": Levels(tuple(NAMES))})
+    _, parcel = courier(data)
+    found = pickle.loads(pickle.dumps(parcel()))
+    np.testing.assert_array_equal(found.whole["g"], ROWS)
