@@ -234,6 +234,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, tuple):
         parts = map(text_of, value)
         return ":".join(repr(part) if ":" in part or part[:1] in "'\"" else part for part in parts)
+    if isinstance(value, np.datetime64 | datetime.date):
+        return str(_instant(value)).removesuffix(".000000").removesuffix("T00:00:00")
     return str(value)
 
 

@@ -77,6 +77,17 @@ def of_categories(label: str, values: Categories) -> Table:
     return Table(("",), batches, {"": coder}, in_memory=True)
 
 
+def by_column(values: Any) -> Mapping[str, Any] | None:
+    """Return the columns of a dict or a table in memory by name; ``None`` if it is neither."""
+    if isinstance(values, Mapping):
+        return values
+    names = getattr(values, "column_names", None)  # of Arrow's and Hugging Face's
+    names = getattr(values, "columns", None) if names is None else names
+    if names is None or not hasattr(values, "__getitem__"):
+        return None
+    return {name: values[name] for name in names}
+
+
 def has_arrow_stream(values: Any) -> bool:
     """Return whether an object gives its columns as a stream of Arrow's: polars, DuckDB, Ibis."""
     # xarray's give one too, of all their values with a row for each; they are read as arrays.

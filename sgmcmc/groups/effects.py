@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.levels import Categories, Levels
+from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.labels import Labeled, find, labeled
 from sgmcmc.groups.marginal import MOVES, Marginal, Random, Tensors
@@ -198,7 +200,13 @@ def for_rows(
         dataset: Rows to predict, with the entries that name their groups.
         seed: Seed of the random numbers.
     """
-    found, rows, looked = dict(draws), dict(dataset), []
+    columns = by_column(dataset)
+    if columns is None:
+        raise TypeError(
+            "`dataset` must be a dict of arrays, or a table in memory, for predictions with "
+            f"`groups`; it is {describe(dataset)}."
+        )
+    found, rows, looked = dict(draws), dict(columns), []
     every = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
     for number, factor in enumerate(every):
         by = factor.by

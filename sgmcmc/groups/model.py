@@ -14,6 +14,7 @@ from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Data, DenseColumn, digest
 from sgmcmc.data.levels import Levels
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.tables import by_column
 from sgmcmc.groups.labels import Labeled, among_members, labeled, numbers_of, shown
 from sgmcmc.groups.marginal import Marginal, Tensors
 from sgmcmc.groups.packs import (
@@ -262,12 +263,13 @@ def read_groups(
     """
     factors = _read(groups)
     checks.function("log_lik", log_lik, "of `params` and `dataset`")
-    if not isinstance(dataset, Mapping) and hasattr(dataset, "columns"):
-        dataset = {name: dataset[name] for name in dataset.columns}
-    if not isinstance(dataset, Mapping):
+    columns_given = by_column(dataset)
+    if columns_given is None:
         raise TypeError(
-            f"`dataset` must be a dict of arrays if there are `groups`; it is {describe(dataset)}."
+            "`dataset` must be a dict of arrays, or a table in memory, if there are `groups`; it "
+            f"is {describe(dataset)}."
         )
+    dataset = columns_given
     of_rows: dict[str, Labeled] = {}
     for factor in factors:
         checks.known_keys("groups", [factor.by], dataset, "the entries of `dataset` are")

@@ -142,7 +142,7 @@ def _mapped(
     masks = []
     for batch in arrow_batches(stored, list(names)):
         if drop:
-            valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in batch.columns]
+            valid = [_is_valid(column) for column in batch.columns]
             masks.append(np.all(valid, axis=0) if valid else np.ones(batch.num_rows, bool))
             batch = batch if masks[-1].all() else batch.filter(array(masks[-1]))
         for name, reader in readers.items():
@@ -151,6 +151,13 @@ def _mapped(
     found.attrs = {TEXT: [name for name, each in readers.items() if each.text]}
     kept = np.concatenate(masks) if masks else np.ones(0, bool)
     return found, None if kept.all() else kept
+
+
+def _is_valid(column: Any) -> np.ndarray:
+    """Return whether each row of an Arrow array has a value; a level may be none."""
+    if hasattr(column.type, "index_type"):
+        column = column.dictionary_decode()
+    return column.is_valid().to_numpy(zero_copy_only=False)
 
 
 class _Reader:

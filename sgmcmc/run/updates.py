@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc.data.joined import joined, need_like_rows, need_same_columns
 from sgmcmc.data.levels import Categories, factorized
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.tables import by_column
 from sgmcmc.groups.labels import extended
 from sgmcmc.groups.model import Structure
 from sgmcmc.results.arrays import by_chain
@@ -128,9 +129,11 @@ def _with_rows(asked: Request, origin: SamplerOrigin, rows: Any) -> Any:
 
 def _as_dict(dataset: Any, rows: Any, groups: Structure) -> dict[str, Any]:
     """Return the columns of a dataset with those of more rows behind them, labels included."""
-    names, others = (list(getattr(each, "columns", each)) for each in (dataset, rows))
-    need_same_columns(names, others)
-    return {name: _concatenated(name, dataset[name], rows[name], groups) for name in names}
+    old, new = by_column(dataset), by_column(rows)
+    if old is None or new is None:
+        raise TypeError("`rows` must be a dict of arrays, or a table in memory, as `dataset` is.")
+    need_same_columns(old, new)
+    return {name: _concatenated(name, old[name], new[name], groups) for name in old}
 
 
 def _concatenated(name: str, old: Any, new: Any, groups: Structure) -> Any:
