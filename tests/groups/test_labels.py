@@ -68,7 +68,7 @@ def test_new_rows_of_any_form(fit: str) -> None:
     assert [int(model.structure.labels["site"][place]) for place in at] == ROWS
     for values in FORMS.values():
         given = {"site": values, "y": np.zeros(4)}
-        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, given)  # type: ignore[arg-type]
+        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, given)
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
         np.testing.assert_array_equal(found, DRAWS["z"][:, :, at])
 
@@ -79,7 +79,7 @@ def test_tables_of_new_rows() -> None:
     at = model.structure.factors["site"].codes(ROWS)
     frame = pd.DataFrame({"site": pd.Categorical(ROWS), "y": np.zeros(4)})
     for table in (frame, pa.table({"site": pa.array(list(map(str, ROWS))), "y": np.zeros(4)})):
-        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, table)  # type: ignore[arg-type]
+        _, draws, rows = for_rows(model.structure, None, _log_lik, DRAWS, None, table)
         found = draws["z"][:, :, np.asarray(rows[code_column("site")])]
         np.testing.assert_array_equal(found, DRAWS["z"][:, :, at])
     whole = pa.table({"y": Y, "site": SITES, "kind": pa.array(KINDS).dictionary_encode()})
@@ -114,10 +114,10 @@ def test_effects_of_members_are_in_their_places() -> None:
     model = _model(SITES, members)
     assert model.params["z"].shape == (5, 4)  # coordinates: those without rows are too
     draws: Mapping[str, np.ndarray] = {"mu": np.zeros((1, 2)), "z": RNG.normal(size=(1, 2, 5, 4))}
-    found = draw_effects(model.structure, None, draws, None, "site")  # type: ignore[arg-type]
+    found = draw_effects(model.structure, None, draws, None, "site")
     np.testing.assert_array_equal(found.effects["z"], draws["z"])
     assert found.labels.tolist() == members
-    some = draw_effects(model.structure, None, draws, None, "site", ["7", 20])  # type: ignore[arg-type]
+    some = draw_effects(model.structure, None, draws, None, "site", ["7", 20])
     np.testing.assert_array_equal(some.effects["z"], draws["z"][:, :, [3, 0]])
 
 
