@@ -268,3 +268,34 @@ def test_offsets_of_new_rows_must_be_finite() -> None:
     model, _ = building.make_model(parse("u ~ x + offset(log(t))"), frame, family, None)
     with pytest.raises(ValueError, match=r"'log\(t\)' is -inf in row 2, where t is 0"):
         model.rows(frame[:3].assign(t=[1.0, 1.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "message"),
+    [
+        ("I(0 * x + 5) ~ x", "gaussian", "is 5 in every row.*'sigma'"),
+        ("I(0 * x + 0.1) ~ x", "gaussian", "is 0.1 in every row"),
+        ("I(0 * x + 0.1) ~ 1", "student", "is 0.1 in every row"),
+        ("I(0 * x) ~ x", "gaussian", "is 0 in every row"),
+        ("I(0 * x + 0.1) ~ 0 + (1 | f)", "gaussian", "is 0.1 in every row"),
+        ("I(2 * x + 0.3) ~ x", "gaussian", "is a linear combination of the terms"),
+        ("I(2e9 + x / 7) ~ x + u", "student", "is a linear combination of the terms"),
+        ("I(x + 2) ~ u + offset(x)", "gaussian", "is 2 in every row"),
+        ("I((f == 'a') * 0.3) ~ 1 + (1 | f)", "gaussian", "same in all rows of each group of 'f'"),
+        ("I(0 * x + 0.1) ~ x", "beta", "is 0.1 in every row.*'phi'"),
+        ("I(0 * x + 7) ~ x", "gamma", "is 7 in every row.*'shape'"),
+        ("I(0 * x + 7) ~ x", "weibull", "is 7 in every row.*'shape'"),
+        ("I(0 * x + 5) ~ 0 + x", "gaussian", ""),
+        ("I(0 * x + 5) ~ 1 + offset(x)", "gaussian", ""),
+        ("I(1e9 + x / 1e3) ~ u", "gaussian", ""),
+        ("I(0 * x + 5) ~ x", "poisson", ""),
+        ("I(0 * x + 7) ~ x", "exponential", ""),
+    ],
+)
+def test_responses_without_noise_are_refused(formula: str, family: str, message: str) -> None:
+    made = parse(formula), FRAME, building.read_family(family, None), None
+    if not message:
+        building.make_model(*made)
+        return
+    with pytest.raises(ValueError, match=message):
+        building.make_model(*made)

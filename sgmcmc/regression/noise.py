@@ -1,0 +1,101 @@
+"""Responses without noise, of which a scale or shape has no posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgmcmc.regression.columns import blocks
+from sgmcmc.regression.design import Design
+from sgmcmc.regression.families import Family
+from sgmcmc.regression.frames import labels
+from sgmcmc.regression.model import Effects
+from sgmcmc.regression.names import INTERCEPT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROUNDING = 1e-13
+"""Residual, in units of the response, below which it is rounding."""
+
+_ROWS = 2000
+"""Number of rows that are compared first."""
+
+_TERMS = 500
+"""Largest number of terms for which it is checked whether they determine the response."""
+
+_SCALES = {"gaussian": "sigma", "student": "sigma", "gamma": "shape", "weibull": "shape",
+           "beta": "phi"}  # fmt: skip
+"""The parameter of each family that has no posterior if there is no noise."""
+
+
+def need_noise(
+    family: Family,
+    y: np.ndarray,
+    design: Design,
+    effects: Sequence[Effects],
+    frame: pd.DataFrame,
+) -> None:
+    """Refuse responses that the terms, or the groups, determine.
+
+    The likelihood then grows without bound as the noise goes to 0.
+
+    Args:
+        family: Family.
+        y: Response less offset.
+        design: Fixed terms, with the intercept.
+        effects: Effects of groups.
+        frame: All rows.
+
+    Raises:
+        ValueError: There is no noise; the message says why.
+    """
+    parameter = _SCALES.get(family.name)
+    if parameter is None or len(y) < 2:
+        return
+    size = float(np.abs(y).max()) * _ROUNDING
+    grouped = [each for each in effects if INTERCEPT in each.terms]
+    reason = ""
+    if np.ptp(y) <= size and (INTERCEPT in design.terms or grouped):
+        reason = f"is {y[0]:.6g} in every row"
+    elif parameter == "sigma" and _determined(design, y, frame):
+        reason = "is a linear combination of the terms"
+    elif parameter == "sigma":
+        constant = [each.by for each in grouped if _constant_in_groups(each.by, y, frame, size)]
+        reason = f"is the same in all rows of each group of {constant[0]!r}" if constant else ""
+    if reason:
+        raise ValueError(
+            f"`formula`: the response {reason}. It has no noise, and {parameter!r} of family "
+            f"{family.name!r} no posterior."
+        )
+
+
+def _constant_in_groups(by: str, y: np.ndarray, frame: pd.DataFrame, size: float) -> bool:
+    import pandas as pd
+
+    codes, names = pd.factorize(labels(frame, by))
+    if len(names) >= len(y):
+        return False
+    groups = pd.Series(y).groupby(codes)
+    return bool((groups.max() - groups.min() <= size).all())
+
+
+def _determined(design: Design, y: np.ndarray, frame: pd.DataFrame) -> bool:
+    """Return whether terms determine a response, as those of fewer rows do not."""
+    d = len(design.terms)
+    if not d or d > _TERMS or design.coded or len(y) <= d:
+        return False
+    few = frame.iloc[: max(_ROWS, 2 * d)].reset_index(drop=True)
+    matrix = design.matrix(few)
+    size = float(np.abs(y).max()) * _ROUNDING * np.sqrt(d)
+    b = np.linalg.lstsq(matrix, y[: len(few)], rcond=None)[0]
+    if np.abs(y[: len(few)] - matrix @ b).max() > size:
+        return False
+    start = 0
+    for rows, made in blocks(design, frame):
+        if np.abs(y[start : start + len(rows)] - made.dense @ b).max() > size:
+            return False
+        start += len(rows)
+    return True
