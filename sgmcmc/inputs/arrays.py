@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,7 +89,39 @@ def read_start(label: str, params: Mapping[Any, Any], dtype: tf.DType) -> dict[s
             raise ValueError(
                 f"`{label}[{name!r}]`: starting values must be finite; {value!r} is not."
             )
+    _need_names(label, start)
     return start
+
+
+_AXES = ("chain", "draw")
+"""Axes of draws in ArviZ, which parameters cannot share their names with."""
+
+
+def _need_names(label: str, start: Mapping[str, np.ndarray]) -> None:
+    """Refuse names under which two coordinates would be one in summaries and reports."""
+    for name in start:
+        if not name.strip():
+            raise ValueError(f"`{label}`: {name!r} is no name. Give the parameter another one.")
+        if name in _AXES:
+            raise ValueError(
+                f"`{label}`: {name!r} is the name of an axis of the draws. Give the parameter "
+                "another one."
+            )
+        found = re.fullmatch(r"(.+)\[(\d+(?:, \d+)*)\]", name, re.DOTALL)
+        places = tuple(map(int, found[2].split(", "))) if found else ()
+        shape = start[found[1]].shape if found and found[1] in start else ()
+        inside = all(place < size for place, size in zip(places, shape, strict=False))
+        if found and shape and len(places) == len(shape) and inside:
+            raise ValueError(
+                f"`{label}`: {name!r} is also the name of a coordinate of {found[1]!r}. Give one "
+                "of them another name."
+            )
+        axis = re.fullmatch(r"(.+)_dim_(\d+)", name, re.DOTALL)
+        if axis and axis[1] in start and int(axis[2]) < start[axis[1]].ndim:
+            raise ValueError(
+                f"`{label}`: {name!r} is also the name of an axis of {axis[1]!r}. Give one of them "
+                "another name."
+            )
 
 
 def read_latents(

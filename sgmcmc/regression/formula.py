@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgmcmc.checks import describe
-from sgmcmc.regression.names import columns_of, spelled, unquoted
+from sgmcmc.regression.names import columns_of, quoted, spelled, unquoted
 from sgmcmc.regression.parsing import closing, columns_in, tokens_of, top_level
 from sgmcmc.regression.parsing import shown as written
 
@@ -110,13 +110,15 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     """Return a formula whose dot, as in ``y ~ .``, is the sum of all other columns.
 
     Left out are columns of the left side, of ``offset(...)``, of weights and the factors of bars.
+    Names of columns with a dot in them, such as ``Sepal.Length``, are put in backticks.
 
     Raises:
         ValueError: There are no other columns.
     """
+    columns = [str(name) for name in frame.columns]
+    formula = _with_quoted_names(formula, columns)
     if not any(match[1] is None for match in _DOT.finditer(formula.fixed)):
         return formula
-    columns = [str(name) for name in frame.columns]
     sides = [formula.response, formula.trials, formula.censored, formula.offset]
     used = {name for side in sides if side for name in columns_in(side, columns)}
     used |= {name for bar in formula.bars for name in columns_of(bar.by)}
@@ -127,6 +129,22 @@ def with_dot(formula: Formula, frame: pd.DataFrame, weights: Any) -> Formula:
     whole = f"({' + '.join(map(written, others))})"
     fixed = _DOT.sub(lambda match: match[1] or whole, formula.fixed)
     return replace(formula, fixed=fixed, dotted=True)
+
+
+def _with_quoted_names(formula: Formula, columns: list[str]) -> Formula:
+    def quoted_in(text: str) -> str:
+        kept, last = "", 0
+        for token in tokens_of(text, columns):
+            if token.kind == "quoted":
+                kept, last = kept + text[last : token.start] + quoted(token.text), token.end
+        return kept + text[last:]
+
+    return replace(
+        formula,
+        fixed=quoted_in(formula.fixed),
+        offset=None if formula.offset is None else quoted_in(formula.offset),
+        bars=tuple(replace(bar, terms=quoted_in(bar.terms)) for bar in formula.bars),
+    )
 
 
 def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[Any]:

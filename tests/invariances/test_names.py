@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.inputs.arrays import read_start
 from sgmcmc.regression import building
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.names import entry_of, parameter_names
@@ -128,3 +131,58 @@ def test_columns_of_one_name_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="`data` has 2 columns 'z'"):
         sgmcmc.glm("y ~ z", frame)
     assert _made("y ~ x", frame)[0].terms == ("Intercept", "x")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"": 0.0}, "'' is no name"),
+        ({" ": 0.0}, "' ' is no name"),
+        ({"chain": 0.0}, "'chain' is the name of an axis"),
+        ({"a": np.zeros(2), "a[1]": 0.0}, r"'a\[1\]' is also the name of a coordinate of 'a'"),
+        ({"a": np.zeros((2, 3)), "a[1, 2]": 0.0}, ".* name of a coordinate of 'a'"),
+        ({"a": np.zeros(2), "a_dim_0": 0.0}, "'a_dim_0' is also the name of an axis of 'a'"),
+        ({"a": np.zeros(2), "a[2]": 0.0, "a_dim_1": 0.0, "a[0, 0]": 0.0}, ""),
+        ({"a": 0.0, "a[0]": 0.0, "a/b": 0.0, "log_post": 0.0, "x'\n\"": 0.0, "β": 0.0}, ""),
+    ],
+)
+def test_names_of_parameters_that_are_not_distinct_are_refused(
+    names: dict[str, Any], message: str
+) -> None:
+    if not message:
+        assert list(read_start("params", names, tf.float32)) == list(names)
+        return
+    with pytest.raises(ValueError, match=f"`params`: {message}"):
+        read_start("params", names, tf.float32)
+
+
+def test_draws_by_strange_names_are_written_and_read(tmp_path: Path) -> None:
+    names = [
+        "a/b",
+        "a[0]",
+        "log_post",
+        "theta:0",
+        "my p",
+        "x'",
+        '"',
+        "β",
+        "..",
+        "settings",
+        "%s",
+    ]
+
+    def log_lik(params: dict[str, tf.Tensor], dataset: dict[str, tf.Tensor]) -> tf.Tensor:
+        return -0.5 * sum((dataset["x"] - params[name]) ** 2 for name in names)
+
+    samples = sgmcmc.sgld(
+        log_lik, {"x": X}, dict.fromkeys(names, 0.0), 1e-4, n_iters=20, minibatch_size=10, seed=1,
+        n_chains=2, verbose=False, store=tmp_path / "store",
+        test_functions={"a/b": lambda params: 2.0 * params["a/b"]},
+    )  # fmt: skip
+    samples.save(tmp_path / "draws.npz")
+    again = sgmcmc.Samples.load(tmp_path / "draws.npz")
+    assert list(again) == list(samples) == names
+    for name in names:
+        np.testing.assert_array_equal(again[name], samples[name])
+    np.testing.assert_allclose(again.test_functions["a/b"], 2.0 * samples["a/b"], rtol=1e-6)
+    assert list(sgmcmc.summary(samples).index) == names
