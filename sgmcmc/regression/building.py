@@ -25,7 +25,6 @@ from sgmcmc.regression.names import (
     quoted,
     unquoted,
 )
-from sgmcmc.regression.noise import need_noise
 from sgmcmc.regression.response import censored_of, read_response, response_levels, trials_of
 
 if TYPE_CHECKING:
@@ -107,11 +106,9 @@ def make_model(
         cuts = tuple(np.log(below / (1.0 - below)).tolist())
     elif intercept:
         center[0], scale[0] = 0.0, 1.0
-    offset = np.zeros(1)
+    shift = 0.0
     if formula.offset is not None:
-        offset = evaluated(formula.offset, frame, constants)
-    need_noise(family, y - offset if family.scaled else y, design, effects, frame)
-    shift = float(offset.mean())
+        shift = float(evaluated(formula.offset, frame, constants).mean())
     mean = y.mean() / trials_of(formula, frame).mean() if family.name == "binomial" else y.mean()
     model = Model(
         formula, family, design, center, scale, effects,

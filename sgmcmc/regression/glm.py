@@ -10,6 +10,7 @@ from sgmcmc import checks
 from sgmcmc.regression.building import make_model, posterior, read_family
 from sgmcmc.regression.formula import parse, used_columns, with_dot
 from sgmcmc.regression.frames import column, read_rows
+from sgmcmc.regression.noise import need_noise
 from sgmcmc.regression.result import Regression
 from sgmcmc.samplers.sample import sample
 
@@ -94,6 +95,7 @@ def glm(
     if not len(frame):
         raise ValueError("`data` has no rows.")
     model, y = make_model(parsed, frame, chosen, priors)
+    need_noise(model, y, frame)
     used = _weights(weights, frame, kept)
     samples = sample(**{**posterior(model, y, frame, used), **keywords})
     named = weights if isinstance(weights, str) else None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgmcmc.regression.columns import blocks
-from sgmcmc.regression.design import Design
-from sgmcmc.regression.families import Family
+from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.frames import labels
-from sgmcmc.regression.model import Effects
+from sgmcmc.regression.model import Model
 from sgmcmc.regression.names import INTERCEPT
 
 if TYPE_CHECKING:
@@ -31,54 +29,50 @@ _SCALES = {"gaussian": "sigma", "student": "sigma", "gamma": "shape", "weibull":
 """The parameter of each family that has no posterior if there is no noise."""
 
 
-def need_noise(
-    family: Family,
-    y: np.ndarray,
-    design: Design,
-    effects: Sequence[Effects],
-    frame: pd.DataFrame,
-) -> None:
+def need_noise(model: Model, y: np.ndarray, frame: pd.DataFrame) -> None:
     """Refuse responses that the terms, or the groups, determine.
 
     The likelihood then grows without bound as the noise goes to 0.
 
     Args:
-        family: Family.
-        y: Response less offset.
-        design: Fixed terms, with the intercept.
-        effects: Effects of groups.
+        model: Model.
+        y: Response.
         frame: All rows.
 
     Raises:
         ValueError: There is no noise; the message says why.
     """
-    parameter = _SCALES.get(family.name)
+    parameter = _SCALES.get(model.family.name)
     if parameter is None or len(y) < 2:
         return
+    offset = model.formula.offset
+    if parameter == "sigma" and offset is not None:
+        y = y - evaluated(offset, frame, model.constants)
     size = float(np.abs(y).max()) * _ROUNDING
-    grouped = [each for each in effects if INTERCEPT in each.terms]
+    grouped = [each for each in model.effects if INTERCEPT in each.terms]
     reason = ""
-    if np.ptp(y) <= size and (INTERCEPT in design.terms or grouped):
+    if np.ptp(y) <= size and (INTERCEPT in model.terms or grouped):
         reason = f"is {y[0]:.6g} in every row"
-    elif parameter == "sigma" and _determined(design, y, frame):
+    elif parameter == "sigma" and _determined(model.design, y, frame):
         reason = "is a linear combination of the terms"
     elif parameter == "sigma":
         constant = [each.by for each in grouped if _constant_in_groups(each.by, y, frame, size)]
         reason = f"is the same in all rows of each group of {constant[0]!r}" if constant else ""
     if reason:
+        less = " less offset" if parameter == "sigma" and offset is not None else ""
         raise ValueError(
-            f"`formula`: the response {reason}. It has no noise, and {parameter!r} of family "
-            f"{family.name!r} no posterior."
+            f"`formula`: the response{less} {reason}. It has no noise, and {parameter!r} of family "
+            f"{model.family.name!r} no posterior."
         )
 
 
 def _constant_in_groups(by: str, y: np.ndarray, frame: pd.DataFrame, size: float) -> bool:
     import pandas as pd
 
-    codes, names = pd.factorize(labels(frame, by))
-    if len(names) >= len(y):
+    found = labels(frame, by)
+    if len(found.levels) >= len(y):
         return False
-    groups = pd.Series(y).groupby(codes)
+    groups = pd.Series(y).groupby(np.asarray(found.codes))
     return bool((groups.max() - groups.min() <= size).all())
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import sgmcmc
 from sgmcmc.regression import building
 from sgmcmc.regression.columns import block
 from sgmcmc.regression.design import evaluated, make_design
 from sgmcmc.regression.formula import parse, used_columns, with_dot
+from sgmcmc.regression.noise import need_noise
 
 N = 200
 RNG = np.random.default_rng(5)
@@ -180,7 +182,8 @@ def test_a_column_may_have_any_name(name: str) -> None:
     np.testing.assert_allclose(rows["offset"], np.log(z), rtol=1e-6)
     (effects,) = model.effects
     np.testing.assert_allclose(effects.columns(renamed)[:, 1] * effects.scale[1], z)
-    assert list(rows[effects.entry])[0] == f"{z[0]}:{FRAME['f'][0]}"
+    groups = rows[effects.entry]
+    assert groups.levels.values[groups.codes[0]] == (z[0], FRAME["f"][0])
 
 
 @pytest.mark.parametrize(
@@ -293,9 +296,11 @@ def test_offsets_of_new_rows_must_be_finite() -> None:
     ],
 )
 def test_responses_without_noise_are_refused(formula: str, family: str, message: str) -> None:
-    made = parse(formula), FRAME, building.read_family(family, None), None
+    model, y = building.make_model(parse(formula), FRAME, building.read_family(family, None), None)
     if not message:
-        building.make_model(*made)
+        need_noise(model, y, FRAME)
         return
     with pytest.raises(ValueError, match=message):
-        building.make_model(*made)
+        need_noise(model, y, FRAME)
+    with pytest.raises(ValueError, match=message):
+        sgmcmc.glm(formula, FRAME, family)
