@@ -110,16 +110,16 @@ class Design:
         if not len(self.dense):
             return np.zeros((len(frame), 0))
         found = _made(self.spec, frame, self.parts)
-        if not np.isfinite(found).all():
-            place = int(np.argmin(np.isfinite(found).all(1)))
-            raise ValueError(f"`data`: row {place} has fixed terms that are not finite.")
+        _need_finite(found, [self.terms[place] for place in self.dense], frame, self.variables)
         return found
 
     def weights(self, coded: Coded, frame: pd.DataFrame) -> np.ndarray | None:
         """Return the number that each row has in its column; ``None`` for 1."""
         if coded.weight is None:
             return None
-        return _made(coded.weight, frame, self.parts)[:, 0]
+        found = _made(coded.weight, frame, self.parts)[:, :1]
+        _need_finite(found, [self.terms[coded.first]], frame, self.variables)
+        return found[:, 0]
 
     def named(self, terms: Sequence[str]) -> Design:
         """Return the design with other names of its columns."""
@@ -231,6 +231,20 @@ def _made(spec: Any, frame: pd.DataFrame, parts: Parts) -> np.ndarray:
         lambda: spec.get_model_matrix(rows, context=context, output="numpy"), parts
     )
     return np.asarray(found, np.float64).reshape(len(frame), -1)
+
+
+def _need_finite(
+    values: np.ndarray, terms: Sequence[str], frame: pd.DataFrame, variables: Sequence[str]
+) -> None:
+    """Refuse terms that are not finite, such as ``log(x)`` where x is 0."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        at = ", ".join(f"{name} is {frame[name].iloc[row]}" for name in variables)
+        raise ValueError(
+            f"`formula`: the term {terms[column]!r} is {values[row, column]:g} in row {row}, where "
+            f"{at}. It must be finite."
+        )
 
 
 def _expressions(spec: Any) -> list[str]:

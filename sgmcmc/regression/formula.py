@@ -167,7 +167,7 @@ def used_columns(formula: Formula, frame: pd.DataFrame, weights: Any) -> list[An
 
 
 _REMOVED = "\0"
-"""What stands in the place of bars and offsets."""
+"""Mark in the place of bars and offsets."""
 
 
 def _without_bars(text: str) -> tuple[str, list[Bar]]:

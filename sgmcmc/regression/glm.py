@@ -41,6 +41,7 @@ def glm(
             On the left ``y | trials(n)`` for binomial responses, ``y | cens(c)`` for censored times
             (c is 1 if the time is a lower bound), or an expression such as ``log(y)``. ``||`` makes
             effects independent. A dot is the sum of all columns that the rest does not name.
+            Operators have the precedence of R. Names that are no words are in backticks.
         data: Frame of pandas or polars, Arrow table or dataset, dict of columns, or path or URL of
             a Parquet file or folder. Only columns of the formula are read from a file.
         family: ``"gaussian"``, ``"student"``, ``"bernoulli"``, ``"binomial"``, ``"poisson"``,

@@ -50,7 +50,7 @@ def censored_of(formula: Formula, frame: pd.DataFrame) -> np.ndarray:
 
 
 def _of_each_row(name: str, text: str, frame: pd.DataFrame) -> np.ndarray:
-    """Return what stands in ``trials(...)`` or ``cens(...)``, in float64."""
+    """Return the expression in ``trials(...)`` or ``cens(...)`` of each row, in float64."""
     constants: Constants = {}
     found = evaluated(text, frame, constants)
     if constants:

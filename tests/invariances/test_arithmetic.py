@@ -304,3 +304,12 @@ def test_responses_without_noise_are_refused(formula: str, family: str, message:
         need_noise(model, y, FRAME)
     with pytest.raises(ValueError, match=message):
         sgmcmc.glm(formula, FRAME, family)
+
+
+def test_terms_that_are_not_finite_are_refused_by_name() -> None:
+    frame = FRAME.assign(t=np.where(np.arange(N) == 3, 0.0, 1.0), many=np.arange(N) // 2)
+    with pytest.raises(ValueError, match=r"the term 'log\(t\)' is -inf in row 3, where x is .*, t"):
+        make_design("x + log(t)", frame).matrix(frame)
+    design = make_design("C(many):log(t)", frame)
+    with pytest.raises(ValueError, match=r"log\(t\)' is -inf in row 3"):
+        block(design, frame)
