@@ -21,6 +21,11 @@ from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_probabilities
 
 
+_FAR = 30.0
+"""Least log ratio of a starting component's weight to that of all that are not held, or half of the
+largest ratio: a slice is below the latter with probability e⁻³⁰."""
+
+
 def log_weights(sticks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return log w_j of the stored components, (K,), and log Π_j (1 − v_j), that of all others.
 
@@ -76,7 +81,9 @@ def draw_components(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Draw a slice and then a component for each row.
 
-    A row without a component is given one with probability ∝ w_j Π_w θ_jw^{x_w}, of those held.
+    A row without a component is given one with probability ∝ w_j Π_w θ_jw^{x_w}, of those held
+    but the last: from a weight near the rest the next slice could be below it. Long rows would
+    choose such components, because the likelihood outweighs any weight.
 
     Args:
         log_w: log w_j, (K,).
@@ -94,10 +101,11 @@ def draw_components(
     # 1 − U is as uniform as U, and never zero.
     log_u = tf.gather(log_w, present) + tf.math.log1p(-uniforms[0])
     enough = tf.reduce_all(fresh | (log_u > log_rest))
-    log_p = log_lik + tf.where(fresh[:, tf.newaxis], log_w, tf.zeros_like(log_w))
     # Of two roundings of the same number one may be the larger: the present one is always above.
     above = (log_w > log_u[:, tf.newaxis]) | (tf.range(K) == present[:, tf.newaxis])
-    log_p = tf.where(above | fresh[:, tf.newaxis], log_p, -float("inf"))
+    first = log_w >= log_rest + tf.minimum(_FAR, 0.5 * (tf.reduce_max(log_w) - log_rest))
+    log_p = log_lik + tf.where(fresh[:, tf.newaxis], log_w, tf.zeros_like(log_w))
+    log_p = tf.where(tf.where(fresh[:, tf.newaxis], first, above), log_p, -float("inf"))
     weights = tf.exp(log_p - tf.reduce_max(log_p, axis=1, keepdims=True))
     cumulative = tf.cumsum(weights, axis=1)
     # The limit is below the total, as U is below 1 by more than rounding, so one is always found.

@@ -177,7 +177,9 @@ class DPMixture:
     gibbs.advice = (  # type: ignore[attr-defined]
         "For a Dirichlet-process mixture that mostly means that `max_components` is reached: a "
         "slice was so low that a component might be above it which is not held. Make the model "
-        "with twice as many. If this recurs, use a smaller `stepsize`."
+        "with twice as many. If this recurs, use a smaller `stepsize`; or the rows have so many "
+        "counts, and are so different, that each needs a component of its own: a Dirichlet process "
+        "then needs some 25 times as many as there are, and `sgmcmc.models.lda` suits them better."
     )
 
     def log_lik(self, params: Tensors, minibatch: Tensors) -> tf.Tensor:

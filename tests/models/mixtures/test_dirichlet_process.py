@@ -68,7 +68,7 @@ def test_rows_without_a_component_get_one_of_those_held() -> None:
     copies, f = 20_000, np.array([0.2, 0.5, 1.0])
     after, enough = slices.draw_components(
         tf.constant(np.log(WEIGHTS)),
-        tf.constant(np.log(0.14)),
+        tf.constant(np.log(1e-9), tf.float64),
         tf.constant(np.tile(np.log(f), (copies, 1))),
         tf.fill([copies], -1),
         tf.constant(np.random.default_rng(2).random((2, copies))),
@@ -76,6 +76,47 @@ def test_rows_without_a_component_get_one_of_those_held() -> None:
     p = WEIGHTS * f / (WEIGHTS * f).sum()
     assert bool(enough)
     assert stats.chisquare(np.bincount(after, minlength=3), copies * p).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("size", [500, 20_000])
+@pytest.mark.parametrize("held", [128, 512])
+def test_long_rows_start_where_slices_are_above_the_rest(size: int, held: int) -> None:
+    """The likelihood of long rows outweighs any weight: all different, they use all components."""
+    rng = np.random.default_rng(1)
+    kinds = rng.dirichlet(np.full(50, 0.5), size=400)
+    model = dp_mixture(np.stack([rng.multinomial(size, p) for p in kinds]), max_components=held)
+    gibbs = tf.function(model.gibbs)
+    for seed in range(3):
+        params = {name: tf.constant(a, tf.float32) for name, a in model.start(seed=seed).items()}
+        drawn = {**model.dataset, **model.latents}
+        for step in range(3):
+            found = gibbs(params, drawn, tf.constant([seed, step]))
+            assert np.isfinite(found["concentration"]).all()
+            drawn = {**model.dataset, "component": found["component"]}
+        assert len(np.unique(drawn["component"])) > 50
+
+
+def test_a_chain_on_rows_of_20_000_counts() -> None:
+    rng = np.random.default_rng(1)
+    kinds = rng.dirichlet(np.full(30, 0.5), size=8)
+    model = dp_mixture(np.stack([rng.multinomial(20_000, kinds[i % 8]) for i in range(80)]))
+    chain = sgmcmc.scir(
+        model.log_lik,
+        model.dataset,
+        model.start(seed=1),
+        0.1,
+        alpha=model.alpha,
+        gibbs=model.gibbs,
+        latents=model.latents,
+        minibatch_size=40,
+        n_iters=50,
+        thin=50,
+        seed=1,
+        verbose=False,
+    )
+    p = model.allocations({name: chain[name][-1] for name in chain})
+    kind = np.arange(80) % 8
+    np.testing.assert_allclose(p @ p.T, kind == kind[:, np.newaxis], atol=1e-3)
 
 
 def test_a_slice_that_needs_more_components_is_noticed() -> None:
