@@ -120,7 +120,7 @@ class Counts:
             triples = counts.tocoo()
             rows, columns, values, shape = triples.row, triples.col, triples.data, triples.shape
         else:
-            table = np.asarray(counts)
+            table = as_table(counts, label)
             if table.ndim != 2:
                 raise ValueError(
                     f"`{label}` must have two axes, documents and words; its shape is "
@@ -130,6 +130,23 @@ class Counts:
             values, shape = table[rows, columns], table.shape
         _check(label, np.asarray(values), shape)
         return cls.from_triples(rows, columns, values, shape)
+
+
+def as_table(counts: Any, label: str) -> NDArray[Any]:
+    """Return an array, or raise an error if rows have unequal lengths.
+
+    Args:
+        counts: Array, frame, or list of rows.
+        label: Name of the argument, for messages.
+    """
+    try:
+        return np.asarray(counts)
+    except ValueError as error:
+        raise ValueError(
+            f"`{label}` must be a table with a row for each document and a column for each word of "
+            "the vocabulary; its rows have unequal lengths. For documents that are lists of word "
+            "numbers use np.bincount(document, minlength=words) for each."
+        ) from error
 
 
 def _check(label: str, values: NDArray[Any], shape: tuple[int, int]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sgmcmc.checks import describe
-from sgmcmc.counts import Counts
+from sgmcmc.counts import Counts, as_table
 from sgmcmc.data.minibatch import Tensors
 
 Ints = NDArray[np.int32]
@@ -170,7 +170,7 @@ def columns(rows: sparse.csr_array) -> Tensors:
 def _checked(documents: Any) -> sparse.csr_array:
     """Return unit vectors, scaled again to length 1 after rounding."""
     if not sparse.issparse(documents):
-        documents = np.asarray(documents)
+        documents = as_table(documents, "documents")
     if documents.dtype.kind not in "iuf":
         raise TypeError(f"`documents` must hold real numbers; its dtype is {documents.dtype}.")
     if len(documents.shape) != 2 or 0 in documents.shape:

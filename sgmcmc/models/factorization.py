@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,33 +16,43 @@ from sgmcmc.checks import describe, is_number, positive_number, whole_number
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.models.ratings import HeldOutRatings, Ratings
 
+_FAR = 1000.0
+"""Largest distance of a rating from zero, in SDs of all, that float32 can hold well."""
+
+_GAPS = 100
+"""Largest number of missing users or items without a warning."""
+
 
 @checks.renamed("centre")
 def matrix_factorization(
     ratings: Any,
     rank: int,
     *,
-    precision: float = 3.0,
-    prior: tuple[float, float] = (1.0, 300.0),
+    precision: float | None = None,
+    prior: tuple[float, float] | None = None,
     center: float | None = None,
+    unit: float | None = None,
     n_users: int | None = None,
     n_items: int | None = None,
 ) -> MatrixFactorization:
     """Return Bayesian probabilistic matrix factorization of ratings.
 
-    The rating of item j by user i is r_ij ~ N(c + U_i·V_j + a_i + b_j, 1/τ), with D factors U_i of
-    each user and V_j of each item and biases a_i and b_j. All entries of U are N(0, 1/λ_U), those
-    of V, a and b have precisions λ_V, λ_a and λ_b, and each λ ~ Gamma(s, t), which are
-    integrated out.
+    The rating of item j by user i is r_ij = c + u x_ij, x_ij ~ N(U_i·V_j + a_i + b_j, 1/τ), with D
+    factors U_i of each user and V_j of each item and biases a_i and b_j. All entries of U are
+    N(0, 1/λ_U), those of V, a and b have precisions λ_V, λ_a and λ_b, and each λ ~ Gamma(s, t),
+    which are integrated out.
 
     Args:
         ratings: A dict or a table with the columns ``"user"``, ``"item"`` (integers from 0) and
             ``"rating"``, (N,) each, as ``get_dataset("movielens")["train"]`` is.
         rank: D, the number of factors of each user and item.
-        precision: τ, the precision of a rating.
-        prior: (s, t), shape and rate of the gamma prior of each precision.
+        precision: τ, the precision of a rating in units u; ``None`` for 3.
+        prior: (s, t), shape and rate of the gamma prior of each precision; ``None`` for (1, 300).
         center: c; ``None`` uses the mean rating, 0 is the published model.
-        n_users: L; ``None`` for the largest number of a user plus one.
+        unit: u, the unit of ratings. ``None`` uses 1 if ``precision`` or ``prior`` is given, else
+            the power of ten nearest the SD of the ratings, which is 1 for stars.
+        n_users: L; ``None`` for the largest number of a user plus one, with a warning if most
+            numbers below it are missing.
         n_items: M; ``None`` for the largest number of an item plus one.
 
     Returns:
@@ -76,6 +87,9 @@ def matrix_factorization(
         "item": None if n_items is None else whole_number("n_items", n_items, 1),
     }
     table = Ratings.read(ratings, given)
+    own = precision is not None or prior is not None
+    precision = 3.0 if precision is None else positive_number("precision", precision)
+    prior = (1.0, 300.0) if prior is None else prior
     if not isinstance(prior, tuple | list) or len(prior) != 2:
         raise TypeError(
             "`prior` must be two numbers, the shape and the rate of a gamma distribution; it is "
@@ -83,16 +97,40 @@ def matrix_factorization(
         )
     if center is not None and not (is_number(center) and np.isfinite(center)):
         raise TypeError(f"`center` must be a number, or None; it is {describe(center)}.")
+    c = float(table.rating.mean()) if center is None else float(center)
+    sd = float(table.rating.std())
+    if unit is not None:
+        unit = positive_number("unit", unit)
+    else:
+        unit = 1.0 if own or sd == 0 else 10.0 ** round(math.log10(sd))
+    dataset: dict[str, np.ndarray] = table._asdict()
+    if unit != 1 or np.abs(table.rating).max() > _FAR * sd:
+        dataset["deviation"] = (table.rating - c) / unit
     return MatrixFactorization(
-        table._asdict(),
-        given["user"] or int(table.user.max()) + 1,
-        given["item"] or int(table.item.max()) + 1,
+        dataset,
+        given["user"] or _rows(table.user, "user"),
+        given["item"] or _rows(table.item, "item"),
         rank,
-        positive_number("precision", precision),
+        precision,
         positive_number("prior", prior[0]),
         positive_number("prior", prior[1]),
-        float(table.rating.mean()) if center is None else float(center),
+        c,
+        unit,
     )
+
+
+def _rows(numbers: np.ndarray, name: str) -> int:
+    """Return the number of users or items, with a warning if most have no ratings."""
+    size, distinct = int(numbers.max()) + 1, len(np.unique(numbers))
+    if size - distinct > max(distinct, _GAPS):
+        warnings.warn(
+            f"`ratings[{name!r}]`: {distinct} {name}s are numbered up to {size - 1}, and the model "
+            f"has factors for all {size}. Number them from 0 without gaps, as np.unique(ids, "
+            f"return_inverse=True)[1] does, or give `n_{name}s` if the others are to come.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return size
 
 
 @checks.renamed("centre")
@@ -101,7 +139,8 @@ class MatrixFactorization:
     """A matrix factorization, as a sampler uses it; made by :func:`matrix_factorization`.
 
     Args:
-        dataset: Ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,).
+        dataset: Ratings: ``"user"``, ``"item"`` int32 (N,) and ``"rating"`` float64 (N,); also
+            ``"deviation"``, (rating − c)/u, float64, if u is not 1 or ratings are far from zero.
         n_users: L, the number of users.
         n_items: M, the number of items.
         rank: D, the factors of each user and item.
@@ -109,6 +148,7 @@ class MatrixFactorization:
         shape: Shape of the gamma prior of each λ.
         rate: Rate of the gamma prior of each λ.
         center: c, the constant to which the rest is added.
+        unit: u, the unit of ratings.
 
     Example:
         >>> from sgmcmc.models import matrix_factorization
@@ -126,6 +166,7 @@ class MatrixFactorization:
     shape: float
     rate: float
     center: float
+    unit: float = 1.0
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -165,7 +206,7 @@ class MatrixFactorization:
         return {**factors, "a": np.zeros(self.n_users), "b": np.zeros(self.n_items)}
 
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        """Return log N(r_k; c + U_i·V_j + a_i + b_j, 1/τ) of each rating k of user i and item j.
+        """Return log N(r_k; c + u(U_i·V_j + a_i + b_j), u²/τ) of each rating k of i and j.
 
         Args:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
@@ -184,8 +225,13 @@ class MatrixFactorization:
             >>> [round(float(term), 4) for term in model.log_lik(params, data)]
             [-3.1416, -3.1416]
         """
-        error = tf.cast(dataset["rating"], params["U"].dtype) - self._mean(params, dataset)
-        constant = 0.5 * np.log(self.precision / (2 * np.pi))
+        dtype = params["U"].dtype
+        if "deviation" in dataset:
+            error = tf.cast(dataset["deviation"], dtype) - self._standardized(params, dataset)
+        else:
+            error = tf.cast(dataset["rating"], dtype) - self._mean(params, dataset)
+            error /= self.unit
+        constant = 0.5 * np.log(self.precision / (2 * np.pi)) - math.log(self.unit)
         return constant - 0.5 * self.precision * error * error
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
@@ -240,14 +286,14 @@ class MatrixFactorization:
         )
 
     def predict(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        """Return the mean c + U_i·V_j + a_i + b_j of ratings, for ``samples.predict``.
+        """Return the mean c + u(U_i·V_j + a_i + b_j) of ratings, for ``samples.predict``.
 
         Args:
             params: ``"U"``, ``"V"``, ``"a"`` and ``"b"``.
             dataset: ``"user"`` and ``"item"``, (n,) each.
 
         Returns:
-            (n,); NaN for a user or item that the model does not have.
+            (n,); NaN for a user or item that the model does not have, such as 1.5.
 
         Example:
             >>> import numpy as np, sgmcmc
@@ -258,13 +304,13 @@ class MatrixFactorization:
             >>> draws.predict(model.predict, {"user": [0], "item": [0]}).tolist()
             [5.0]
         """
-        user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
-        known = (user >= 0) & (user < self.n_users) & (item >= 0) & (item < self.n_items)
+        user, item = (tf.convert_to_tensor(dataset[name]) for name in ("user", "item"))
+        known = _known(user, self.n_users) & _known(item, self.n_items)
         safe = {"user": tf.where(known, user, 0), "item": tf.where(known, item, 0)}
         return tf.where(known, self._mean(params, safe), np.nan)
 
     def predict_rating(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
-        """Return ratings drawn around their means, N(c + U_i·V_j + a_i + b_j, 1/τ).
+        """Return ratings drawn around their means, N(c + u(U_i·V_j + a_i + b_j), u²/τ).
 
         For ``samples.predict(model.predict_rating, ..., reduce="quantiles")``: the uncertainty of a
         rating, that of its mean included.
@@ -274,7 +320,8 @@ class MatrixFactorization:
             dataset: ``"user"`` and ``"item"``, (n,) each.
         """
         mean = self.predict(params, dataset)
-        return mean + tf.random.normal(tf.shape(mean), dtype=mean.dtype) / np.sqrt(self.precision)
+        noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
+        return mean + self.unit * noise / np.sqrt(self.precision)
 
     def held_out(self, ratings: Any) -> HeldOutRatings:
         """Return held-out ratings, whose scores are followed inside a chain.
@@ -293,11 +340,25 @@ class MatrixFactorization:
             1
         """
         table = Ratings.read(ratings, {"user": self.n_users, "item": self.n_items})
-        return HeldOutRatings(table, self.predict, self.precision)
+        scale = self.center, self.unit
+        return HeldOutRatings(table, self._standardized, self.precision, scale)
 
     def _mean(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
+        """Return c + u(U_i·V_j + a_i + b_j), in float64 if float32 would round it away."""
+        found = self._standardized(params, dataset)
+        if "deviation" in self.dataset:
+            found = tf.cast(found, tf.float64)
+        return self.center + (found if self.unit == 1 else self.unit * found)
+
+    def _standardized(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         user, item = (tf.cast(dataset[name], tf.int32) for name in ("user", "item"))
-        return self.center + _predicted(params, user, item)
+        return _predicted(params, user, item)
+
+
+def _known(numbers: tf.Tensor, size: int) -> tf.Tensor:
+    """Return which numbers are those of users or items."""
+    known = (numbers >= 0) & (numbers < size)
+    return known & (tf.floor(numbers) == numbers) if numbers.dtype.is_floating else known
 
 
 def _predicted(params: Tensors, user: tf.Tensor, item: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,6 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.engine.reductions import Reduction
 from sgmcmc.models.scores import score_probabilities
 
-
 _FAR = 30.0
 """Least log ratio of a starting component's weight to that of all that are not held, or half of the
 largest ratio: a slice is below the latter with probability e⁻³⁰."""

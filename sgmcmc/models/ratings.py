@@ -76,8 +76,9 @@ class HeldOutRatings:
 
     Args:
         ratings: Number of ratings T.
-        predict: Means of ratings, of parameters and a dataset.
-        precision: τ, the precision of a rating around its mean.
+        predict: Means of (rating − c)/u, of parameters and a dataset.
+        precision: τ, the precision of (rating − c)/u around its mean.
+        scale: c and u.
 
     Attributes:
         ratings: Ratings as given.
@@ -92,12 +93,18 @@ class HeldOutRatings:
     """
 
     def __init__(
-        self, ratings: Ratings, predict: Callable[[Tensors, Tensors], tf.Tensor], precision: float
+        self,
+        ratings: Ratings,
+        predict: Callable[[Tensors, Tensors], tf.Tensor],
+        precision: float,
+        scale: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         self.ratings = ratings
         self.dataset = {"user": ratings.user, "item": ratings.item}
         self._predict = predict
         self._precision = precision
+        self._center, self._unit = scale
+        self._deviations = (ratings.rating - self._center) / self._unit
 
     def __len__(self) -> int:
         return len(self.ratings.rating)
@@ -170,10 +177,11 @@ class HeldOutRatings:
         def finish(state: Tensors) -> Tensors:
             squares = state["squares"]
             variance = squares / tf.cast(tf.maximum(state["count"] - skip, 1), squares.dtype)
+            mean = tf.cast(state["mean"], tf.float64)
             return {
                 **{name: state[name] for name in _BY_DRAW},
-                "mean": state["mean"],
-                "sd": tf.sqrt(variance + 1.0 / self._precision),
+                "mean": self._center + self._unit * mean,
+                "sd": self._unit * tf.sqrt(variance + 1.0 / self._precision),
             }
 
         return score_draws(draws, _BY_DRAW, start, update, finish)
@@ -182,13 +190,13 @@ class HeldOutRatings:
         return self._predict(params, {n: tf.constant(column) for n, column in self.dataset.items()})
 
     def _log_density(self, mean: tf.Tensor) -> tf.Tensor:
-        error = tf.constant(self.ratings.rating, mean.dtype) - mean
-        constant = 0.5 * np.log(self._precision / (2 * np.pi))
+        error = tf.constant(self._deviations, mean.dtype) - mean
+        constant = 0.5 * np.log(self._precision / (2 * np.pi)) - np.log(self._unit)
         return constant - 0.5 * self._precision * error * error
 
     def _rmse(self, mean: tf.Tensor) -> tf.Tensor:
-        error = tf.constant(self.ratings.rating, mean.dtype) - mean
-        return tf.sqrt(tf.reduce_mean(error * error))
+        error = tf.constant(self._deviations, mean.dtype) - mean
+        return self._unit * tf.sqrt(tf.reduce_mean(error * error))
 
 
 def _log_added(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,68 @@ def test_predictions_of_unknown_users_are_not_numbers(model: MatrixFactorization
     assert np.isnan(found).tolist() == [False, True, True, True]
 
 
+def test_ids_that_are_no_integers_are_unknown(model: MatrixFactorization) -> None:
+    """1.7 is not user 1, and −0.5 not user 0."""
+    draws = sgmcmc.Samples({name: value[np.newaxis] for name, value in drawn(model).items()})
+    ids = {"user": [1.0, 1.7, -0.5, 1.0], "item": [2.0, 2.0, 2.0, 0.5]}
+    found = draws.predict(model.predict, ids)
+    assert np.isnan(found).tolist() == [False, True, True, True]
+    assert found[0] == draws.predict(model.predict, {"user": [1], "item": [2]})[0]
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(100.0, 0.0), (1.0, 1e6), (1e-4, 0.0), (10.0, 1e8)])
+def test_units_and_shifts_of_ratings_change_nothing_else(factor: float, shift: float) -> None:
+    """In float32: predictions, held-out scores and log densities are those of the ratings as given.
+
+    A factor that is a power of ten is that of the unit.
+    """
+    given, held = ratings(300), ratings(20, seed=3)
+    found = {}
+    for name in ("own", "changed"):
+        f, s = (factor, shift) if name == "changed" else (1.0, 0.0)
+        train, test = ({**r, "rating": s + f * r["rating"]} for r in (given, held))
+        own = matrix_factorization(train, D)
+        task = own.held_out(test)
+        params = {n: tf.constant(a, tf.float32) for n, a in drawn(own).items()}
+        columns = {
+            n: tf.constant(a, tf.float32 if a.dtype.kind == "f" else tf.int32)
+            for n, a in own.dataset.items()
+        }
+        score = task.score(1)
+        state = score.result(score.update(score.start(params, tf.float32), params))
+        found[name] = {
+            "log_lik": own.log_lik(params, columns).numpy() + np.log(f),
+            "prior": own.log_prior(params).numpy(),
+            "predict": (own.predict(params, columns).numpy() - s) / f,
+            "rmse": state["rmse"].numpy() / f,
+            "log_predictive": state["log_predictive"].numpy() + np.log(f),
+            "mean": (state["mean"].numpy() - s) / f,
+            "sd": state["sd"].numpy() / f,
+        }
+    assert own.unit == factor
+    for name, value in found["own"].items():
+        np.testing.assert_allclose(found["changed"][name], value, rtol=2e-5, atol=2e-5)
+
+
+def test_units_are_those_of_stars_by_default_and_with_a_precision() -> None:
+    assert matrix_factorization(ratings(), D).unit == 1
+    assert "deviation" not in matrix_factorization(ratings(), D).dataset
+    hundredfold = {**ratings(), "rating": 100 * ratings()["rating"]}
+    assert matrix_factorization(hundredfold, D, precision=3e-4).unit == 1
+    assert matrix_factorization(hundredfold, D, unit=50).unit == 50
+    assert matrix_factorization({"user": [0], "item": [0], "rating": [5]}, 1).unit == 1
+
+
+def test_gaps_of_ids_are_warned_of() -> None:
+    user = ratings()["user"].copy()
+    user[0] = 100_000
+    with pytest.warns(UserWarning, match="users are numbered up to 100000"):
+        matrix_factorization({**ratings(), "user": user}, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert matrix_factorization({**ratings(), "user": user}, D, n_users=100_001)
+
+
 @pytest.mark.slow
 def test_saga_with_lookups_is_saga(model: MatrixFactorization) -> None:
     """The same draws as with a table of whole gradients, which has (L + M)(D + 1) columns."""
@@ -211,6 +274,7 @@ def change(**columns: Any) -> Callable[[], Any]:
         (lambda: matrix_factorization(ratings(), 0), ValueError, "`rank`"),
         (lambda: matrix_factorization(ratings(), D, n_users=3), ValueError, "there are 3 users"),
         (lambda: matrix_factorization(ratings(), D, precision=0), ValueError, "`precision`"),
+        (lambda: matrix_factorization(ratings(), D, unit=0), ValueError, "`unit`"),
         (lambda: matrix_factorization(ratings(), D, prior=1.0), TypeError, "two numbers"),
         (lambda: matrix_factorization(ratings(), D, prior=(1, -1)), ValueError, "`prior`"),
         (lambda: matrix_factorization(ratings(), D, center="mean"), TypeError, "`center`"),

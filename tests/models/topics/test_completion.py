@@ -10,7 +10,7 @@ import tensorflow as tf
 from scipy import sparse
 
 from sgmcmc.counts import Counts
-from sgmcmc.models import documents, lda, top_words
+from sgmcmc.models import documents, dp_mixture, lda, sam, top_words
 from sgmcmc.models import topic_sweeps as sweeps
 from tests.models.topics.enumeration import ALPHA, DOCUMENT, TOPICS, exact_posterior, one_hot_counts
 
@@ -121,3 +121,9 @@ def test_starting_topics_are_positive_even_where_the_concentration_is_small() ->
     topics = lda([[1, 2, 3]], n_topics=4).start(seed=1, concentration=1e-4)["topics"]
     assert topics.min() > 0
     np.testing.assert_allclose(topics.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("make", [lambda x: lda(x, 2), dp_mixture, lambda x: sam(x, 2)])
+def test_rows_of_unequal_lengths(make: Any) -> None:
+    with pytest.raises(ValueError, match="its rows have unequal lengths.*np.bincount"):
+        make([[1, 2], [3]])
