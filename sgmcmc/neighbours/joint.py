@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,14 @@ import tensorflow as tf
 from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, dependent, size_of
+from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
+from sgmcmc.neighbours.row_checks import (
+    depends_on_count,
+    dependent,
+    indices_explained,
+    refuse_dependent_rows,
+)
 
 ROW = "row"
 """The column of the dataset with the numbers of the rows, if the distribution has all of them."""
@@ -134,6 +141,7 @@ class JointModel(Model):
             name: a.astype(self._floats.as_numpy_dtype) if a.dtype.kind == "f" else tf.constant(a)
             for name, a in as_arrays("data", data or {}).items()
         }
+        self._rows_of_prior: np.ndarray | None = None
         self._joint = self._of(self._covariates)
         self._names = _names(self._joint)
         observed = as_arrays("observed", observed)
@@ -147,14 +155,16 @@ class JointModel(Model):
             raise ValueError("`observed` holds all variables of `joint`: none is left to sample.")
         kinds = dict(zip(self._names, tf.nest.flatten(self._joint.dtype), strict=True))
         self._observed = {
-            name: tf.constant(values, kinds[name]) for name, values in observed.items()
+            name: _as_kind(name, values, kinds[name]) for name, values in observed.items()
         }
         self.dtype = self._dtype(kinds)
-        self.bijectors, self.params = self._start()
+        with indices_explained(self._covariates):
+            self.bijectors, self.params = self._start()
         self.dataset: dict[str, Any] = {name: self._entry(name) for name in self._rows}
         if callable(joint) and not self._is_joint(joint):
             self.dataset |= self._covariates
-            self._few = self._of({n: a[:FEW] for n, a in self._covariates.items()})
+            self._rows_of_prior = np.arange(self.N)[:FEW]
+            self._few = self._of_rows(self._rows_of_prior)
         else:
             if ROW in self._names:
                 raise ValueError(f"`joint`: its variable {ROW!r} needs another name here.")
@@ -181,13 +191,11 @@ class JointModel(Model):
 
     def distributions(self, params: Tensors) -> dict[str, Any]:
         """Return the distributions of all variables given the parameters, over a few rows."""
-        values = self._values(params, self._observed_few(self._few))
-        return self._distributions(self._few, values)
+        return self._without_rows(self._few, self._rows_of_prior, params)[0]
 
-    def log_density_of(self, names: Sequence[str], params: Tensors) -> float:
-        """Return the log density of some parameters given the others that they depend on."""
-        found = self.distributions(params)
-        return float(sum(np.sum(found[name].log_prob(params[name])) for name in names))
+    def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
+        """Return the log density of each variable without rows."""
+        return self._prior_terms(self._few, self._rows_of_prior, params)
 
     def log_lik_of_rows(self, params: Tensors, dataset: Tensors, by: Sequence[str]) -> tf.Tensor:
         """Return the log density of each row, with the row's own effects as local variables."""
@@ -293,11 +301,16 @@ class JointModel(Model):
         given = {name: tf.convert_to_tensor(a) for name, a in params.items() if name in self._names}
         return {**self._local, **given, **observed}
 
-    def _observed_few(self, joint: Any) -> dict[str, Any]:
-        """Return the observed values, of as many rows as a joint distribution has."""
-        if joint is self._joint:
-            return self._observed
-        return {n: a[:FEW] if n in self._rows else a for n, a in self._observed.items()}
+    def _without_rows(
+        self, joint: Any, rows: np.ndarray | None, params: Tensors
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return distributions and values of all variables, of some rows or of all."""
+        observed = {
+            name: values if rows is None or name not in self._rows else tf.gather(values, rows)
+            for name, values in self._observed.items()
+        }
+        values = self._values(params, observed)
+        return self._distributions(joint, values), values
 
     def log_lik(self, params: Tensors, dataset: Tensors) -> tf.Tensor:
         """Return the log density of each row, (n,).
@@ -337,28 +350,35 @@ class JointModel(Model):
         Returns:
             A scalar.
         """
-        return self._prior(self._few, params)
+        return self._prior(self._few, self._rows_of_prior, params)
 
-    def _prior(self, joint: Any, params: Tensors) -> tf.Tensor:
-        values = self._values(params, self._observed_few(joint))
-        found = self._distributions(joint, values)
-        parts = [
-            found[name].log_prob(values[name])
+    def _prior(self, joint: Any, rows: np.ndarray | None, params: Tensors) -> tf.Tensor:
+        return tf.add_n(list(self._prior_terms(joint, rows, params).values()))
+
+    def _prior_terms(
+        self, joint: Any, rows: np.ndarray | None, params: Tensors
+    ) -> dict[str, tf.Tensor]:
+        found, values = self._without_rows(joint, rows, params)
+        return {
+            name: tf.reduce_sum(found[name].log_prob(values[name]))
             for name in self._names
             if name not in self._rows and name not in self._local
-        ]
-        return tf.add_n([tf.reduce_sum(part) for part in parts])
+        }
 
     def _check(self) -> None:
         """Refuse rows that depend on each other, and a prior that depends on rows."""
-        self._check_rows()
-        if self._few is not self._joint:
-            last = self._of({name: a[-FEW:] for name, a in self._covariates.items()})
-            self._check_prior(
-                lambda params: self._prior(last, params),
-                "`joint`: the density of its parameters depends on the rows of `data`. Compute "
-                "what it needs of all rows before, outside the function.",
-            )
+        refuse_dependent_rows(self, {name: name for name in self._rows})
+        if self._few is not self._joint and depends_on_count(
+            self,
+            lambda rows: functools.partial(self._prior, self._of_rows(rows), rows),
+            "`joint`: the density of its parameters depends on the rows of `data`. Compute "
+            "what it needs of all rows before, outside the function.",
+        ):
+            self._few, self._rows_of_prior = self._joint, None
+
+    def _of_rows(self, rows: np.ndarray) -> Any:
+        """Return the joint distribution of some rows."""
+        return self._of({n: tf.gather(a, rows) for n, a in self._covariates.items()})
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables from the joint distribution.
@@ -378,10 +398,22 @@ class JointModel(Model):
 
     def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
         self._observed = self._observed | {
-            name: tf.constant(values, self._observed[name].dtype)
+            name: _as_kind(name, values, self._observed[name].dtype)
             for name, values in observed.items()
         }
         self.dataset = self.dataset | {name: self._entry(name) for name in self._rows}
+
+
+def _as_kind(name: str, values: np.ndarray, kind: tf.DType) -> tf.Tensor:
+    """Return observed values in the dtype of their distribution, which must be able to hold them."""
+    if values.dtype.kind not in "iufb":
+        raise TypeError(f"`observed[{name!r}]` must hold numbers; its dtype is {values.dtype}.")
+    if kind.is_integer and not np.array_equal(values, values.astype(kind.as_numpy_dtype)):
+        raise ValueError(
+            f"`observed[{name!r}]` must hold integers that {kind.name} can hold, the dtype of its "
+            "distribution."
+        )
+    return tf.constant(values, kind)
 
 
 def _names(joint: Any) -> list[str]:

@@ -11,13 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.data.entries import refuse_nan
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
 
 FEW = 7
-"""Rows of covariates that a prior is made with, which does not depend on them."""
+"""Rows of covariates that a prior is made with if it does not depend on them."""
+
+_LARGEST = 2**31
+"""Integers of single precision are smaller, in JAX."""
 
 
 class Model(abc.ABC):
@@ -127,53 +131,11 @@ class Model(abc.ABC):
     def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
         """Replace values of observed variables, without a change to those that others hold."""
 
-    def _check_rows(self) -> None:
-        """Refuse rows that depend on other rows.
-
-        Of a part of the rows, terms must be the same, and swapping two must not change a third.
-        """
-        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
-        count = min(self.N, 2 * FEW)
-        some = {name: tf.convert_to_tensor(values[:count]) for name, values in self.dataset.items()}
-        terms = self.log_lik(params, some).numpy()
-        last = {name: values[count // 2 :] for name, values in some.items()}
-        found = self.log_lik(params, last).numpy()
-        if found.shape != terms[count // 2 :].shape or not _close(found, terms[count // 2 :]):
-            name = next(iter(self._rows), "model")
-            raise ValueError(dependent(name, "without the others, a row has another density"))
-        for name in self._rows:
-            values = some[name].numpy().copy()
-            flat = values.reshape(count, -1)
-            others = np.flatnonzero((flat != flat[0]).any(axis=1))
-            if not others.size:
-                continue
-            values[[0, others[-1]]] = values[[others[-1], 0]]
-            changed = self.log_lik(params, {**some, name: tf.constant(values)}).numpy()
-            same = np.setdiff1d(np.arange(count), [0, others[-1]])
-            if not _close(changed[same], terms[same]):
-                raise ValueError(dependent(name, "the density of a row changes with another row"))
-
-    def _check_prior(self, of_last: Callable[[Tensors], Any], refusal: str) -> None:
-        """Refuse a prior that depends on the rows.
-
-        Args:
-            of_last: Log prior as the last rows make it; ``log_prior`` is that of the first.
-            refusal: Message.
-        """
-        params = {name: tf.constant(value, self.dtype) for name, value in self.params.items()}
-        first, last = float(self.log_prior(params)), float(of_last(params))
-        if not np.isclose(first, last, rtol=1e-5, atol=1e-6):
-            raise ValueError(refusal)
-
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in self.params.items())
         kind = type(self).__name__
         of = f" of {', '.join(self._rows)}" if self._rows else ""
         return f"{kind} of {self.N} rows{of}; parameters {shapes}"
-
-
-def _close(found: np.ndarray, expected: np.ndarray) -> bool:
-    return np.allclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 class TracedModel(Model):
@@ -210,34 +172,44 @@ class TracedModel(Model):
     def _replace(self, observed: Mapping[str, np.ndarray]) -> None:
         columns = {self._columns_of[name]: values for name, values in observed.items()}
         self.dataset = self.dataset | {
-            column: as_column(values, self.dtype, self.dataset[column])
+            column: as_column(column, values, self.dtype, self.dataset[column])
             for column, values in columns.items()
         }
 
 
-def as_column(array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
-    """Return a column in a dtype that JAX has: floats as arrays, int32 and bool as tensors.
+def as_column(name: str, array: np.ndarray, dtype: tf.DType, like: Any = None) -> Any:
+    """Return a column in a dtype that JAX has: floats as arrays, integers and bool as tensors.
 
     Args:
+        name: Name, for messages.
         array: Values.
         dtype: Dtype of floats.
         like: Column whose dtype it has; ``None`` keeps the kind of the values.
+
+    Raises:
+        TypeError, ValueError: The values are no numbers, or the dtype cannot hold them.
     """
     if like is not None:
         array = array.astype(tf.as_dtype(like.dtype).as_numpy_dtype)
     if array.dtype.kind == "f":
         return array.astype(dtype.as_numpy_dtype)
     if array.dtype.kind not in "iub":
-        raise TypeError(f"`data` must hold arrays of numbers; one has the dtype {array.dtype}.")
-    return tf.constant(array if array.dtype.kind == "b" else array.astype(np.int32))
-
-
-def dependent(name: str, reason: str) -> str:
-    """Return the message about rows that depend on each other."""
-    return (
-        f"`rows`: the rows of {name!r} are not independent given the parameters: {reason}. A "
-        "log-likelihood that is no sum over rows cannot be estimated from minibatches."
-    )
+        raise TypeError(
+            f"`data` must hold arrays of numbers; {name!r} has the dtype {array.dtype}."
+        )
+    if array.dtype.kind == "b":
+        return tf.constant(array)
+    if not array.size or (-_LARGEST <= array.min() and array.max() < _LARGEST):
+        return tf.constant(array.astype(np.int32))
+    if dtype != tf.float64:
+        raise ValueError(
+            f"`data[{name!r}]` holds integers up to {max(abs(int(array.min())), int(array.max()))}, "
+            "beyond the 2**31 of single precision. Pass dtype=tf.float64, or floats in smaller "
+            "units."
+        )
+    if array.max() >= 2**63:
+        raise ValueError(f"`data[{name!r}]` holds integers beyond 2**63. Pass floats.")
+    return tf.constant(array.astype(np.int64))
 
 
 def as_seed(seed: int | None) -> int:
@@ -251,7 +223,14 @@ def as_arrays(label: str, values: Any) -> dict[str, np.ndarray]:
     """Return a dict of arrays, or raise an error."""
     if not isinstance(values, Mapping):
         raise TypeError(f"`{label}` must be a dict of arrays; it is a {type(values).__name__}.")
-    return {name: np.asarray(array) for name, array in values.items()}
+    arrays = {name: np.asarray(array) for name, array in values.items()}
+    for name, array in arrays.items():
+        refuse_nan(f"{label}[{name!r}]", array)
+        if np.ma.is_masked(values[name]):
+            raise ValueError(
+                f"`{label}[{name!r}]` has masked values. Drop or impute missing values before."
+            )
+    return arrays
 
 
 def size_of(columns: Mapping[str, Any], label: str) -> int:

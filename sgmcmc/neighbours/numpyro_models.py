@@ -12,16 +12,9 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.neighbours.jax_functions import JaxFunction, in_precision, jax, jax_bijector
-from sgmcmc.neighbours.models import (
-    FEW,
-    TracedModel,
-    as_arrays,
-    as_column,
-    as_seed,
-    dependent,
-    size_of,
-)
+from sgmcmc.neighbours.models import FEW, TracedModel, as_arrays, as_column, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
+from sgmcmc.neighbours.row_checks import depends_on_count, dependent, refuse_dependent_rows
 
 _STARTS = 32
 """Draws of each prior whose median is where chains start."""
@@ -121,8 +114,9 @@ class NumPyroModel(TracedModel):
         if not given:
             raise ValueError("`data` must hold at least one array with an axis of rows.")
         self.N = size_of(given, "data")
-        self.dataset = {name: as_column(array, self.dtype) for name, array in given.items()}
+        self.dataset = {name: as_column(name, a, self.dtype) for name, a in given.items()}
         self._few = self._some(range(FEW))
+        self._count: int | None = None
         self._local: dict[str, np.ndarray] = {}
         self._axes: dict[str, int] = {}
         self._columns_of: dict[str, str] = {}
@@ -133,31 +127,46 @@ class NumPyroModel(TracedModel):
         self._rows = [self._columns_of.get(name, "") for name in self._axes]
         self._rows = [name for name in self._rows if name]
         self._terms = JaxFunction(self._densities_of_rows)
-        self._prior = JaxFunction(self._density_of_params)
-        self._check_rows()
-        last = self._some(range(self.N - FEW, self.N))
-        self._check_prior(
-            lambda params: self._prior(params, last),
-            "`model`: the density of its parameters depends on the rows, or numpyro.factor "
-            "adds a sum over them. Compute what it needs of all rows before, and pass it in "
-            "`fixed`; give numpyro.factor one term for each row, in the plate of the rows.",
-        )
+        refuse_dependent_rows(self, {name: name for name in self._rows})
+        self._set_prior()
         plates = read_plates(groups, self.params, self.bijectors, self.dataset)
         if plates:
             check_plates(self, plates)
             self._local = {name: self.params.pop(name) for plate in plates for name in plate.names}
             self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
 
+    def _set_prior(self) -> None:
+        """Set the log prior, made with as many rows as there are if it depends on their number."""
+        trial = JaxFunction(lambda params, rows: sum(self._densities(params, rows).values()))
+
+        def made_with(rows: np.ndarray) -> Callable[[Tensors], tf.Tensor]:
+            columns = self._some(rows)
+            return lambda params: trial(dict(params), columns)
+
+        counts = depends_on_count(
+            self,
+            made_with,
+            "`model`: the density of its parameters depends on the rows, or numpyro.factor "
+            "adds a sum over them. Compute what it needs of all rows before, and pass it in "
+            "`fixed`; give numpyro.factor one term for each row, in the plate of the rows.",
+        )
+        self._count = self.N if counts else None
+        self._prior = JaxFunction(lambda params: sum(self._densities(params).values()))
+
     def _read(self) -> None:
         """Set starting values, bijectors, and which sites have rows."""
-        median = _numpyro("infer.initialization").init_to_median(num_samples=_STARTS)
-        rows = {name: jax().numpy.asarray(values) for name, values in self._few.items()}
-        sites = self._first(median, rows)
-        again = self._first(_numpyro("infer.initialization").init_to_uniform(), rows)
-        fewer = jax().eval_shape(
-            lambda rows: _shapes(self._first(median, rows)),
-            {name: values[:-2] for name, values in rows.items()},
-        )
+        start = _numpyro("infer.initialization")
+        median, uniform = start.init_to_median(num_samples=_STARTS), start.init_to_uniform()
+        columns = {name: jax().numpy.asarray(values) for name, values in self.dataset.items()}
+        # Supports may depend on the number of rows, so they are those of the model with all rows.
+        sites, again = self._first(median, columns), self._first(uniform, columns)
+        lengths = (FEW, FEW - 2)
+        some, fewer = (
+            jax().eval_shape(
+                lambda rows: _shapes(self._first(median, rows)), self._some(range(length))
+            )
+            for length in lengths
+        )  # fmt: skip
         for name, site in sites.items():
             if site["type"] == "param":
                 raise ValueError(f"`model`: {name!r} is a numpyro.param, which has no prior.")
@@ -168,37 +177,45 @@ class NumPyroModel(TracedModel):
                 )
             if site["type"] != "sample":
                 continue
+            shapes = (some[name], fewer[name])
             if site["is_observed"]:
-                self._read_observed(name, site, fewer[name])
-                for column, values in rows.items():
+                self._read_observed(name, site, shapes)
+                for column, values in columns.items():
                     if values is site["value"]:
                         self._columns_of[name] = column
             else:
-                self._read_parameter(name, site, again[name], fewer[name])
+                self._read_parameter(name, site, again[name], shapes)
         if not self.params:
             raise ValueError("`model` observes all of its variables: none is left to sample.")
         if not self._axes:
             raise ValueError("`model` has no observed variable (obs=) that grows with the rows.")
 
-    def _read_observed(self, name: str, site: Any, fewer: Any) -> None:
-        shape = np.shape(_density(site))
-        grown = [i for i, (a, b) in enumerate(zip(shape, fewer[1].shape, strict=True)) if a != b]
-        if len(grown) == 1:
-            self._axes[name] = grown[0]
-        elif grown or np.shape(site["value"]) != fewer[0].shape:
-            kind = type(site["fn"]).__name__
-            raise ValueError(
-                dependent(name, f"{kind} has densities of shape {shape} for {FEW} rows")
-            )
+    def _read_observed(self, name: str, site: Any, shapes: Sequence[Any]) -> None:
+        """Find the axis of the rows of an observed site, if it has one."""
+        kind = type(site["fn"]).__name__
+        (values, density), (fewer_values, fewer) = shapes
+        grown = [i for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True)) if a != b]
+        if not grown and values.shape == fewer_values.shape:
+            return
+        if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (FEW, FEW - 2):
+            reason = f"{kind} has densities of shape {density.shape} for {FEW} rows"
+            raise ValueError(dependent(name, reason))
+        self._axes[name] = grown[0]
 
-    def _read_parameter(self, name: str, site: Any, again: Any, fewer: Any) -> None:
+    def _read_parameter(self, name: str, site: Any, again: Any, shapes: Sequence[Any]) -> None:
         if site["fn"].is_discrete:
             raise ValueError(
                 f"`model`: the variable {name!r} is discrete and not observed. Sum it out, as "
                 "dist.MixtureSameFamily does."
             )
         start = np.asarray(site["value"], self.dtype.as_numpy_dtype)
-        if start.shape != fewer[0].shape:
+        if start.shape != shapes[0][0].shape or start.shape != shapes[1][0].shape:
+            if name.endswith("_unobserved"):  # NumPyro's name for what `obs_mask` leaves out
+                raise ValueError(
+                    f"`model`: {name!r} has the values that `obs_mask` leaves out, one for each "
+                    "row. Use numpyro.handlers.mask(mask=...) in its place, which leaves their "
+                    "densities out."
+                )
             raise ValueError(
                 f"`model`: the variable {name!r} has a value for each row, or a shape that is "
                 "computed of the rows. Integrate it out, or pass the numbers of groups in `fixed`."
@@ -216,9 +233,9 @@ class NumPyroModel(TracedModel):
 
     def _sites(self, params: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sites at values of the parameters, for these rows."""
-        handlers = _numpyro("handlers")
         values = {name: jax().numpy.asarray(a) for name, a in {**self._local, **params}.items()}
-        model = handlers.substitute(handlers.seed(self._given, 0), data=values)
+        # Without a seed, as nothing is drawn: keys would be carried through loops.
+        model = _numpyro("handlers").substitute(self._given, data=values)
         return _trace(model, {**columns, **self._fixed})
 
     def _densities_of_rows(self, params: Any, columns: Any) -> Any:
@@ -230,15 +247,29 @@ class NumPyroModel(TracedModel):
             parts.append(numpy.sum(by_row.reshape(by_row.shape[0], -1), axis=1))
         return sum(parts[1:], parts[0])
 
-    def _density_of_params(self, params: Any, columns: Any) -> Any:
-        """Return the log density of all that has no rows, in JAX."""
-        sites, numpy = self._sites(params, columns), jax().numpy
-        counted = [
-            site
-            for name, site in sites.items()
+    def _sites_without_rows(self, params: Any, columns: Any = None) -> dict[str, Any]:
+        """Return the sites at values of the parameters, for rows whose values do not matter."""
+        numpy = jax().numpy
+        if columns is None:
+            columns = self._few
+            if self._count is not None:
+                columns = {
+                    name: numpy.broadcast_to(values[:1], (self._count, *values.shape[1:]))
+                    for name, values in columns.items()
+                }
+        return self._sites(params, columns)
+
+    def _densities(self, params: Any, columns: Any = None) -> dict[str, Any]:
+        """Return the log density of all that has no rows, by site, in JAX."""
+        return {
+            name: jax().numpy.sum(_density(site))
+            for name, site in self._sites_without_rows(params, columns).items()
             if site["type"] == "sample" and name not in self._axes and name not in self._local
-        ]
-        return sum(numpy.sum(_density(site)) for site in counted)
+        }
+
+    def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
+        """Return the log density of each variable without rows."""
+        return JaxFunction(self._densities)(dict(params))
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log density of the parameters, and of observed sites without rows.
@@ -249,13 +280,13 @@ class NumPyroModel(TracedModel):
         Returns:
             A scalar.
         """
-        return self._prior(dict(params), self._few)
+        return self._prior(dict(params))
 
     def effects_density(self, plate: Plate, effects: Tensors, params: Tensors) -> tf.Tensor:
         """Return the log density of some effects of a plate given the parameters, (g,)."""
 
         def of(params: Any, effects: Any) -> Any:
-            sites = self._sites(params, self._few)
+            sites = self._sites_without_rows(params)
             return sum(
                 _of_one(sites[name]["fn"], value.ndim - 1).log_prob(value)
                 for name, value in effects.items()
@@ -263,12 +294,7 @@ class NumPyroModel(TracedModel):
 
         return JaxFunction(of)(dict(params), {name: effects[name] for name in plate.names})
 
-    def log_density_of(self, names: Sequence[str], params: Tensors) -> float:
-        """Return the log density of some parameters given the others that they depend on."""
-        sites = self._sites({name: np.asarray(a) for name, a in params.items()}, self._few)
-        return float(sum(np.sum(_density(sites[name])) for name in names))
-
-    def _some(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
+    def _some(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
         """Return these rows, modulo the number of rows."""
         places = np.asarray(rows) % self.N
         return {name: np.asarray(values)[places] for name, values in self.dataset.items()}
@@ -319,8 +345,7 @@ def _trace(model: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, 
         return _numpyro("handlers").trace(model).get_trace(**keywords)
     except Exception as error:
         raise ValueError(
-            f"`model` failed when it was tried with a few of the rows: {type(error).__name__}: "
-            f"{error} It is called with `data` and `fixed` as keyword arguments, for some of the "
+            f"`model` failed when it was tried: {type(error).__name__}: {error} It is called with `data` and `fixed` as keyword arguments, for some of the "
             "rows: plates of rows must be as long as the data, such as numpyro.plate('rows', "
             "len(y)), and numbers of groups go into `fixed`."
         ) from error

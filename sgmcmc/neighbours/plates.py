@@ -9,6 +9,7 @@ numbers of the rows in place of those of the groups. That this gives the same de
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,16 @@ import tensorflow as tf
 from sgmcmc import libraries
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
+from sgmcmc.neighbours.row_checks import (
+    close,
+    log_density_of_rows,
+    positions,
+    rows_for_trial,
+    some_of,
+)
+
+_POSITIONS = 3
+"""Number of positions at which groups are tried, with the start."""
 
 
 class Plate(NamedTuple):
@@ -81,6 +92,10 @@ def read_plates(
                 raise ValueError(
                     f"`groups`: {name!r} is constrained. Write it as a function of a variable that "
                     "is not, such as the exponential of a Normal."
+                )
+            if codes.min() < 0:
+                raise ValueError(
+                    f"`groups`: `data[{by!r}]` holds {codes.min()}; groups are counted from 0."
                 )
             if params[name].ndim == 0 or len(params[name]) <= codes.max():
                 raise ValueError(
@@ -152,35 +167,20 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
             depends on their effects; or rows use effects of groups that are not theirs.
     """
     rng = np.random.default_rng(0)
-    own = {name: tf.constant(value, model.dtype) for name, value in model.params.items()}
+    shapes = {name: value.shape for name, value in model.params.items()}
 
     def redrawn(names: Sequence[str]) -> dict[str, tf.Tensor]:
-        return {n: tf.constant(rng.normal(size=own[n].shape), model.dtype) for n in names}
+        return {n: tf.constant(rng.normal(size=shapes[n]), model.dtype) for n in names}
 
     local = [name for plate in plates for name in plate.names]
-    for plate in plates:
-        once, again = ({**own, **redrawn(plate.names)} for _ in range(2))
-        try:
-            found, other = (
-                model.effects_density(plate, {n: once[n] for n in plate.names}, values)
-                for values in (once, again)
-            )
-        except Exception as error:
-            reason = f"their density cannot be computed: {error}"
-            raise ValueError(_no_plate(plate, reason)) from error
-        whole = model.log_density_of(plate.names, once)
-        if not np.isclose(np.sum(found), whole, rtol=1e-4, atol=1e-4):
-            raise ValueError(_no_plate(plate, "the groups have different distributions"))
-        if not np.allclose(found, other, rtol=1e-5, atol=1e-5):
-            raise ValueError(_no_plate(plate, "their densities depend on each other"))
-        rest = [name for name in own if name not in plate.names]
-        ends = [model.log_density_of(rest, {**values, **{n: own[n] for n in rest}})
-                for values in (once, again)]  # fmt: skip
-        if not np.isclose(ends[0], ends[1], rtol=1e-5, atol=1e-5):
-            raise ValueError(_no_plate(plate, "the density of other parameters depends on them"))
-    some = {name: tf.convert_to_tensor(values[:40]) for name, values in model.dataset.items()}
-    values = {**own, **redrawn(local)}
-    wanted = model.log_lik(values, some)
+    for params in itertools.islice(positions(model), _POSITIONS):
+        for plate in plates:
+            others = {**params, **redrawn(local)}
+            both = ({**others, **redrawn(plate.names)} for _ in range(2))
+            _refuse_dependent_groups(model, plate, *both)
+    values = {**next(positions(model)), **redrawn(local)}
+    some = some_of(model.dataset, rows_for_trial(model.dataset, model.N))
+    wanted = log_density_of_rows(model, values, some)
     rows = dict(values)
     for plate in plates:
         for name in plate.names:
@@ -190,8 +190,40 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
         found = model.log_lik_of_rows(rows, some, [plate.by for plate in plates])
     except Exception as error:
         raise ValueError(_no_plate(plates[0], f"{by_rows}. {error}")) from error
-    if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=1e-4, atol=1e-4):
+    if not close(found, wanted, model.dtype):
         raise ValueError(_no_plate(plates[0], by_rows))
+
+
+def _refuse_dependent_groups(
+    model: Any, plate: Plate, values: dict[str, tf.Tensor], redrawn: dict[str, tf.Tensor]
+) -> None:
+    """Refuse groups that depend on each other, and other variables that depend on them.
+
+    Args:
+        model: Model.
+        plate: Plate.
+        values: Values of all variables.
+        redrawn: The same, with other effects of the plate.
+    """
+    try:
+        found, other = (
+            model.effects_density(plate, {n: values[n] for n in plate.names}, given)
+            for given in (values, redrawn)
+        )
+    except Exception as error:
+        reason = f"their density cannot be computed: {error}"
+        raise ValueError(_no_plate(plate, reason)) from error
+    terms, others = ({n: float(v) for n, v in model.prior_terms(given).items()}
+                     for given in (values, redrawn))  # fmt: skip
+    whole = sum(terms[name] for name in plate.names)
+    if not np.isclose(np.sum(found), whole, rtol=1e-4, atol=1e-4):
+        raise ValueError(_no_plate(plate, "the groups have different distributions"))
+    if not np.allclose(found, other, rtol=1e-5, atol=1e-5):
+        raise ValueError(_no_plate(plate, "their densities depend on each other"))
+    for name in terms:
+        if name not in plate.names and not close(terms[name], others[name], model.dtype):
+            what = "the density of other parameters depends on them"
+            raise ValueError(_no_plate(plate, f"{what}, that of {name!r}"))
 
 
 def _no_plate(plate: Plate, reason: str) -> str:

@@ -10,10 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
+from sgmcmc.data.entries import refuse_nan
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.neighbours.jax_functions import JaxFunction, jax, jax_bijector
-from sgmcmc.neighbours.models import TracedModel, as_column, as_seed, dependent, size_of
+from sgmcmc.neighbours.models import TracedModel, as_column, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
+from sgmcmc.neighbours.row_checks import dependent, refuse_dependent_rows
+
+_OLDEST = 6
+"""Oldest major version of PyMC that is read."""
 
 
 def from_pymc(
@@ -124,8 +129,8 @@ class PyMCModel(TracedModel):
     def _check_parameters(self) -> None:
         """Refuse rows that depend on each other, and parameters with a value for each row."""
         try:
-            self._check_rows()
-        except (TypeError, ValueError) as error:
+            refuse_dependent_rows(self, {name: name for name in self._rows})
+        except Exception as error:
             for name, start in self.params.items():
                 if start.ndim and len(start) == self.N:
                     raise ValueError(
@@ -133,7 +138,13 @@ class PyMCModel(TracedModel):
                         "minibatch does not look up. Integrate it out, or name its groups in "
                         "`groups`."
                     ) from error
-            raise
+            if str(error).startswith("`"):
+                raise
+            raise ValueError(
+                "`model`: the log density of a part of the rows cannot be computed: "
+                f"{type(error).__name__}: {error} All arrays with a value for each row must have "
+                "the rows as their first axis, and shapes must follow from them."
+            ) from error
 
     def _need_floats(self) -> None:
         for name, value in self._values.items():
@@ -176,25 +187,37 @@ class PyMCModel(TracedModel):
         observed = [v for v in self._given.observed_RVs if v.name in self._rows]
         values = {v.name: self._given.rvs_to_values[v] for v in observed}
         found = {name: _array_of(value) for name, value in values.items()}
+        for name, array in found.items():
+            refuse_nan(name, array)
         self.N = size_of(found, "rows")
         columns = {name: _of_any_length(value, name) for name, value in values.items()}
         replaced: dict[Any, Any] = {}
-        for leaf in _ancestors(observed):
-            array = _array_of(leaf) if leaf.owner is None else np.zeros(())
-            if array.ndim and len(array) == self.N > 1:
-                shared = hasattr(leaf, "get_value")
-                name = leaf.name if shared else f"constant_{len(replaced) + 1}"
-                found[name] = array
-                columns[name] = replaced[leaf] = _of_any_length(leaf, name)
+
+        def by_rows(outputs: Sequence[Any]) -> dict[Any, Any]:
+            """Return inputs in the place of all data that have a value for each row."""
+            for leaf in _ancestors(outputs):
+                array = _array_of(leaf) if leaf.owner is None else np.zeros(())
+                if array.ndim and len(array) == self.N > 1 and leaf not in inputs | set(replaced):
+                    shared = hasattr(leaf, "get_value")
+                    name = leaf.name if shared else f"constant_{len(replaced) + 1}"
+                    found[name] = array
+                    columns[name] = replaced[leaf] = _of_any_length(leaf, name)
+            return replaced
+
+        inputs = {*self._values.values(), *columns.values()}
+        by_rows(observed)
         densities = []
         for v in observed:
             others = {w: columns[w.name] for w in observed if w is not v}
             (given,) = _rebuilt([v], {**replaced, **others})
-            densities.append(self._density(given, columns[v.name]))
+            value = columns[v.name]
+            density = self._density(given, value)
+            # Densities may hold data that distributions do not, and lengths of all rows.
+            densities += _rebuilt([density], by_rows([density]), (self.N, value.shape[0]))
         for name, density in zip(values, densities, strict=True):
             if density.type.ndim == 0:
                 raise ValueError(dependent(name, "its distribution has one density for all rows"))
-        self.dataset = {name: as_column(array, self.dtype) for name, array in found.items()}
+        self.dataset = {name: as_column(name, a, self.dtype) for name, a in found.items()}
         self._columns_of = {name: name for name in self._rows}
         terms = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)
         self._terms = JaxFunction(_Graph({**self._values, **columns}, terms))
@@ -215,20 +238,22 @@ class PyMCModel(TracedModel):
         free = {v: self._values[v.name] for v in self._given.free_RVs}
         return {**free, **{v: self._given.rvs_to_values[v] for v in self._given.observed_RVs}}
 
-    def _densities(self, names: Collection[str]) -> list[Any]:
-        """Return the log densities of variables, in PyTensor."""
-        known = self._known()
+    def _prior_parts(self) -> dict[str, Any]:
+        """Return the log densities of all that has no rows, by name, in PyTensor."""
+        apart, known = {*self._rows, *self._local}, self._known()
         found = _pymc("logprob.basic").conditional_logp(known)
-        return [found[value].sum() for v, value in known.items() if v.name in names]
+        parts = {v.name: found[u].sum() for v, u in known.items() if v.name not in apart}
+        potentials = _pymc("logprob.utils").replace_rvs_by_values(
+            self._given.potentials, rvs_to_values=known
+        )
+        named = zip(self._given.potentials, potentials, strict=True)
+        return parts | {potential.name: part.sum() for potential, part in named}
 
     def _prior_graph(self) -> Any:
         """Return the log density of all that has no rows, in PyTensor."""
-        apart = {*self._rows, *self._local}
-        counted = [v.name for v in self._given.basic_RVs if v.name not in apart]
-        potentials = _pymc("logprob.utils").replace_rvs_by_values(
-            self._given.potentials, rvs_to_values=self._known()
-        )
-        parts = [*self._densities(counted), *(part.sum() for part in potentials)]
+        found = self._prior_parts()
+        parts = list(found.values())
+        potentials = [found[potential.name] for potential in self._given.potentials]
         used = set(_ancestors(parts))
         for name in self._local:
             if self._values[name] in used:
@@ -276,9 +301,10 @@ class PyMCModel(TracedModel):
         """Return the log density of some effects of a plate given the parameters, (g,)."""
         return self._effects[plate]({**self._local, **params, **effects})
 
-    def log_density_of(self, names: Sequence[str], params: Tensors) -> float:
-        """Return the log density of some parameters given the others that they depend on."""
-        return float(JaxFunction(_Graph(self._values, sum(self._densities(names))))(dict(params)))
+    def prior_terms(self, params: Tensors) -> dict[str, tf.Tensor]:
+        """Return the log density of each variable without rows."""
+        graph = _Graph(self._values, list(self._prior_parts().values()))
+        return dict(zip(self._prior_parts(), JaxFunction(graph)(dict(params)), strict=True))
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:
         """Return draws of all variables, by ``pymc.sample_prior_predictive``.
@@ -305,7 +331,7 @@ class _Graph:
 
     Args:
         inputs: Its inputs by name.
-        output: Its output.
+        output: Its output, or a list of outputs.
     """
 
     def __init__(self, inputs: Mapping[str, Any], output: Any) -> None:
@@ -316,29 +342,48 @@ class _Graph:
         return {**self.__dict__, "_function": None}
 
     def __call__(self, *given: Any) -> Any:
-        """Return the output of dicts of inputs, or of a single input."""
+        """Return the output of dicts of inputs, or of inputs in their order."""
+        several = isinstance(self._output, list)
         if self._function is None:
-            make = _pymc("sampling.jax").get_jaxified_graph
+            make, outputs = _pymc("sampling.jax").get_jaxified_graph, self._output
             with jax().ensure_compile_time_eval():  # so that its constants belong to no trace
-                self._function = make(inputs=list(self._inputs.values()), outputs=[self._output])
-        if not isinstance(given[0], Mapping):
-            return self._function(*given)[0]
-        named = {name: value for values in given for name, value in values.items()}
-        return self._function(*[named[name] for name in self._inputs])[0]
+                self._function = make(
+                    inputs=list(self._inputs.values()), outputs=outputs if several else [outputs]
+                )
+        if isinstance(given[0], Mapping):
+            named = {name: value for values in given for name, value in values.items()}
+            given = tuple(named[name] for name in self._inputs)
+        found = list(self._function(*given))
+        return found if several else found[0]
 
 
 def _pymc(part: str = "") -> Any:
     """Return a module of PyMC, or PyMC itself."""
     jax()
     try:
+        version = importlib.import_module("pymc").__version__
+        if int(version.split(".")[0]) < _OLDEST:
+            raise ImportError(
+                f"sgmcmc.from_pymc needs PyMC {_OLDEST} or newer; this is {version}: "
+                f"pip install 'pymc>={_OLDEST}'."
+            )
         return importlib.import_module(f"pymc.{part}".rstrip("."))
-    except ImportError as error:
-        raise ImportError("sgmcmc.from_pymc needs PyMC: pip install 'pymc>=6'.") from error
+    except ModuleNotFoundError as error:
+        raise ImportError(f"sgmcmc.from_pymc needs PyMC: pip install 'pymc>={_OLDEST}'.") from error
 
 
 def _observed_rows(model: Any, rows: Sequence[str] | None) -> list[str]:
     """Return the names of the observed variables with rows, in the order of the model."""
     names = [variable.name for variable in model.observed_RVs]
+    free = {variable.name for variable in model.free_RVs}
+    for name in names:
+        stem = name.removesuffix("_observed")
+        if stem != name and f"{stem}_unobserved" in free:
+            raise ValueError(
+                f"`model`: the observed values of {stem!r} have missing ones, which PyMC makes "
+                f"parameters, {stem}_unobserved. Leave those rows out, of covariates too: given "
+                "the parameters they say nothing."
+            )
     if isinstance(rows, str):
         raise TypeError(f"`rows` must be a list of names; write rows=[{rows!r}].")
     if not names or (rows is not None and not len(rows)):
@@ -354,24 +399,54 @@ def _ancestors(outputs: Sequence[Any]) -> list[Any]:
     return list(importlib.import_module("pytensor.graph.traversal").ancestors(outputs))
 
 
-def _rebuilt(outputs: Sequence[Any], replaced: Mapping[Any, Any]) -> list[Any]:
+def _rebuilt(
+    outputs: Sequence[Any], replaced: Mapping[Any, Any], rows: tuple[int, Any] | None = None
+) -> list[Any]:
     """Return a graph with other inputs, whose shapes need not be those that were there.
 
     PyTensor's own replacement keeps the shapes, and would refuse another number of rows.
+
+    Args:
+        outputs: Outputs of the graph.
+        replaced: Other variables in the place of variables.
+        rows: Number of rows that shapes within the graph insist on, and what is in its place.
     """
     found = dict(replaced)
     composed = importlib.import_module("pytensor.compile.builders").OpFromGraph
     for node in importlib.import_module("pytensor.graph.traversal").io_toposort([], outputs):
-        if any(each in found for each in node.inputs):
-            inputs = [found.get(each, each) for each in node.inputs]
+        inputs = [found.get(each, each) for each in node.inputs]
+        if rows is not None:
+            inputs = _with_rows(node, inputs, *rows)
+        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             if isinstance(node.op, composed) and not hasattr(node.op, "ndim_supp"):
                 # Such a node insists on its shapes; what it is composed of does not.
                 inside = dict(zip(node.op.inner_inputs, inputs, strict=True))
-                again = _rebuilt(node.op.inner_outputs, inside)
+                again = _rebuilt(node.op.inner_outputs, inside, rows)
             else:
                 again = node.op.make_node(*inputs).outputs
             found = {**dict(zip(node.outputs, again, strict=True)), **found}
     return [found.get(each, each) for each in outputs]
+
+
+def _with_rows(node: Any, inputs: list[Any], size: int, rows: Any) -> list[Any]:
+    """Return the inputs of a node, in which lengths of all rows are those of a part."""
+    kind = type(node.op).__name__
+    if kind == "SpecifyShape":  # a length need not be specified
+        kept = [None if _is_length(each, size) else each for each in node.inputs[1:]]
+        return inputs if None not in kept else [inputs[0], *kept]
+    if kind == "Alloc":
+        return [inputs[0], *[rows if _is_length(each, size) else each for each in inputs[1:]]]
+    if kind == "Reshape" and hasattr(node.inputs[1], "data"):
+        lengths = [rows if length == size else length for length in node.inputs[1].data.tolist()]
+        if rows in lengths:
+            return [inputs[0], importlib.import_module("pytensor.tensor").stack(lengths)]
+    return inputs
+
+
+def _is_length(variable: Any, size: int) -> bool:
+    """Return whether a variable is a constant, the number of all rows."""
+    data = getattr(variable, "data", None)
+    return data is not None and np.ndim(data) == 0 and size > 1 and int(data) == size
 
 
 def _array_of(variable: Any) -> np.ndarray:
