@@ -11,10 +11,12 @@ import tensorflow as tf
 
 from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.spec import Groups
 from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
 from sgmcmc.neighbours.row_checks import (
+    by_shape,
     depends_on_count,
     dependent,
     indices_explained,
@@ -171,7 +173,16 @@ class JointModel(Model):
             self.dataset[ROW] = tf.range(self.N)
             self._few = self._joint
         self._local: dict[str, tf.Tensor] = {}
-        self._check()
+        try:
+            self._check()
+        except Exception as error:
+            if isinstance(error, ValueError) and str(error).startswith("`"):
+                raise
+            raise ValueError(
+                "`joint`: the log density of a part of the rows cannot be compiled: "
+                f"{type(error).__name__}: {error} All arrays with a value for each row must be "
+                "in `data`; the number of rows is tf.shape(data[name])[0]."
+            ) from error
         self.groups = self._as_groups(groups)
 
     def _as_groups(self, given: Any) -> tuple[Groups, ...]:
@@ -205,7 +216,7 @@ class JointModel(Model):
             return self._terms(params, given)
         # Joint distributions draw from themselves first, to learn their shapes: there the numbers
         # of rows are looked up among groups. In a graph that is left out, since nothing uses it.
-        return tf.function(self._terms, autograph=False)(params, given)
+        return by_shape(self._terms)(params, given)
 
     def _of(self, covariates: Mapping[str, Any]) -> Any:
         """Return the joint distribution of rows with these covariates."""
@@ -261,7 +272,6 @@ class JointModel(Model):
         """Return draws of all variables, (count, *shape)."""
         seeds = tf.random.split(tf.constant([seed & 0x7FFFFFFF, seed >> 31], tf.int32), count)
 
-        @tf.function(autograph=False)
         def draw(seeds: tf.Tensor) -> list[tf.Tensor]:
             return tf.map_fn(
                 lambda one: tf.nest.flatten(self._joint.sample(seed=one)),
@@ -269,7 +279,7 @@ class JointModel(Model):
                 fn_output_signature=tf.nest.flatten(self._joint.dtype),
             )
 
-        return {name: a.numpy() for name, a in zip(self._names, draw(seeds), strict=True)}
+        return {name: a.numpy() for name, a in zip(self._names, trace(draw, seeds)(seeds), strict=True)}
 
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return bijectors of constrained parameters, and possible starts of chains."""
@@ -367,17 +377,20 @@ class JointModel(Model):
 
     def _check(self) -> None:
         """Refuse rows that depend on each other, and a prior that depends on rows."""
-        refuse_dependent_rows(self, {name: name for name in self._rows})
+        tried = refuse_dependent_rows(self, {name: name for name in self._rows})
         if self._few is not self._joint and depends_on_count(
-            self,
+            self.N,
             lambda rows: functools.partial(self._prior, self._of_rows(rows), rows),
+            tried,
             "`joint`: the density of its parameters depends on the rows of `data`. Compute "
             "what it needs of all rows before, outside the function.",
         ):
             self._few, self._rows_of_prior = self._joint, None
 
     def _of_rows(self, rows: np.ndarray) -> Any:
-        """Return the joint distribution of some rows."""
+        """Return the joint distribution of some rows, or that of all."""
+        if len(rows) == self.N and np.array_equal(rows, np.arange(self.N)):
+            return self._joint
         return self._of({n: tf.gather(a, rows) for n, a in self._covariates.items()})
 
     def prior_predictive(self, n: int, seed: int | None = None) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from sgmcmc import checks
 from sgmcmc.data.entries import refuse_nan
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
+from sgmcmc.neighbours.row_checks import rows_for_trial, some_of
 from sgmcmc.results.samples import Samples
 from sgmcmc.samplers.sample import sample as sample_any
 
@@ -21,7 +22,10 @@ FEW = 7
 """Rows of covariates that a prior is made with if it does not depend on them."""
 
 _LARGEST = 2**31
-"""Integers of single precision are smaller, in JAX."""
+"""Bound of integers in single precision, in JAX."""
+
+_SHORT = 1000
+"""Bound of integers of which products of three do not wrap around."""
 
 
 class Model(abc.ABC):
@@ -166,6 +170,39 @@ class TracedModel(Model):
         columns.update({name: tf.cast(row, columns[name].dtype) for name in by})
         return self._terms(dict(params), columns)
 
+    def _refuse_overflow(self, tried: Sequence[Tensors]) -> None:
+        """Refuse integers that are too long for what the model computes of them.
+
+        In single precision JAX computes with integers of 32 bits, which wrap around in silence.
+
+        Raises:
+            ValueError: In double precision the density of a row is another.
+        """
+        lengths = {
+            name: int(np.abs(np.asarray(values)).max())
+            for name, values in self.dataset.items()
+            if np.asarray(values).dtype.kind in "iu"
+        }
+        if self.dtype == tf.float64 or max(lengths.values(), default=0) < _SHORT:
+            return
+        columns = some_of(self.dataset, rows_for_trial(self.dataset, self.N))
+        wider = {tf.int32: tf.int64, self.dtype: tf.float64}
+
+        def widened(tensors: Tensors) -> Tensors:
+            return {name: tf.cast(t, wider.get(t.dtype, t.dtype)) for name, t in tensors.items()}
+
+        for params in tried:
+            single = self.log_lik(params, columns).numpy()
+            double = self.log_lik(widened(params), widened(columns)).numpy()
+            if np.isfinite(double).all() and not np.allclose(single, double, rtol=0.01, atol=0.1):
+                row = int(np.abs(single - double).argmax())
+                raise ValueError(
+                    f"`data`: in single precision the log density of a row is {single[row]:g}, and "
+                    f"{double[row]:g} in double precision. The largest integers of columns are "
+                    f"{lengths}, and products of integers wrap around beyond 2**31. Pass "
+                    "dtype=tf.float64, or floats in larger units."
+                )
+
     def _kept(self) -> dict[str, Any]:
         return {name: self.dataset[column] for name, column in self._columns_of.items()}
 
@@ -199,17 +236,18 @@ def as_column(name: str, array: np.ndarray, dtype: tf.DType, like: Any = None) -
         )
     if array.dtype.kind == "b":
         return tf.constant(array)
-    if not array.size or (-_LARGEST <= array.min() and array.max() < _LARGEST):
-        return tf.constant(array.astype(np.int32))
-    if dtype != tf.float64:
+    long = array.size and (array.min() < -_LARGEST or array.max() >= _LARGEST)
+    if dtype == tf.float64 and (long or array.dtype.itemsize == 8):
+        # JAX makes floats of 64 bits of integers of 64 bits alone.
+        if long and array.max() >= 2**63:
+            raise ValueError(f"`data[{name!r}]` holds integers beyond 2**63. Pass floats.")
+        return tf.constant(array.astype(np.int64))
+    if long:
         raise ValueError(
-            f"`data[{name!r}]` holds integers up to {max(abs(int(array.min())), int(array.max()))}, "
-            "beyond the 2**31 of single precision. Pass dtype=tf.float64, or floats in smaller "
-            "units."
+            f"`data[{name!r}]` holds integers from {array.min()} to {array.max()}, beyond the "
+            "2**31 of single precision. Pass dtype=tf.float64, or floats in larger units."
         )
-    if array.max() >= 2**63:
-        raise ValueError(f"`data[{name!r}]` holds integers beyond 2**63. Pass floats.")
-    return tf.constant(array.astype(np.int64))
+    return tf.constant(array.astype(np.int32))
 
 
 def as_seed(seed: int | None) -> int:

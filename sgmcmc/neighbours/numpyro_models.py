@@ -127,15 +127,16 @@ class NumPyroModel(TracedModel):
         self._rows = [self._columns_of.get(name, "") for name in self._axes]
         self._rows = [name for name in self._rows if name]
         self._terms = JaxFunction(self._densities_of_rows)
-        refuse_dependent_rows(self, {name: name for name in self._rows})
-        self._set_prior()
+        tried = refuse_dependent_rows(self, {name: name for name in self._rows})
+        self._refuse_overflow(tried)
+        self._set_prior(tried)
         plates = read_plates(groups, self.params, self.bijectors, self.dataset)
         if plates:
             check_plates(self, plates)
             self._local = {name: self.params.pop(name) for plate in plates for name in plate.names}
             self.groups = tuple(as_groups(self, plate, self._local) for plate in plates)
 
-    def _set_prior(self) -> None:
+    def _set_prior(self, tried: Sequence[Tensors]) -> None:
         """Set the log prior, made with as many rows as there are if it depends on their number."""
         trial = JaxFunction(lambda params, rows: sum(self._densities(params, rows).values()))
 
@@ -144,8 +145,9 @@ class NumPyroModel(TracedModel):
             return lambda params: trial(dict(params), columns)
 
         counts = depends_on_count(
-            self,
+            self.N,
             made_with,
+            tried,
             "`model`: the density of its parameters depends on the rows, or numpyro.factor "
             "adds a sum over them. Compute what it needs of all rows before, and pass it in "
             "`fixed`; give numpyro.factor one term for each row, in the plate of the rows.",

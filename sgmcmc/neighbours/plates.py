@@ -27,7 +27,7 @@ from sgmcmc.neighbours.row_checks import (
     some_of,
 )
 
-_POSITIONS = 3
+_POSITIONS = 2
 """Number of positions at which groups are tried, with the start."""
 
 
@@ -180,7 +180,7 @@ def check_plates(model: Any, plates: Sequence[Plate]) -> None:
             _refuse_dependent_groups(model, plate, *both)
     values = {**next(positions(model)), **redrawn(local)}
     some = some_of(model.dataset, rows_for_trial(model.dataset, model.N))
-    wanted = log_density_of_rows(model, values, some)
+    wanted = log_density_of_rows(model.log_lik, values, some, model.dataset)
     rows = dict(values)
     for plate in plates:
         for name in plate.names:

@@ -129,7 +129,7 @@ class PyMCModel(TracedModel):
     def _check_parameters(self) -> None:
         """Refuse rows that depend on each other, and parameters with a value for each row."""
         try:
-            refuse_dependent_rows(self, {name: name for name in self._rows})
+            self._refuse_overflow(refuse_dependent_rows(self, {name: name for name in self._rows}))
         except Exception as error:
             for name, start in self.params.items():
                 if start.ndim and len(start) == self.N:

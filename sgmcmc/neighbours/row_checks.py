@@ -9,13 +9,14 @@ at one of them, as by a coefficient that starts at zero, and on rows from everyw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.tracing import trace
 
 _ROWS = 24
 """Number of rows that densities are tried on."""
@@ -23,8 +24,11 @@ _ROWS = 24
 _MOVES = (1.0, 0.3, 0.1, 0.01, 1e-3)
 """Distances of positions from the start, in units of one and of the unconstrained coordinates."""
 
-_POSITIONS = 3
+_POSITIONS = 2
 """Number of positions next to the start."""
+
+_FEW = 12
+"""Number of rows with which a log prior must be that with all rows."""
 
 _CLOSE = {tf.float64: (1e-9, 1e-9)}
 """Relative and absolute difference of equal densities, by dtype."""
@@ -63,11 +67,16 @@ def positions(model: Model, seed: int = 0) -> Iterator[Tensors]:
 
 
 def close(values: Any, expected: Any, dtype: tf.DType) -> bool:
-    """Return whether densities are the same up to rounding; NaN is the same as NaN."""
+    """Return whether densities are the same up to rounding; NaN is the same as NaN.
+
+    A density near zero may be a difference of numbers as large as the other densities.
+    """
     relative, absolute = _CLOSE.get(dtype, _CLOSE_SINGLE)
     values, expected = np.asarray(values), np.asarray(expected)
     if values.shape != expected.shape:
         return False
+    sizes = np.abs(expected[np.isfinite(expected)])
+    absolute *= 1.0 + (float(sizes.mean()) if sizes.size else 0.0)
     return np.allclose(values, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 
@@ -91,12 +100,15 @@ def some_of(dataset: Mapping[str, Any], places: np.ndarray) -> dict[str, Any]:
     }
 
 
-def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> None:
+def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> list[Tensors]:
     """Refuse rows whose density depends on other rows.
 
     Args:
         model: Model.
         observed: Names of the observed variables by their columns.
+
+    Returns:
+        The positions where they were tried: the start, and others with finite densities.
 
     Raises:
         ValueError: Rows depend on each other.
@@ -107,9 +119,10 @@ def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> None:
     columns = some_of(model.dataset, places)
     first = next(iter(observed.values()), "model")
     orders = [rng.permutation(count), np.sort(rng.choice(count, max(1, count // 2), replace=False))]
-    tried = 0
+    log_lik = by_shape(model.log_lik)
+    tried: list[Tensors] = []
     for params in positions(model):
-        terms = log_density_of_rows(model, params, columns)
+        terms = log_density_of_rows(log_lik, params, columns, model.dataset)
         if terms.shape != (count,):
             reason = f"for {count} rows the density has the shape {terms.shape}"
             raise ValueError(dependent(first, reason))
@@ -117,7 +130,8 @@ def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> None:
             continue
         for order in orders:
             subset = {name: tf.gather(values, order) for name, values in columns.items()}
-            if not close(log_density_of_rows(model, params, subset), terms[order], model.dtype):
+            alone = log_density_of_rows(log_lik, params, subset, model.dataset)
+            if not close(alone, terms[order], model.dtype):
                 reason = "without the others, or in another order, a row has another density"
                 raise ValueError(dependent(first, reason))
         for column, name in observed.items():
@@ -125,21 +139,37 @@ def refuse_dependent_rows(model: Model, observed: Mapping[str, str]) -> None:
             same = np.setdiff1d(np.arange(count), half)
             changed = columns[column].numpy().copy()
             changed[half] = changed[np.roll(half, 1)]
-            other = {**columns, column: tf.constant(changed)}
-            if not close(
-                log_density_of_rows(model, params, other)[same], terms[same], model.dtype
-            ):
+            given = {**columns, column: tf.constant(changed)}
+            other = log_density_of_rows(log_lik, params, given, model.dataset)
+            if not close(other[same], terms[same], model.dtype):
                 reason = "the density of a row changes with another row"
                 raise ValueError(dependent(name, reason))
-        tried += 1
-        if tried > _POSITIONS:
-            return
+        tried.append(params)
+        if len(tried) > _POSITIONS:
+            break
+    return tried
 
 
-def log_density_of_rows(model: Model, params: Tensors, columns: Tensors) -> np.ndarray:
+def by_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of dicts of tensors that is compiled once for each of their shapes."""
+    graphs: dict[Any, Any] = {}
+
+    def compiled(*arguments: Any) -> Any:
+        given = tf.nest.map_structure(tf.convert_to_tensor, [dict(each) for each in arguments])
+        form = str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(given)])
+        if form not in graphs:
+            graphs[form] = trace(function, *given)
+        return graphs[form](*given)
+
+    return compiled
+
+
+def log_density_of_rows(
+    log_lik: Callable[..., tf.Tensor], params: Tensors, columns: Tensors, dataset: Any
+) -> np.ndarray:
     """Return the log density of each row, computed on the CPU, where bad indices are errors."""
-    with indices_explained(model.dataset):
-        return np.asarray(model.log_lik(params, columns))
+    with indices_explained(dataset):
+        return np.asarray(log_lik(params, columns))
 
 
 @contextlib.contextmanager
@@ -164,35 +194,40 @@ def _ranges(dataset: Mapping[str, Any]) -> str:
 
 
 def depends_on_count(
-    model: Model, made_with: Callable[[np.ndarray], Callable[[Tensors], Any]], refusal: str
+    size: int,
+    made_with: Callable[[np.ndarray], Callable[[Tensors], Any]],
+    tried: Sequence[Tensors],
+    refusal: str,
 ) -> bool:
     """Return whether a log prior depends on the number of rows, and refuse one of their values.
 
     Args:
-        model: Model, whose ``params`` hold all variables.
+        size: Number of rows, N.
         made_with: Function of the numbers of rows that returns the log prior as these rows make it.
+        tried: Positions of all variables.
         refusal: Message.
 
     Raises:
         ValueError: It depends on the values of rows.
     """
-    rng = np.random.default_rng(3)
-    few = [made_with(rng.integers(model.N, size=size)) for size in (7, 12)]
-    whole, again = made_with(np.arange(model.N)), None
-    counts, tried = False, 0
-    for params in positions(model):
-        expected = np.asarray(whole(params))
-        if tried and not np.isfinite(expected):
-            continue
-        if not all(close(prior(params), expected, model.dtype) for prior in few):
-            counts = True
-            again = again or made_with(rng.integers(model.N, size=model.N))
-            if not close(again(params), expected, model.dtype):
-                raise ValueError(refusal)
-        tried += 1
-        if tried > _POSITIONS:
-            break
-    return counts
+    # One row many times: whatever a prior reads of all rows, it finds something else in it.
+    row = int(np.random.default_rng(3).integers(size))
+
+    def log_priors(rows: np.ndarray) -> np.ndarray:
+        log_prior = by_shape(made_with(rows))
+        return np.array([float(log_prior(params)) for params in tried])
+
+    whole = log_priors(np.arange(size))
+    few = log_priors(np.full(_FEW if size != _FEW else _FEW + 1, row))
+    if _same_priors(few, whole):
+        return False
+    if not _same_priors(log_priors(np.full(size, row)), whole):
+        raise ValueError(refusal)
+    return True
+
+
+def _same_priors(values: np.ndarray, expected: np.ndarray) -> bool:
+    return np.allclose(values, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 def dependent(name: str, reason: str) -> str:

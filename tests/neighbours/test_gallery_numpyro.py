@@ -282,10 +282,11 @@ def weighted(y: Any, w: Any) -> None:
 
 
 @case(y=y)
-def scaled_everything(y: Any) -> None:
+def scaled_prior(y: Any) -> None:
+    sd = s("sd", dist.Gamma(2.0, 2.0))
     with numpyro.handlers.scale(scale=0.5):
-        mu, sd = s("mu", dist.Normal(0, 1)), s("sd", dist.Gamma(2.0, 2.0))
-        with rows(y):
+        mu = s("mu", dist.Normal(0, 1))
+        with rows(y), numpyro.handlers.scale(scale=3.0):
             s("y", dist.Normal(mu, sd), obs=y)
 
 
@@ -409,3 +410,97 @@ def test_densities_are_those_of_numpyro(case: Case) -> None:
 
     model = sgmcmc.from_numpyro(case.model, case.data, fixed=case.fixed, dtype=F8)
     assert_densities(model, theirs)
+
+
+def of_mean(mean: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return a model of rows whose mean depends on b and the covariates."""
+
+    def model(x: Any, y: Any) -> None:
+        b = s("b", dist.Normal(0, 1))
+        with rows(x):
+            s("y", dist.Normal(mean(b, x), 1.0), obs=y)
+
+    return model
+
+
+def added(part: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """Return a model with a further factor."""
+
+    def model(x: Any, y: Any) -> None:
+        b = s("b", dist.Normal(0, 1))
+        with rows(x):
+            s("y", dist.Normal(b * x, 1.0), obs=y)
+        numpyro.factor("more", part(b, x, y))
+
+    return model
+
+
+def scanned(x: Any, y: Any) -> None:
+    sd = s("sd", dist.HalfNormal(1.0))
+
+    def step(before: Any, value: Any) -> Any:
+        s("y", dist.Normal(before, sd), obs=value)
+        return value, None
+
+    flow.scan(step, 0.0, y)
+
+
+def half_masked(x: Any, y: Any) -> None:
+    b = s("b", dist.Normal(0, 1))
+    with rows(x):
+        s("y", dist.Normal(b * x, 1.0), obs=y, obs_mask=x > 0)
+
+
+def scaled_by_size(x: Any, y: Any) -> None:
+    b = s("b", dist.Normal(0, 1))
+    with rows(x), numpyro.handlers.scale(scale=N / len(x)):
+        s("y", dist.Normal(b * x, 1.0), obs=y)
+
+
+def by_code(x: Any, y: Any) -> None:
+    u = s("u", dist.Normal(jnp.zeros(5), 1.0))
+    with rows(x):
+        s("y", dist.Normal(u[x], 1.0), obs=y)
+
+
+MIDDLE = np.where((np.arange(N) > 10) & (np.arange(N) < 50), 3.0, 0.0)
+NOT_ROWS, PRIOR = "rows of 'y' are not independent", "density of its parameters depends on the rows"
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (of_mean(lambda b, x: b * (x - x.mean())), {}, NOT_ROWS),
+    (of_mean(lambda b, x: b * jnp.cumsum(x)), {}, NOT_ROWS),
+    (of_mean(lambda b, x: b * jnp.append(0.0, x[:-1])), {}, NOT_ROWS),
+    (of_mean(lambda b, x: b * x / len(x)), {}, NOT_ROWS),
+    (scaled_by_size, {}, NOT_ROWS),
+    (scanned, {}, NOT_ROWS),
+    (added(lambda b, x, y: -jnp.sum((b - x) ** 2)), {"x": MIDDLE}, PRIOR),
+    (added(lambda b, x, y: -b * x[0]), {}, PRIOR),
+    (of_mean(lambda b, x: b * x**2 / 1e9), {"x": 30_000 * g}, "products of integers wrap"),
+    (half_masked, {}, "the values that `obs_mask` leaves out"),
+    (by_code, {"x": np.where(x > 1, 9, g)}, "'x' 0 to 9; groups are counted from 0"),
+    (by_code, {"x": np.where(x > 1, 2**31, g)}, r"beyond the 2\*\*31 of single precision"),
+    (added(lambda b, x, y: 0.0), {"y": np.where(x > 1, np.nan, y)}, r"`data\['y'\]` holds NaN"),
+    (added(lambda b, x, y: 0.0), {"y": np.ma.masked_greater(y, 1.0)}, "has masked values"),
+]
+
+
+@pytest.mark.parametrize("model, data, message", REFUSED)
+def test_refusals(model: Any, data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sgmcmc.from_numpyro(model, {"x": x, "y": y, **data})
+
+
+@pytest.mark.parametrize("kind", ["factor", "observed mean"])
+def test_other_terms_that_read_effects_are_named(kind: str) -> None:
+    def model(g: Any, y: Any) -> None:
+        m = s("m", dist.Normal(0, 1))
+        with numpyro.plate("groups", 5):
+            u = s("u", dist.Normal(m, 1.0))
+        if kind == "factor":
+            numpyro.factor("soft", -50.0 * u.sum() ** 2)
+        else:
+            s("soft", dist.Normal(u.mean(), 0.01), obs=0.0)
+        with rows(y):
+            s("y", dist.Normal(u[g], 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="'u' cannot be effects .* that of 'soft'"):
+        sgmcmc.from_numpyro(model, {"g": g, "y": y}, groups={"g": "u"})
