@@ -17,8 +17,8 @@ from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
 from sgmcmc.neighbours.row_checks import (
     by_shape,
-    depends_on_count,
     dependent,
+    depends_on_count,
     indices_explained,
     refuse_dependent_rows,
 )
@@ -279,7 +279,9 @@ class JointModel(Model):
                 fn_output_signature=tf.nest.flatten(self._joint.dtype),
             )
 
-        return {name: a.numpy() for name, a in zip(self._names, trace(draw, seeds)(seeds), strict=True)}
+        return {
+            name: a.numpy() for name, a in zip(self._names, trace(draw, seeds)(seeds), strict=True)
+        }
 
     def _start(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return bijectors of constrained parameters, and possible starts of chains."""
@@ -418,7 +420,7 @@ class JointModel(Model):
 
 
 def _as_kind(name: str, values: np.ndarray, kind: tf.DType) -> tf.Tensor:
-    """Return observed values in the dtype of their distribution, which must be able to hold them."""
+    """Return observed values in the dtype of their distribution, which must hold them."""
     if values.dtype.kind not in "iufb":
         raise TypeError(f"`observed[{name!r}]` must hold numbers; its dtype is {values.dtype}.")
     if kind.is_integer and not np.array_equal(values, values.astype(kind.as_numpy_dtype)):

@@ -14,7 +14,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.neighbours.jax_functions import JaxFunction, in_precision, jax, jax_bijector
 from sgmcmc.neighbours.models import FEW, TracedModel, as_arrays, as_column, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
-from sgmcmc.neighbours.row_checks import depends_on_count, dependent, refuse_dependent_rows
+from sgmcmc.neighbours.row_checks import dependent, depends_on_count, refuse_dependent_rows
 
 _STARTS = 32
 """Draws of each prior whose median is where chains start."""
@@ -196,7 +196,9 @@ class NumPyroModel(TracedModel):
         """Find the axis of the rows of an observed site, if it has one."""
         kind = type(site["fn"]).__name__
         (values, density), (fewer_values, fewer) = shapes
-        grown = [i for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True)) if a != b]
+        grown = [
+            i for i, (a, b) in enumerate(zip(density.shape, fewer.shape, strict=True)) if a != b
+        ]
         if not grown and values.shape == fewer_values.shape:
             return
         if len(grown) != 1 or (density.shape[grown[0]], fewer.shape[grown[0]]) != (FEW, FEW - 2):
@@ -347,9 +349,10 @@ def _trace(model: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, 
         return _numpyro("handlers").trace(model).get_trace(**keywords)
     except Exception as error:
         raise ValueError(
-            f"`model` failed when it was tried: {type(error).__name__}: {error} It is called with `data` and `fixed` as keyword arguments, for some of the "
-            "rows: plates of rows must be as long as the data, such as numpyro.plate('rows', "
-            "len(y)), and numbers of groups go into `fixed`."
+            f"`model` failed when it was tried: {type(error).__name__}: {error} It is called with "
+            "`data` and `fixed` as keyword arguments, for some of the rows: plates of rows must be "
+            "as long as the data, such as numpyro.plate('rows', len(y)), and numbers of groups go "
+            "into `fixed`."
         ) from error
 
 

@@ -28,7 +28,7 @@ t = np.sort(rng.integers(0, 6, N)).astype(np.int32)
 trials = rng.integers(3, 9, N).astype(float)
 hits = rng.binomial(trials.astype(int), 0.4)
 parts = rng.multinomial(6, [0.2, 0.3, 0.5], N)
-O, Z = np.float64(1), np.float64(0)  # constants in the dtype of the parameters
+ONE, Z = np.float64(1), np.float64(0)  # constants in the dtype of the parameters
 
 
 class Case(NamedTuple):
@@ -58,28 +58,28 @@ def named(**parts: Any) -> Any:
 
 
 def normal(*shape: int) -> Any:
-    return tfd.Normal(np.zeros(shape), O)
+    return tfd.Normal(np.zeros(shape), ONE)
 
 
 @case(y=y, data={"X": X})
 def linear(data: Any) -> Any:
     return named(
         b=normal(3),
-        sd=tfd.HalfNormal(2 * O),
+        sd=tfd.HalfNormal(2 * ONE),
         y=lambda b, sd: tfd.Normal(tf.linalg.matvec(data["X"], b), sd),
     )
 
 
 @case(y=y)
 def linear_of_all_rows() -> Any:
-    return named(b=normal(3), y=lambda b: tfd.Normal(tf.linalg.matvec(X, b), O))
+    return named(b=normal(3), y=lambda b: tfd.Normal(tf.linalg.matvec(X, b), ONE))
 
 
 @case(y=binary, data={"X": X})
 def logistic(data: Any) -> Any:
     @tfd.JointDistributionCoroutineAutoBatched
     def joint() -> Any:
-        b = yield tfd.Laplace(np.zeros(3), O, name="b")
+        b = yield tfd.Laplace(np.zeros(3), ONE, name="b")
         yield tfd.Bernoulli(logits=tf.linalg.matvec(data["X"], b), name="y")
 
     return joint
@@ -89,9 +89,9 @@ def logistic(data: Any) -> Any:
 def varying_intercepts(data: Any) -> Any:
     return named(
         mu=normal(),
-        tau=tfd.HalfCauchy(Z, O),
+        tau=tfd.HalfCauchy(Z, ONE),
         u=lambda mu, tau: tfd.Sample(tfd.Normal(mu, tau), 5),
-        y=lambda u: tfd.Normal(tf.gather(u, data["g"]), O),
+        y=lambda u: tfd.Normal(tf.gather(u, data["g"]), ONE),
     )
 
 
@@ -101,9 +101,9 @@ def crossed_in_sequence(data: Any) -> Any:
         [
             tfd.Exponential(np.ones(2), name="sd"),
             lambda sd: tfd.Sample(tfd.Normal(Z, sd[0]), 5, name="u"),
-            lambda u, sd: tfd.Sample(tfd.StudentT(4 * O, Z, sd[1]), 4, name="v"),
+            lambda u, sd: tfd.Sample(tfd.StudentT(4 * ONE, Z, sd[1]), 4, name="v"),
             lambda v, u, sd: tfd.Normal(
-                tf.gather(u, data["g"]) + tf.gather(v, data["h"]), O, name="y"
+                tf.gather(u, data["g"]) + tf.gather(v, data["h"]), ONE, name="y"
             ),
         ]
     )
@@ -112,17 +112,17 @@ def crossed_in_sequence(data: Any) -> Any:
 @case(y=y, data={"g": g, "h": h})
 def effects_of_pairs(data: Any) -> Any:
     places = tf.stack([data["g"], data["h"]], -1)
-    return named(u=normal(5, 4), y=lambda u: tfd.Normal(tf.gather_nd(u, places), O))
+    return named(u=normal(5, 4), y=lambda u: tfd.Normal(tf.gather_nd(u, places), ONE))
 
 
 @case(y=y, data={"g": g, "x": x})
 def correlated_slopes(data: Any) -> Any:
     def law(u: Any) -> Any:
         own = tf.gather(u, data["g"])
-        return tfd.Normal(own[..., 0] + own[..., 1] * data["x"], O)
+        return tfd.Normal(own[..., 0] + own[..., 1] * data["x"], ONE)
 
     return named(
-        L=tfd.CholeskyLKJ(2, 2 * O),
+        L=tfd.CholeskyLKJ(2, 2 * ONE),
         sd=tfd.HalfNormal(np.ones(2)),
         u=lambda L, sd: tfd.Sample(
             tfd.MultivariateNormalTriL(np.zeros(2), sd[..., tf.newaxis] * L), 5
@@ -133,14 +133,14 @@ def correlated_slopes(data: Any) -> Any:
 
 @case(y=Y)
 def outcomes_in_columns() -> Any:
-    return named(m=normal(3), y=lambda m: tfd.Sample(tfd.Independent(tfd.Normal(m, O), 1), N))
+    return named(m=normal(3), y=lambda m: tfd.Sample(tfd.Independent(tfd.Normal(m, ONE), 1), N))
 
 
 @case(y=Y, data={"x": x})
 def means_by_row(data: Any) -> Any:
     return named(
         m=normal(3),
-        L=tfd.CholeskyLKJ(3, O),
+        L=tfd.CholeskyLKJ(3, ONE),
         y=lambda m, L: tfd.MultivariateNormalTriL(data["x"][:, tf.newaxis] * m, L),
     )
 
@@ -160,7 +160,7 @@ def sample_of_length(data: Any) -> Any:
     """As many draws of one distribution as there are rows."""
     return named(
         m=normal(),
-        sd=tfd.Gamma(2 * O, 2 * O),
+        sd=tfd.Gamma(2 * ONE, 2 * ONE),
         y=lambda m, sd: tfd.Sample(tfd.Normal(m, sd), tf.shape(data["x"])[0]),
     )
 
@@ -169,7 +169,7 @@ def sample_of_length(data: Any) -> Any:
 def sample_of_all(data: Any) -> Any:
     """As many as there are in all, whatever the minibatch."""
     return tfd.JointDistributionNamed(
-        {"m": normal(), "y": lambda m: tfd.Sample(tfd.Normal(m, O), N)}
+        {"m": normal(), "y": lambda m: tfd.Sample(tfd.Normal(m, ONE), N)}
     )
 
 
@@ -177,14 +177,14 @@ def sample_of_all(data: Any) -> Any:
 def multinomial() -> Any:
     return named(
         w=tfd.Dirichlet(np.array([1.0, 2.0, 3.0])),
-        y=lambda w: tfd.Sample(tfd.Multinomial(6 * O, probs=w), N),
+        y=lambda w: tfd.Sample(tfd.Multinomial(6 * ONE, probs=w), N),
     )
 
 
 @case(y=parts, data={"n": np.full(N, 6.0)})
 def dirichlet_multinomial(data: Any) -> Any:
     return named(
-        a=tfd.LogNormal(np.zeros(3), O),
+        a=tfd.LogNormal(np.zeros(3), ONE),
         y=lambda a: tfd.DirichletMultinomial(data["n"], a),
     )
 
@@ -202,9 +202,9 @@ def softmax(data: Any) -> Any:
 def mixture() -> Any:
     return named(
         w=tfd.Dirichlet(np.ones(3)),
-        m=tfd.Normal(np.arange(3.0), O),
+        m=tfd.Normal(np.arange(3.0), ONE),
         y=lambda w, m: tfd.Sample(
-            tfd.MixtureSameFamily(tfd.Categorical(probs=w), tfd.Normal(m, 0.7 * O)), N
+            tfd.MixtureSameFamily(tfd.Categorical(probs=w), tfd.Normal(m, 0.7 * ONE)), N
         ),
     )
 
@@ -214,7 +214,7 @@ def mixture_with_weights_by_row(data: Any) -> Any:
     def law(a: Any, m: Any) -> Any:
         logits = tf.stack([a * data["x"], tf.zeros_like(data["x"])], -1)
         means = m + tf.zeros_like(logits)
-        return tfd.MixtureSameFamily(tfd.Categorical(logits=logits), tfd.Normal(means, O))
+        return tfd.MixtureSameFamily(tfd.Categorical(logits=logits), tfd.Normal(means, ONE))
 
     return named(a=normal(), m=normal(2), y=law)
 
@@ -223,7 +223,7 @@ def mixture_with_weights_by_row(data: Any) -> Any:
 def negative_binomial(data: Any) -> Any:
     return named(
         b=normal(),
-        c=tfd.InverseGamma(2 * O, O),
+        c=tfd.InverseGamma(2 * ONE, ONE),
         y=lambda b, c: tfd.NegativeBinomial(1 / c, logits=b * data["x"]),
     )
 
@@ -231,7 +231,7 @@ def negative_binomial(data: Any) -> Any:
 @case(y=counts)
 def geometric() -> Any:
     return named(
-        gate=tfd.Kumaraswamy(2 * O, 2 * O),
+        gate=tfd.Kumaraswamy(2 * ONE, 2 * ONE),
         y=lambda gate: tfd.Sample(tfd.Geometric(probs=gate), N),
     )
 
@@ -239,8 +239,8 @@ def geometric() -> Any:
 @case(y=hits, data={"n": trials})
 def beta_binomial(data: Any) -> Any:
     return named(
-        a=tfd.Gamma(2 * O, O),
-        b=tfd.Weibull(2 * O, O),
+        a=tfd.Gamma(2 * ONE, ONE),
+        b=tfd.Weibull(2 * ONE, ONE),
         y=lambda a, b: tfd.BetaBinomial(data["n"], a, b),
     )
 
@@ -248,7 +248,7 @@ def beta_binomial(data: Any) -> Any:
 @case(y=hits, data={"n": trials, "x": x})
 def binomial(data: Any) -> Any:
     return named(
-        a=tfd.Cauchy(Z, 2.5 * O),
+        a=tfd.Cauchy(Z, 2.5 * ONE),
         y=lambda a: tfd.Binomial(data["n"], logits=a + data["x"]),
     )
 
@@ -259,14 +259,14 @@ def beta_regression(data: Any) -> Any:
         m = tf.sigmoid(b * data["x"])
         return tfd.Beta(m * phi, (1 - m) * phi)
 
-    return named(b=normal(), phi=tfd.Gamma(O, 0.1 * O), y=law)
+    return named(b=normal(), phi=tfd.Gamma(ONE, 0.1 * ONE), y=law)
 
 
 @case(y=positive, data={"x": x})
 def gamma_regression(data: Any) -> Any:
     return named(
         b=normal(),
-        shape=tfd.Uniform(0.1 * O, 20 * O),
+        shape=tfd.Uniform(0.1 * ONE, 20 * ONE),
         y=lambda b, shape: tfd.Gamma(shape, shape / tf.exp(b * data["x"])),
     )
 
@@ -275,28 +275,28 @@ def gamma_regression(data: Any) -> Any:
 def weibull(data: Any) -> Any:
     return named(
         b=normal(),
-        k=tfd.LogNormal(Z, 0.5 * O),
+        k=tfd.LogNormal(Z, 0.5 * ONE),
         y=lambda b, k: tfd.Weibull(k, tf.exp(b * data["x"])),
     )
 
 
 @case(y=y, data={"x": x, "w": np.exp(x)})
 def known_errors(data: Any) -> Any:
-    return named(b=normal(), y=lambda b: tfd.StudentT(4 * O, b * data["x"], data["w"]))
+    return named(b=normal(), y=lambda b: tfd.StudentT(4 * ONE, b * data["x"], data["w"]))
 
 
 @case(y=np.clip(y, -0.9, 3.0), data={"x": x})
 def truncated(data: Any) -> Any:
     return named(
-        b=normal(), y=lambda b: tfd.TruncatedNormal(b * data["x"], O, low=-O, high=4 * O)
+        b=normal(), y=lambda b: tfd.TruncatedNormal(b * data["x"], ONE, low=-ONE, high=4 * ONE)
     )
 
 
 @case(y=y % np.pi)
 def angles() -> Any:
     return named(
-        m=tfd.Uniform(-3 * O, 3 * O),
-        k=tfd.Exponential(O),
+        m=tfd.Uniform(-3 * ONE, 3 * ONE),
+        k=tfd.Exponential(ONE),
         y=lambda m, k: tfd.Sample(tfd.VonMises(m, k), N),
     )
 
@@ -315,8 +315,8 @@ def two_outcomes(data: Any) -> Any:
     """The second is a function of the first; a third has no rows."""
     return named(
         a=normal(),
-        total=lambda a: tfd.Normal(a, 0.1 * O),
-        y=lambda a: tfd.Normal(a * data["x"], O),
+        total=lambda a: tfd.Normal(a, 0.1 * ONE),
+        y=lambda a: tfd.Normal(a * data["x"], ONE),
         c=lambda a, y: tfd.Poisson(log_rate=a + 0.3 * y),
     )
 
@@ -325,7 +325,7 @@ def two_outcomes(data: Any) -> Any:
 def outcomes_of_two_lengths(data: Any) -> Any:
     return named(
         m=normal(),
-        v=tfd.InverseGamma(3 * O, O),
+        v=tfd.InverseGamma(3 * ONE, ONE),
         other=lambda m, v: tfd.Sample(tfd.Normal(m, tf.sqrt(v)), 17),
         y=lambda m, v: tfd.Normal(m * data["x"], tf.sqrt(v)),
     )
@@ -334,9 +334,9 @@ def outcomes_of_two_lengths(data: Any) -> Any:
 @case(y=y, data={"t": t})
 def latent_walk(data: Any) -> Any:
     return named(
-        sd=tfd.HalfNormal(O),
+        sd=tfd.HalfNormal(ONE),
         e=normal(6),
-        y=lambda sd, e: tfd.Normal(tf.gather(sd * tf.cumsum(e), data["t"]), O),
+        y=lambda sd, e: tfd.Normal(tf.gather(sd * tf.cumsum(e), data["t"]), ONE),
     )
 
 
@@ -345,9 +345,11 @@ def process_of_few_places(data: Any) -> Any:
     places = np.linspace(0, 1, 6)[:, None]
     kernel = tfp.math.psd_kernels.ExponentiatedQuadratic
     return named(
-        s=tfd.HalfNormal(O),
-        z=lambda s: tfd.GaussianProcess(kernel(s, O), places, observation_noise_variance=0.1 * O),
-        y=lambda z: tfd.Normal(tf.gather(z, data["t"]), O),
+        s=tfd.HalfNormal(ONE),
+        z=lambda s: tfd.GaussianProcess(
+            kernel(s, ONE), places, observation_noise_variance=0.1 * ONE
+        ),
+        y=lambda z: tfd.Normal(tf.gather(z, data["t"]), ONE),
     )
 
 
@@ -356,7 +358,7 @@ def prior_by_number_of_rows(data: Any) -> Any:
     size = tf.cast(tf.shape(data["x"])[0], F8)
     return named(
         b=tfd.Normal(Z, 1 / tf.sqrt(size)),
-        sd=tfd.HalfNormal(O),
+        sd=tfd.HalfNormal(ONE),
         y=lambda b, sd: tfd.Normal(b * data["x"], sd),
     )
 
@@ -365,18 +367,18 @@ def prior_by_number_of_rows(data: Any) -> Any:
 def support_by_number_of_rows(data: Any) -> Any:
     return named(
         change=tfd.Uniform(Z, tf.cast(tf.shape(data["x"])[0], F8)),
-        y=lambda change: tfd.Normal(tf.tanh(change / 60) * data["x"], O),
+        y=lambda change: tfd.Normal(tf.tanh(change / 60) * data["x"], ONE),
     )
 
 
 @case(y=y, data={"X": X})
 def horseshoe(data: Any) -> Any:
     return named(
-        tau=tfd.HalfCauchy(Z, 0.1 * O),
-        lam=tfd.HalfCauchy(np.zeros(3), O),
+        tau=tfd.HalfCauchy(Z, 0.1 * ONE),
+        lam=tfd.HalfCauchy(np.zeros(3), ONE),
         z=normal(3),
         y=lambda tau, lam, z: tfd.StudentT(
-            4 * O, tf.linalg.matvec(data["X"], tau[..., tf.newaxis] * lam * z), O
+            4 * ONE, tf.linalg.matvec(data["X"], tau[..., tf.newaxis] * lam * z), ONE
         ),
     )
 
@@ -384,7 +386,7 @@ def horseshoe(data: Any) -> Any:
 @case(y=y, data={"long": np.round(4e9 + 1e9 * x).astype(np.int64)})
 def long_integers(data: Any) -> Any:
     units = tf.cast(data["long"] - 4_000_000_000, F8) / 1e9
-    return named(b=normal(), y=lambda b: tfd.Normal(b * units, O))
+    return named(b=normal(), y=lambda b: tfd.Normal(b * units, ONE))
 
 
 @pytest.mark.some(10)
@@ -422,7 +424,7 @@ def rows_of(add: Callable[[Any], Any], **parts: Any) -> Callable[[Any], Any]:
     """Return a joint distribution of rows whose mean depends on b as on the covariates."""
 
     def joint(data: Any) -> Any:
-        return named(b=normal(), y=lambda b: tfd.Normal(b * add(data["x"]), O), **parts)
+        return named(b=normal(), y=lambda b: tfd.Normal(b * add(data["x"]), ONE), **parts)
 
     return joint
 
@@ -444,7 +446,7 @@ REFUSED: list[tuple[Callable[[Any], Any], dict[str, Any], str]] = [
     (lambda data: named(b=normal(), y=lambda b: tfd.Bernoulli(logits=b * data["x"])),
      {"observed": {"y": binary + 0.5}}, "must hold integers that int32 can hold"),
     (lambda data: named(b=tfd.Normal(Z, tf.reduce_max(tf.abs(data["x"]))),
-                        y=lambda b: tfd.Normal(b * data["x"], O)),
+                        y=lambda b: tfd.Normal(b * data["x"], ONE)),
      {}, "density of its parameters depends on the rows"),
 ]  # fmt: skip
 
@@ -461,7 +463,7 @@ def test_a_dependence_in_the_middle_is_found() -> None:
 
     def joint(data: Any) -> Any:
         shift = tf.reduce_sum(data["z"])
-        return named(b=tfd.Normal(shift, O), y=lambda b: tfd.Normal(b + data["z"], O))
+        return named(b=tfd.Normal(shift, ONE), y=lambda b: tfd.Normal(b + data["z"], ONE))
 
     with pytest.raises(ValueError, match="density of its parameters depends on the rows"):
         sgmcmc.from_joint(joint, {"y": y}, data={"z": middle}, dtype=F8)
@@ -469,13 +471,13 @@ def test_a_dependence_in_the_middle_is_found() -> None:
 
 @pytest.mark.parametrize("name", ["soft", "seen"])
 def test_other_terms_that_read_effects_are_named(name: str) -> None:
-    parts: dict[str, Any] = {name: lambda u: tfd.Normal(tf.reduce_mean(u, -1), 0.01 * O)}
+    parts: dict[str, Any] = {name: lambda u: tfd.Normal(tf.reduce_mean(u, -1), 0.01 * ONE)}
 
     def joint(data: Any) -> Any:
         return named(
             m=normal(),
-            u=lambda m: tfd.Sample(tfd.Normal(m, O), 5),
-            y=lambda u: tfd.Normal(tf.gather(u, data["g"]), O),
+            u=lambda m: tfd.Sample(tfd.Normal(m, ONE), 5),
+            y=lambda u: tfd.Normal(tf.gather(u, data["g"]), ONE),
             **parts,
         )
 

@@ -68,7 +68,7 @@ def varying_intercepts() -> None:
 @case()
 def crossed() -> None:
     sd = pm.Exponential("sd", 1, shape=2)
-    u, v = pm.Normal("u", 0, sd[0], shape=5), pm.StudentT("v", 4, 0, sd[1], shape=4)
+    u, v = pm.Normal("u", 0, sd[0], shape=5), pm.StudentT("v", nu=4, mu=0, sigma=sd[1], shape=4)
     pm.Normal("y", u[g] + v[h], 1.0, observed=y)
 
 
@@ -126,7 +126,7 @@ def mixture() -> None:
 @case()
 def mixture_with_weights_by_row() -> None:
     m = normal("m", shape=2)
-    several = [pm.Normal.dist(m[0], 1.0), pm.StudentT.dist(3, m[1] * x, 1.0)]
+    several = [pm.Normal.dist(m[0], 1.0), pm.StudentT.dist(nu=3, mu=m[1] * x, sigma=1.0)]
     pm.Mixture("y", weights, several, observed=y)
 
 
@@ -336,10 +336,10 @@ def test_what_is_refused_by_name() -> None:
             )  # fmt: skip
     long = np.round(4e9 + 1e9 * x).astype(np.int64)
     refused(r"integers from \d+ to \d+, beyond the 2\*\*31 of single precision",
-            lambda: pm.Normal("y", normal() * pm.Data("long", long) / 1e9, 1.0, observed=y),
+            lambda: pm.Normal("y", normal() * pt.as_tensor(long) / 1e9, 1.0, observed=y),
             )  # fmt: skip
     refused("products of integers wrap around",
-            lambda: pm.Normal("y", normal() * pm.Data("d", 30_000 * g) ** 2 / 1e9, 1.0,
+            lambda: pm.Normal("y", normal() * pt.as_tensor(30_000 * g) ** 2 / 1e9, 1.0,
                               observed=y))  # fmt: skip
     refused("must have the rows as their first axis",
             lambda: pm.Normal("y", normal(shape=3) @ X.T, 1.0, observed=y))  # fmt: skip
