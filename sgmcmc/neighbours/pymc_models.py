@@ -187,8 +187,6 @@ class PyMCModel(TracedModel):
         observed = [v for v in self._given.observed_RVs if v.name in self._rows]
         values = {v.name: self._given.rvs_to_values[v] for v in observed}
         found = {name: _array_of(value) for name, value in values.items()}
-        for name, array in found.items():
-            refuse_nan(name, array)
         self.N = size_of(found, "rows")
         columns = {name: _of_any_length(value, name) for name, value in values.items()}
         replaced: dict[Any, Any] = {}
@@ -217,6 +215,8 @@ class PyMCModel(TracedModel):
         for name, density in zip(values, densities, strict=True):
             if density.type.ndim == 0:
                 raise ValueError(dependent(name, "its distribution has one density for all rows"))
+        for name, array in found.items():
+            refuse_nan(name, array)
         self.dataset = {name: as_column(name, a, self.dtype) for name, a in found.items()}
         self._columns_of = {name: name for name in self._rows}
         terms = sum(density.reshape((density.shape[0], -1)).sum(1) for density in densities)

@@ -485,3 +485,23 @@ def test_other_terms_that_read_effects_are_named(name: str) -> None:
         sgmcmc.from_joint(
             joint, {"y": y, name: np.array(0.0)}, ["y"], data={"g": g}, groups={"g": "u"}, dtype=F8
         )
+
+
+def test_tensorflow_does_not_warn_of_retracing(caplog: pytest.LogCaptureFixture) -> None:
+    def joint(data: Any) -> Any:
+        return named(
+            m=normal(),
+            u=lambda m: tfd.Sample(tfd.Normal(m, ONE), 5),
+            y=lambda u: tfd.Normal(tf.gather(u, data["g"]), ONE),
+        )
+
+    logger = tf.get_logger()
+    logger.addHandler(caplog.handler)
+    try:
+        model = sgmcmc.from_joint(joint, {"y": y}, data={"g": g}, groups={"g": "u"}, dtype=F8)
+        effects = np.zeros(N)
+        for _ in range(6):
+            model.log_lik({"m": np.float64(0.3), "u": effects}, model.dataset)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "retracing" not in caplog.text
