@@ -341,8 +341,10 @@ def test_what_is_refused_by_name() -> None:
     refused("products of integers wrap around",
             lambda: pm.Normal("y", normal() * pt.as_tensor(30_000 * g) ** 2 / 1e9, 1.0,
                               observed=y))  # fmt: skip
+    across = pt.as_tensor(X.T.copy())
     refused("must have the rows as their first axis",
-            lambda: pm.Normal("y", normal(shape=3) @ X.T, 1.0, observed=y))  # fmt: skip
+            lambda: pm.Normal("y", (normal(shape=(3, 1)) * across).sum(0), 1.0, observed=y),
+            )  # fmt: skip
 
     def soft() -> None:
         u = pm.Normal("u", normal("m"), 1.0, shape=5)
