@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from sgmcmc.checks import describe
 from sgmcmc.data.dataset import ArrayColumn, Column, Data
-from sgmcmc.data.levels import Categories, Levels
+from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.labels import Labeled, find, labeled
@@ -83,15 +84,8 @@ def draw_effects(
     there = places >= 0
     if there.all():
         return Drawn(_of_places(model, marginal, draws, data, by, places, seed), labels)
-    found = draw_new(model, factor, draws, int((~there).sum()), seed)
-    if there.any():
-        known = _of_places(model, marginal, draws, data, by, places[there], seed)
-        order = np.argsort(np.concatenate([np.flatnonzero(there), np.flatnonzero(~there)]))
-        found = {
-            name: np.concatenate([known[name], value], 2)[:, :, order]
-            for name, value in found.items()
-        }
-    return Drawn(found, labels)
+    chosen = [members.values[number] for number in wanted]
+    return Drawn(effects_of_labels(model, marginal, draws, data, by, chosen, seed), labels)
 
 
 def _of_places(
@@ -142,7 +136,11 @@ def _of_packs(
     packs, slots = model.packs.pack[places], model.packs.slot[places]
     needed, at = np.unique(packs, return_inverse=True)
     part = Data({name: _rows(column, needed) for name, column in data.columns.items()}, len(needed))
-    found = _drawn(marginal, draws, part, seed)
+    keys = np.zeros((model.packs.filled.size, model.packs.most, 2), np.uint64)
+    asked = packs.astype(np.int64) * model.packs.most + slots
+    levels = model.factors[by].values
+    keys.reshape(-1, 2)[asked] = keys_of(by, [levels[place] for place in places], seed)
+    found = _drawn(marginal, draws, part, keys[needed])
     chosen = found[:, :, at.reshape(-1), slots]
     low = chosen[..., -1].mean((0, 1))
     if low.size and low.min() < _LOW:
@@ -155,10 +153,29 @@ def _of_packs(
     return {name: np.asarray(value) for name, value in named.items()}
 
 
+def keys_of(by: str, levels: Sequence[Any], seed: int) -> np.ndarray:
+    """Return keys of the random numbers of groups, (groups, 2).
+
+    A group has the same numbers in whatever rows, pieces and order it comes, and other ones than
+    every other group.
+    """
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in levels)
+    keys = [
+        blake2b(f"{seed}\0{by}\0{text_of(level)}".encode(), digest_size=16).digest()
+        for level in whole
+    ]
+    return np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
+
+
 def draw_new(
-    model: Structure, factor: Groups, draws: Mapping[str, np.ndarray], count: int, seed: int
+    model: Structure,
+    factor: Groups,
+    draws: Mapping[str, np.ndarray],
+    levels: Sequence[Any],
+    seed: int,
 ) -> dict[str, np.ndarray]:
     """Return draws of the effects of groups without rows: of their distribution given θ."""
+    count = len(levels)
     packs = Packs(
         np.arange(count), np.zeros((count, 1), int), np.zeros((count, 1), np.int32),
         np.ones(count, np.int32), np.arange(count), np.zeros(count, int),
@@ -170,12 +187,50 @@ def draw_new(
     }
     names = {name for other in model.coordinates for name in other.shapes}
     own = {name: value for name, value in draws.items() if name not in names}
-    found = _drawn(alone, own, Data(columns, count), seed)[:, :, :, 0, :-1]
+    keys = keys_of(factor.by, levels, seed)[:, np.newaxis]
+    found = _drawn(alone, own, Data(columns, count), keys)[:, :, :, 0, :-1]
     return {name: np.asarray(v) for name, v in factor.named(tf.constant(found)).items()}
 
 
 def _nothing(params: Tensors, dataset: Tensors) -> tf.Tensor:
     return 0.0 * tf.reduce_sum(tf.reshape(next(reversed(params.values())), [1, -1]), 1)
+
+
+def effects_of_labels(
+    model: Structure,
+    marginal: Any,
+    draws: Mapping[str, np.ndarray],
+    data: Data,
+    by: str,
+    levels: Sequence[Any],
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Return draws of the effects of groups by name, (chains, draws, groups, *shape).
+
+    Effects of groups that the chain has not seen are drawn from their distribution given θ.
+
+    Args:
+        model: Groups of the model.
+        marginal: Log-likelihood of the chain.
+        draws: Draws of all parameters, (chains, draws, *shape).
+        data: Dataset of the chain.
+        by: Name of the factor.
+        levels: Groups, each once.
+        seed: Seed of the random numbers.
+    """
+    places = model.factors[by].codes(levels)
+    known = places >= 0
+    old: dict[str, np.ndarray] = {}
+    if known.any():
+        old = _of_places(model, marginal, draws, data, by, places[known], seed)
+        if known.all():
+            return old
+    others = [level for level, there in zip(levels, known, strict=True) if not there]
+    new = draw_new(model, model.factor(by), draws, others, seed)
+    if not old:
+        return new
+    order = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]))
+    return {name: np.concatenate([old[name], new[name]], 2)[:, :, order] for name in new}
 
 
 def for_rows(
@@ -189,7 +244,8 @@ def for_rows(
 ) -> tuple[Callable[[Tensors, Tensors], tf.Tensor], dict[str, np.ndarray], dict[str, Any]]:
     """Return function, draws and dataset for predictions of rows, effects of known groups included.
 
-    Effects of groups that the chain has not seen are drawn from their distribution given θ.
+    Effects of groups that the chain has not seen are drawn from their distribution given θ: those
+    of a group are the same wherever it comes, for the same seed.
 
     Args:
         model: Groups of the model.
@@ -208,7 +264,7 @@ def for_rows(
         )
     found, rows, looked = dict(draws), dict(columns), []
     every = [*model.coordinates, *([] if model.integrated is None else [model.integrated])]
-    for number, factor in enumerate(every):
+    for factor in every:
         by = factor.by
         if by not in rows:
             raise ValueError(
@@ -216,24 +272,12 @@ def for_rows(
             )
         asked = labeled(by, rows[by])
         at = model.factors[by].codes(asked.levels.values)
-        known = at >= 0
         rows[by] = _numbers_of(model.labels[by], asked, at)
         if rows[by] is None:
             del rows[by]
-        parts = {}
-        if known.any():
-            parts = _of_places(model, marginal, draws, data, by, at[known], seed + number)
-        if not known.all():
-            new = draw_new(model, factor, draws, int((~known).sum()), seed + number)
-            parts = {
-                name: np.concatenate([parts[name], value], 2) if parts else value
-                for name, value in new.items()
-            }
-        place = np.empty(len(at), np.int64)
-        place[known] = np.arange(int(known.sum()))
-        place[~known] = int(known.sum()) + np.arange(int((~known).sum()))
-        found |= parts
-        rows[code_column(by)] = tf.constant(place[asked.codes].astype(np.int32))
+        levels = asked.levels.values
+        found |= effects_of_labels(model, marginal, draws, data, by, levels, seed)
+        rows[code_column(by)] = tf.constant(asked.codes.astype(np.int32))
         looked.append((code_column(by), tuple(factor.shapes)))
 
     def of_rows(params: Tensors, columns: Tensors) -> tf.Tensor:
@@ -263,44 +307,56 @@ def _numbers_of(labels: np.ndarray, asked: Labeled, at: np.ndarray) -> np.ndarra
 
 
 def _drawn(
-    marginal: Marginal, draws: Mapping[str, np.ndarray], data: Data, seed: int
+    marginal: Marginal, draws: Mapping[str, np.ndarray], data: Data, keys: np.ndarray
 ) -> np.ndarray:
     """Return draws of each slot of some packs and acceptance, (chains, draws, packs, slots, q + 1).
 
-    They are made in pieces of packs and of draws, for which there is memory.
+    They are made in pieces of packs and of draws, for which there is memory. Random numbers of a
+    slot have its key, (packs, slots, 2), so that they do not depend on the pieces.
     """
     chains, count = next(iter(draws.values())).shape[:2]
     q, most = marginal.groups.size, marginal.most
     dtype = next(array.dtype for array in draws.values() if array.dtype.kind == "f")
     found = np.empty((chains, count, data.size, most, q + 1), dtype)
     of_pack = (MOVES + 1) * most * (q + 2) + (MOVES + 1) * data.row_bytes // 4
-    length = max(1, min(data.size, _NUMBERS // of_pack))
+    length = max(1, min(data.size, _NUMBERS // (of_pack * count)))
     some = max(1, min(count, _NUMBERS // (of_pack * length)))
-    traced: dict[tuple[int, int], Any] = {}
+    graph: Any = None
     for rows in spans(data.size, length):
         packs = data.slice(rows.start, rows.stop)
+        own = keys[rows.start : rows.stop].reshape(-1, 2)
         for chain in range(chains):
+            random = _random_of(own, chain, count, q)
             for span in spans(count, some):
-                rng = np.random.default_rng([seed, chain, rows.start, span.start])
-                shape = span.stop - span.start, MOVES + 1, length * most
-                random = Random(
-                    tf.constant(rng.standard_normal((*shape, q)), dtype),
-                    tf.constant(rng.chisquare(4.0, shape), dtype),
-                    tf.constant(-rng.standard_exponential((shape[0], MOVES, shape[2])), dtype),
-                )
+                part = slice(span.start, span.stop)
+                given = Random(*(tf.constant(numbers[part], dtype) for numbers in random))
                 params = {
-                    name: tf.constant(np.ascontiguousarray(array[chain, span.start : span.stop]))
+                    name: tf.constant(np.ascontiguousarray(array[chain, part]))
                     for name, array in draws.items()
                 }
-                key = shape[0], length
-                if key not in traced:
-                    traced[key] = trace(_of_all(marginal), params, random, packs)
-                values = np.asarray(traced[key](params, random, packs))
-                values = values.reshape(shape[0], length, most, q + 1)
+                if graph is None:
+                    graph = trace(_of_all(marginal), params, given, packs)
+                values = np.asarray(graph(params, given, packs))
+                values = values.reshape(span.stop - span.start, length, most, q + 1)
                 found[chain, span.new : span.stop, rows.new : rows.stop] = values[
                     span.new - span.start :, rows.new - rows.start :
                 ]
     return found
+
+
+def _random_of(
+    keys: np.ndarray, chain: int, count: int, q: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the random numbers of slots with these keys, at all draws of a chain."""
+    shape = count, MOVES + 1, len(keys)
+    standard, squared = np.empty((*shape, q)), np.empty(shape)
+    bars = np.empty((count, MOVES, len(keys)))
+    for place, key in enumerate(keys):
+        rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chain]))
+        standard[:, :, place] = rng.standard_normal((count, MOVES + 1, q))
+        squared[:, :, place] = rng.chisquare(4.0, (count, MOVES + 1))
+        bars[:, :, place] = -rng.standard_exponential((count, MOVES))
+    return standard, squared, bars
 
 
 def _of_all(marginal: Marginal) -> Callable[..., tf.Tensor]:

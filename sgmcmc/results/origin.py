@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +53,14 @@ class Origin(Protocol):
         self, draws: Mapping[str, np.ndarray], by: str, groups: Any, seed: int
     ) -> dict[str, np.ndarray]:
         """Return draws of the effects of groups given draws of the parameters, by name."""
+
+    def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
+        """Return the groups of rows, known or new, and the number of each row's group."""
+
+    def effects_of_labels(
+        self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups, known or new, by name."""
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None

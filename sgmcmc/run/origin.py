@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,15 @@ import numpy as np
 
 from sgmcmc.data.dataset import Data
 from sgmcmc.dynamics import Dynamics, ExactDynamics
-from sgmcmc.groups.effects import Units, draw_effects, for_rows, own_rows, units
+from sgmcmc.groups.effects import (
+    Units,
+    draw_effects,
+    effects_of_labels,
+    for_rows,
+    own_rows,
+    units,
+)
+from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.groups.model import Structure
 from sgmcmc.inputs.tuning import halved
@@ -91,6 +99,18 @@ class SamplerOrigin:
         """Return draws of the effects of groups given draws of the parameters, by name."""
         structure, request = self._groups, self.sampler.request
         return draw_effects(structure, request.log_lik, draws, self.data, by, groups, seed).effects
+
+    def coded(self, by: str, values: Any) -> tuple[tuple[Any, ...], np.ndarray]:
+        """Return the groups of rows, known or new, and the number of each row's group."""
+        found = labeled(by, values)
+        return found.levels.values, found.codes
+
+    def effects_of_labels(
+        self, draws: Mapping[str, np.ndarray], by: str, levels: Sequence[Any], seed: int
+    ) -> dict[str, np.ndarray]:
+        """Return draws of the effects of groups, known or new, by name."""
+        structure, marginal = self._groups, self.sampler.request.log_lik
+        return effects_of_labels(structure, marginal, draws, self.data, by, levels, seed)
 
     def rows(
         self, f: Any, draws: dict[str, np.ndarray], dataset: Mapping[str, Any] | None
