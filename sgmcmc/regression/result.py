@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc import checks
-from sgmcmc.regression import predictions, saved
+from sgmcmc.regression import marginal_effects, saved
 from sgmcmc.regression.criticism import held_by_priors, of_lost, predictive_panel
+from sgmcmc.regression.marginal_effects import Question
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.names import INTERCEPT, cut_names
 from sgmcmc.regression.predictions import Predictor
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _SHOWN = 60
 """Largest number of fixed terms that are printed."""
+
+_SHOWN_ROWS = 2000
+"""Largest number of rows whose predictive draws are plotted."""
 
 _LOO_ROWS = 1000
 """Largest number of rows whose leave-one-out density is computed; it is extrapolated to others."""
@@ -67,7 +71,7 @@ class Regression:
         weights_column: str | None = None,
     ) -> None:
         self._model, self._frame, self._weights = model, frame, weights
-        self._predictor = Predictor(model, samples, frame, weights)
+        self._predictor = Predictor(model, samples, frame, weights, weights_column)
         self._weights_column = weights_column
         self.samples, self.dropped = samples, dropped
         self.formula, self.family = model.formula.text, model.family.name
@@ -322,50 +326,99 @@ class Regression:
         found = self._predictor.log_density(some)
         return leave_one_out(found, some, len(self._frame), self._predictor.mean_log_density)
 
-    def predictions(self, data: Any = None, by: Any = None, prob: float = 0.95) -> pd.DataFrame:
-        """Return expected responses with intervals, for rows or over a grid.
+    def predictions(
+        self,
+        data: Any = None,
+        by: Any = None,
+        prob: float = 0.95,
+        *,
+        weights: Any = None,
+        condition: Any = None,
+    ) -> pd.DataFrame:
+        """Return expected responses with intervals: for rows, averaged over them, or over a grid.
 
         Args:
             data: Rows, or a dict of values by column: then all combinations of these, other
-                columns at their mean or most frequent value. ``None`` for rows of the regression,
-                at most 2000.
-            by: Column, or list of columns, for whose values predictions are averaged.
+                columns at their mean or most frequent value. ``None`` for all rows of the
+                regression.
+            by: Column, or list of columns, for each of whose values (combinations) predictions are
+                averaged over all of its rows, Σ w_i E[y_i | θ] / Σ w_i for each draw of θ. Values
+                are in the order of their levels.
             prob: Probability of the central interval.
+            weights: Weight of each row in averages, an array or the name of a column; ``None`` for
+                those of the regression: its own for its own rows, and for ``data`` the column of
+                that name, if there is one.
+            condition: Name of a column, several, or a dict as for ``data``: the grid of their
+                values, all levels of a factor and 25 numbers of the range of a variable.
 
         Returns:
-            The rows, with columns ``estimate``, ``error``, ``lower`` and ``upper``; a row for each
-            level if responses are levels.
+            The rows or the values of ``by``, with columns ``estimate``, ``error``, ``lower`` and
+            ``upper``; of averages also ``rows``, the number of rows that each is over (the sum of
+            their weights). If responses are levels there is a row for each level, in ``level``. A
+            column of the data of one of these names is in backticks: `` `rows` ``.
         """
-        return predictions.predictions(self._predictor, data, by, prob)
+        about = Question(data, by, weights, condition, prob)
+        return marginal_effects.predictions(self._predictor, about)
 
     def comparisons(
-        self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
+        self,
+        variables: Any = None,
+        data: Any = None,
+        prob: float = 0.95,
+        by: Any = None,
+        *,
+        weights: Any = None,
+        condition: Any = None,
     ) -> pd.DataFrame:
         """Return average differences of the expected response when a variable changes.
 
-        A numeric variable grows by one; a factor goes from its first level to each other one.
+        A numeric variable grows by one; a factor goes from its first level to each other one. The
+        average is over all rows, Σ w_i (E[y_i | x_i', θ] − E[y_i | x_i, θ]) / Σ w_i for each draw
+        of θ; groups have the same effects on both sides.
 
         Args:
             variables: Names of columns, or one; or a dict by column of pairs (from, to) or of
-                numbers to add. ``None`` for all of the fixed terms.
-            data: Rows to average over; ``None`` for those of the regression, at most 2000.
+                numbers to add. ``None`` for all of the fixed terms. Columns of bars and of
+                ``offset(...)`` may be named too; of a factor of groups name a pair.
+            data: Rows to average over; ``None`` for all of the regression.
             prob: Probability of the central interval.
             by: Column, or list of columns, for whose values differences are averaged.
+            weights: Weight of each row, as of :meth:`predictions`.
+            condition: Grid of values, as of :meth:`predictions`, at each of which the difference
+                is.
+
+        Returns:
+            Columns ``estimate``, ``error``, ``lower``, ``upper`` and ``rows``, the number of rows
+            that each average is over (the sum of their weights).
         """
-        return predictions.comparisons(self._predictor, variables, data, by, prob)
+        about = Question(data, by, weights, condition, prob)
+        return marginal_effects.comparisons(self._predictor, variables, about)
 
     def slopes(
-        self, variables: Any = None, data: Any = None, prob: float = 0.95, by: Any = None
+        self,
+        variables: Any = None,
+        data: Any = None,
+        prob: float = 0.95,
+        by: Any = None,
+        *,
+        weights: Any = None,
+        condition: Any = None,
     ) -> pd.DataFrame:
         """Return average slopes of the expected response in numeric variables.
 
         Args:
             variables: Names of columns, or one; ``None`` for all numeric ones of the fixed terms.
-            data: Rows to average over; ``None`` for those of the regression, at most 2000.
+            data: Rows to average over; ``None`` for all of the regression.
             prob: Probability of the central interval.
             by: Column, or list of columns, for whose values slopes are averaged.
+            weights: Weight of each row, as of :meth:`predictions`.
+            condition: Grid of values, as of :meth:`predictions`, at each of which the slope is.
+
+        Returns:
+            Columns as of :meth:`comparisons`.
         """
-        return predictions.slopes(self._predictor, variables, data, by, prob)
+        about = Question(data, by, weights, condition, prob)
+        return marginal_effects.slopes(self._predictor, variables, about)
 
     def plot(self, prob: float = 0.95, kind: str = "estimates") -> Any:
         """Return Matplotlib axes.
@@ -397,7 +450,10 @@ class Regression:
         return axes
 
     def _predictive_check(self) -> Any:
-        frame, levels = predictions.some_rows(self._predictor, None), self._model.outcomes
+        levels, places = self._model.outcomes, np.arange(len(self._frame))
+        if len(places) > _SHOWN_ROWS:
+            places = np.sort(np.random.default_rng(0).choice(places, _SHOWN_ROWS, replace=False))
+        frame = self._frame.iloc[places].reset_index(drop=True)
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:

@@ -98,7 +98,7 @@ def predict(
         if quantiles is None:
             return made.predict(frame)
         return made.predict(frame, "quantiles", quantiles=quantiles)
-    pieces = [eta for _, eta in made._predictor.linear(frame)]
+    pieces = [eta for _, eta in made._predictor.pieces(frame)]
     if quantiles is None:
         return np.concatenate([eta.mean(0) for eta in pieces])
     return np.concatenate([np.quantile(eta, list(quantiles), axis=0) for eta in pieces], 1)

@@ -1,0 +1,226 @@
+"""Draws of linear predictors and expected responses of rows, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgmcmc.regression.columns import Block, block
+from sgmcmc.regression.design import evaluated
+from sgmcmc.regression.expressions import Expression
+from sgmcmc.regression.frames import with_levels_of
+from sgmcmc.regression.model import Model
+from sgmcmc.results.arrays import by_chain
+from sgmcmc.results.samples import Samples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EFFECTS = 2**24
+"""Largest number of draws of effects that are held."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of some rows, of which linear predictors are made.
+
+    Attributes:
+        fixed: Fixed terms.
+        offset: Offset of each row, if any.
+        factors: Factors of the effects of a row's groups, (rows, effects), for each factor.
+    """
+
+    fixed: Block
+    offset: np.ndarray | None
+    factors: tuple[np.ndarray, ...]
+
+    def part(self, rows: np.ndarray) -> Numbers:
+        """Return those of some of the rows."""
+        coded = [
+            (places[rows], None if weights is None else weights[rows])
+            for places, weights in self.fixed.coded
+        ]
+        return Numbers(
+            Block(self.fixed.dense[rows], coded),
+            None if self.offset is None else self.offset[rows],
+            tuple(factors[rows] for factors in self.factors),
+        )
+
+
+class Members:
+    """Groups of the rows of a frame, and draws of their effects, one for each group in a call.
+
+    Args:
+        linear: Linear predictor.
+        frame: Rows.
+        seed: Seed of the random numbers.
+    """
+
+    def __init__(self, linear: LinearPredictor, frame: pd.DataFrame, seed: int) -> None:
+        self.linear, self.seed = linear, seed
+        self._by = [each.by for each in linear.model.effects]
+        values = linear.model.labels(frame) if self._by else {}
+        coded = [linear.origin.coded(by, values[by]) for by in self._by]
+        self._labels = [labels for labels, _ in coded]
+        self._codes = [codes for _, codes in coded]
+        self._most = [
+            max(1, _EFFECTS // (len(each.terms) * linear.draws)) for each in linear.model.effects
+        ]
+        self._held: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def ordered(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows in the order of groups whose effects are not all held at once, if any."""
+        for labels, codes, most in zip(self._labels, self._codes, self._most, strict=True):
+            if len(labels) > most:
+                return rows[np.argsort(codes[rows], kind="stable")]
+        return rows
+
+    def effects(self, rows: np.ndarray, later: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return draws of effects, (effects, draws, groups), and each row's group among these.
+
+        Args:
+            rows: Rows.
+            later: These rows and others that are asked for next.
+        """
+        found = []
+        for number, codes in enumerate(self._codes):
+            own = codes[rows]
+            held, drawn = self._held.get(number, (np.zeros(0, int), np.zeros(0)))
+            if not np.isin(own, held).all():
+                held = self._next(number, own, codes[later])
+                labels = [self._labels[number][place] for place in held]
+                drawn = self.linear.effects(number, labels, self.seed)
+                self._held[number] = held, drawn
+            found.append((drawn, np.searchsorted(held, own)))
+        return found
+
+    def _next(self, number: int, own: np.ndarray, later: np.ndarray) -> np.ndarray:
+        """Return the groups whose effects are drawn: all, or those of rows asked for next."""
+        every, most = len(self._labels[number]), self._most[number]
+        if every <= most:
+            return np.arange(every)
+        needed = np.unique(later)
+        first = np.searchsorted(needed, own.min())
+        return np.union1d(needed[first : first + most], own)
+
+
+class LinearPredictor:
+    """Draws of linear predictors, those of :meth:`Model.predictor`, and of expected responses.
+
+    Args:
+        model: Model.
+        samples: Draws.
+        names: Names of the columns of the data.
+
+    Attributes:
+        draws: Number of draws, of all chains together.
+        weights: Weight of each draw, (draws,); ``None`` if all are alike.
+        aux: Auxiliary parameters, (draws, 1, ...).
+    """
+
+    def __init__(self, model: Model, samples: Samples, names: Any) -> None:
+        self.model, self._samples, self._names = model, samples, names
+        arrays = by_chain(samples.settings, samples)
+        self._shape = next(iter(arrays.values())).shape[:2]
+        self.draws = int(np.prod(self._shape))
+        weights = samples.weights
+        self.weights = None if weights is None else np.tile(weights, self._shape[0])
+        self.aux = {}
+        for name, where in model.family.aux:
+            values = np.asarray(arrays[name], np.float64)
+            last = values.shape[2:] if where == "ordered" else ()
+            self.aux[name] = values.reshape(self.draws, 1, *last)
+        self._b = None
+        if model.terms:
+            b = np.asarray(arrays["b"], np.float64)
+            self._b = b.reshape(self.draws, *b.shape[2:]) / model.scale
+
+    @property
+    def origin(self) -> Any:
+        """The sampler that made the draws, which knows the groups of the data."""
+        if self._samples.origin is None:
+            raise ValueError(
+                "`samples` is not in the process of the chain that made it, and files do not hold "
+                "the model: effects cannot be drawn."
+            )
+        return self._samples.origin
+
+    @cached_property
+    def variables(self) -> list[str]:
+        """Columns of the data that linear predictors depend on, without factors of groups."""
+        designs = [self.model.design, *(d for each in self.model.effects for d in each.designs)]
+        found = [name for design in designs for name in design.variables]
+        offset = self.model.formula.offset
+        if offset is not None:
+            found += Expression(offset, self._names).variables
+        return list(dict.fromkeys(found))
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """All columns of the data that linear predictors depend on."""
+        groups = [name for each in self.model.effects for name in each.by.split(":")]
+        return list(dict.fromkeys([*self.variables, *groups]))
+
+    def numbers(self, frame: pd.DataFrame) -> Numbers:
+        """Return the numbers of some rows.
+
+        Raises:
+            ValueError: A column is not there, or a level is not known.
+        """
+        model = self.model
+        frame = with_levels_of(frame, model.factors)
+        offset = model.formula.offset
+        return Numbers(
+            block(model.design, frame),
+            None if offset is None else evaluated(offset, frame, model.constants).astype(float),
+            tuple(each.columns(frame) for each in model.effects),
+        )
+
+    def effects(self, number: int, labels: Sequence[Any], seed: int) -> np.ndarray:
+        """Return draws of the effects of groups of a factor, (effects, draws, groups)."""
+        each = self.model.effects[number]
+        draws = by_chain(self._samples.settings, self._samples)
+        found = self.origin.effects_of_labels(draws, each.by, labels, seed)[f"r_{each.name}"]
+        found = np.asarray(found, np.float64).reshape(self.draws, len(labels), -1)
+        return np.ascontiguousarray(np.moveaxis(found, 2, 0))
+
+    def values(
+        self, numbers: Numbers, effects: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> np.ndarray:
+        """Return draws of η, (draws, rows), or (draws, rows, levels − 1) if there are several.
+
+        Args:
+            numbers: Numbers of the rows.
+            effects: Draws of the effects of each factor, and each row's group among these.
+        """
+        rows = len(numbers.fixed.dense)
+        eta = np.zeros((self.draws, rows)) if self._b is None else self._fixed(numbers.fixed)
+        if numbers.offset is not None:
+            eta += numbers.offset
+        for factors, (drawn, places) in zip(numbers.factors, effects, strict=True):
+            for place, of_term in enumerate(drawn):
+                eta += factors[:, place] * of_term[:, places]
+        return eta
+
+    def _fixed(self, made: Block) -> np.ndarray:
+        model, design = self.model, self.model.design
+        assert self._b is not None
+        X = made.dense - model.center[design.dense]
+        eta = np.asarray(self._b[..., design.dense] @ X.T)
+        for each, (places, weights) in zip(design.coded, made.coded, strict=True):
+            columns = slice(each.first, each.first + each.size)
+            of_level = self._b[..., columns]
+            none = np.zeros_like(of_level[..., :1])
+            found = np.concatenate([of_level, none], -1)[..., places]
+            found = found if weights is None else found * weights
+            eta += found - (of_level * model.center[columns]).sum(-1, keepdims=True)
+        return np.moveaxis(eta, 1, 2) if model.family.several else eta
+
+    def expected(self, eta: np.ndarray) -> np.ndarray:
+        """Return expected responses, (draws, rows), or (draws, rows, levels) probabilities."""
+        mean = self.model.family.mean(eta, self.aux)
+        return mean if self.model.family.by_level else np.broadcast_to(mean, eta.shape)
