@@ -62,9 +62,9 @@ class Members:
 
     def __init__(self, linear: LinearPredictor, frame: pd.DataFrame, seed: int) -> None:
         self.linear, self.seed = linear, seed
-        self._by = [each.by for each in linear.model.effects]
-        values = linear.model.labels(frame) if self._by else {}
-        coded = [linear.origin.coded(by, values[by]) for by in self._by]
+        entries = [each.entry for each in linear.model.effects]
+        values = linear.model.labels(frame)
+        coded = [linear.origin.coded(entry, values[entry]) for entry in entries]
         self._labels = [labels for labels, _ in coded]
         self._codes = [codes for _, codes in coded]
         self._most = [
@@ -184,7 +184,7 @@ class LinearPredictor:
         """Return draws of the effects of groups of a factor, (effects, draws, groups)."""
         each = self.model.effects[number]
         draws = by_chain(self._samples.settings, self._samples)
-        found = self.origin.effects_of_labels(draws, each.by, labels, seed)[f"r_{each.name}"]
+        found = self.origin.effects_of_labels(draws, each.entry, labels, seed)[f"r_{each.name}"]
         found = np.asarray(found, np.float64).reshape(self.draws, len(labels), -1)
         return np.ascontiguousarray(np.moveaxis(found, 2, 0))
 

@@ -23,6 +23,7 @@ from sgmcmc.regression.averages import (
 )
 from sgmcmc.regression.frames import as_frame
 from sgmcmc.regression.linear import Members
+from sgmcmc.regression.names import quoted
 from sgmcmc.regression.predictions import Predictor
 from sgmcmc.results.diagnostics import weighted_quantiles
 
@@ -194,9 +195,9 @@ def _table(
     renamed = {}
     for name in shown.columns:
         if name in columns:
-            renamed[name] = f"`{name}`"
+            renamed[name] = quoted(str(name))
             while renamed[name] in taken:
-                renamed[name] = f"`{renamed[name]}`"
+                renamed[name] = quoted(renamed[name])
             taken.add(renamed[name])
     shown = shown.rename(columns=renamed)
     shown = shown.loc[shown.index.repeat(len(outcomes) or 1)].reset_index(drop=True)
