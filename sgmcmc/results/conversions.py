@@ -16,7 +16,7 @@ from sgmcmc.results.arrays import LogPost, Results, by_chain, coordinate_names, 
 from sgmcmc.results.evaluation import OfRows, Span
 from sgmcmc.results.inference_data import to_inference_data, write_zarr
 from sgmcmc.results.predictions import Predictions
-from sgmcmc.results.serving import write_saved_model
+from sgmcmc.results.serving import Served, write_saved_model
 
 _FORMAT = 2
 _GROUPS = {
@@ -179,7 +179,9 @@ class Conversions(Predictions):
         are the entries of ``dataset``, with any number of rows. Of a column of categories these are
         the levels themselves, integers (int64) or else text, which the loaded model lists in
         ``levels``; a level that the model has not seen is an error. A call holds draws × rows
-        values, so pass thousands of rows at a time, not millions.
+        values, so pass thousands of rows at a time, not millions. If draws have
+        ``weights``, means and quantiles use them, and ``draws`` gives them too, as ``weights``;
+        draws of weight zero are left out.
 
         Args:
             folder: Path of the folder; it must not exist, or be empty. It appears only once it is
@@ -187,7 +189,7 @@ class Conversions(Predictions):
             f: Function of ``params`` and ``dataset``, as of :meth:`predict`. It is compiled for an
                 unknown number of rows.
             dataset: Some rows, of which only names, shapes and dtypes are used; only the entries
-                that ``f`` needs. ``None`` uses the chain's own.
+                that ``f`` needs. ``None`` uses those of the chain's own that ``f`` reads.
             draws: Largest number of draws, of all chains together, evenly spaced.
             quantiles: Probabilities of the signature ``quantiles``, each between 0 and 1.
 
@@ -217,14 +219,20 @@ class Conversions(Predictions):
             raise ValueError(
                 "`samples` is of a model with groups, whose effects a SavedModel does not have."
             )
-        held = self._by_chain()
+        held, weights = self._by_chain(), self.weights
+        if weights is not None:  # draws of exploring stages do not count, and need no room
+            counted = weights > 0
+            held = {name: array[:, counted] for name, array in held.items()}
+            weights = weights[counted]
         chains, count = next(iter(held.values())).shape[:2]
         most = checks.whole_number("draws", draws, chains)
         step = -(-count // (most // chains))
         held = {name: np.ascontiguousarray(array[:, ::step]) for name, array in held.items()}
+        served = Served(f, held, None if weights is None else weights[::step], quantiles)
         data = self._data(dataset)
         columns = self._evaluation("f", f, data, held).columns(Span(0, 1, 0))
-        return write_saved_model(folder, f, held, columns, quantiles, data.levels)
+        every = dataset is not None
+        return write_saved_model(folder, served, columns, data.levels, every)
 
     def to_arviz(
         self,

@@ -204,7 +204,7 @@ class Predictions(Arrays):
         unbiased estimate of the sum over all rows. The leave-one-out density of a row is that of
         Pareto-smoothed importance sampling over the draws, of which there are at most 2²⁴ / rows.
         In a model with ``groups`` effects are integrated out, so that the weights are those of the
-        global parameters alone.
+        global parameters alone. Draws that have ``weights`` are resampled by them.
 
         Args:
             dataset: Dict of arrays; ``None`` uses the chain's own.
@@ -255,6 +255,11 @@ class Predictions(Arrays):
         N = data.size if parts is None else len(parts.pack)
         draws, of_rows = self._by_chain(), function if parts is not None else _terms_of(function)
         chains, count = next(iter(draws.values())).shape[:2]
+        if self.weights is not None:
+            # Systematic resampling: draws that all count once.
+            ends = np.cumsum(self.weights) / self.weights.sum()
+            places = np.searchsorted(ends, (np.arange(count) + 0.5) / count)
+            draws = {name: array[:, places] for name, array in draws.items()}
         step = -(-chains * count * min(size, N) // _LOO_NUMBERS)
         draws = {name: array[:, ::step] for name, array in draws.items()}
         evaluation = self._evaluation("log_lik", of_rows, data, draws)

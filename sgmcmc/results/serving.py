@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +17,6 @@ from sgmcmc.data.levels import Levels, key_of, text_of
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.libraries import without_chatter
 
-Served = Callable[[Tensors], dict[str, tf.Tensor]]
-
 
 class _Predictor(tf.Module):
     """The draws, and a function of them and of rows.
@@ -25,6 +25,7 @@ class _Predictor(tf.Module):
         function: Function of the parameters of one draw and of rows.
         draws: Draws by parameter, (chains, draws, *shape).
         quantiles: Probabilities that the signature ``quantiles`` gives.
+        weights: Weights of the draws of each chain, (draws,); ``None`` if all are alike.
         levels: Levels of the columns that hold categories.
     """
 
@@ -34,6 +35,7 @@ class _Predictor(tf.Module):
         draws: Mapping[str, np.ndarray],
         quantiles: Sequence[float],
         levels: Mapping[str, Levels],
+        weights: np.ndarray | None = None,
     ) -> None:
         super().__init__()
         keys = {name: _keys_of(name, own) for name, own in levels.items()}
@@ -46,6 +48,10 @@ class _Predictor(tf.Module):
             for name, array in draws.items()
         }
         self.wanted = tf.constant(list(quantiles), tf.float64)
+        self.weights = None
+        if weights is not None:
+            every = np.tile(weights / weights.sum(), self._chains) / self._chains
+            self.weights = tf.Variable(every, trainable=False)
         # A constant would not be written.
         self.sgmcmc_version = tf.Variable(__version__, trainable=False)
 
@@ -64,12 +70,18 @@ class _Predictor(tf.Module):
             return tf.identity(codes)
 
     def mean(self, rows: Tensors) -> dict[str, tf.Tensor]:
-        """Return the mean over all draws, in float64."""
-        return {"mean": tf.reduce_mean(tf.cast(self.values(rows), tf.float64), axis=0)}
+        """Return the mean over all draws, with their weights, in float64."""
+        values = tf.cast(self.values(rows), tf.float64)
+        if self.weights is None:
+            return {"mean": tf.reduce_mean(values, axis=0)}
+        return {"mean": tf.tensordot(tf.convert_to_tensor(self.weights), values, 1)}
 
     def quantiles(self, rows: Tensors) -> dict[str, tf.Tensor]:
-        """Return quantiles over all draws, by linear interpolation, as NumPy's."""
-        values = tf.sort(tf.cast(self.values(rows), tf.float64), axis=0)
+        """Return quantiles over all draws, by linear interpolation, as those of ``predict``."""
+        values = tf.cast(self.values(rows), tf.float64)
+        if self.weights is not None:
+            return {"quantiles": self._weighted_quantiles(values)}
+        values = tf.sort(values, axis=0)
         last = self._chains * self._draws - 1
         places = self.wanted * last
         below = tf.clip_by_value(tf.cast(tf.floor(places), tf.int32), 0, max(0, last - 1))
@@ -78,11 +90,50 @@ class _Predictor(tf.Module):
         low, high = tf.gather(values, below), tf.gather(values, tf.minimum(below + 1, last))
         return {"quantiles": low + part * (high - low)}
 
+    def _weighted_quantiles(self, values: tf.Tensor) -> tf.Tensor:
+        """Return quantiles of values with weights, as :func:`weighted_quantiles` does."""
+        shape = tf.shape(values)
+        flat = tf.transpose(tf.reshape(values, [shape[0], -1]))
+        order = tf.argsort(flat, axis=1)
+        ordered = tf.gather(flat, order, batch_dims=1)
+        each = tf.gather(tf.convert_to_tensor(self.weights), order)
+        middle = tf.cumsum(each, axis=1) - 0.5 * (each + each[:, :1])
+        at = tf.math.divide_no_nan(middle, middle[:, -1:])
+        asked = tf.tile(self.wanted[tf.newaxis], [tf.shape(at)[0], 1])
+        above = tf.clip_by_value(tf.searchsorted(at, asked), 1, tf.maximum(shape[0] - 1, 1))
+        above = tf.minimum(above, shape[0] - 1)
+        below = tf.maximum(above - 1, 0)
+        low, high = (tf.gather(ordered, place, batch_dims=1) for place in (below, above))
+        start, stop = (tf.gather(at, place, batch_dims=1) for place in (below, above))
+        part = tf.clip_by_value(tf.math.divide_no_nan(asked - start, stop - start), 0.0, 1.0)
+        found = tf.transpose(low + part * (high - low))
+        return tf.reshape(found, tf.concat([[len(self.wanted)], shape[1:]], 0))
+
     def draws(self, rows: Tensors) -> dict[str, tf.Tensor]:
         """Return all values, (chains, draws, rows, ...)."""
         values = self.values(rows)
         shape = tf.concat([[self._chains, self._draws], tf.shape(values)[1:]], 0)
-        return {"draws": tf.reshape(values, shape)}
+        found = {"draws": tf.reshape(values, shape)}
+        if self.weights is not None:
+            found["weights"] = tf.reshape(self.weights, [self._chains, self._draws])
+        return found
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is written: a function of draws and rows.
+
+    Attributes:
+        function: Function of the parameters of one draw and of rows.
+        draws: Draws by parameter, (chains, draws, *shape).
+        weights: Weights of the draws of each chain; ``None`` if all are alike.
+        quantiles: Probabilities that the signature ``quantiles`` gives.
+    """
+
+    function: Callable[[Tensors, Tensors], tf.Tensor]
+    draws: Mapping[str, np.ndarray]
+    weights: np.ndarray | None
+    quantiles: Sequence[float]
 
 
 def _keys_of(name: str, levels: Levels) -> tf.Tensor:
@@ -108,29 +159,31 @@ def _table_of(keys: tf.Tensor) -> tf.lookup.StaticHashTable:
 
 def write_saved_model(
     folder: str | os.PathLike[str],
-    function: Callable[[Tensors, Tensors], tf.Tensor],
-    draws: Mapping[str, np.ndarray],
+    served: Served,
     columns: Tensors,
-    quantiles: Sequence[float],
     levels: Mapping[str, Levels],
+    every: bool,
 ) -> Path:
     """Write a SavedModel to a folder that appears only once it is whole.
 
     Args:
         folder: Path of the folder; it must not exist, or be empty.
-        function: Function of the parameters of one draw and of rows.
-        draws: Draws by parameter, (chains, draws, *shape).
+        served: Function, draws and weights.
         columns: Some rows, for names, shapes and dtypes.
-        quantiles: Probabilities that the signature ``quantiles`` gives.
         levels: Levels of the columns that hold categories, which the signatures take.
+        every: Whether all of these are inputs, or only those that the function reads.
     """
     path = Path(folder)
+    if not every:
+        read = _read_by(served, columns)
+        columns = {name: column for name, column in columns.items() if name in read} or columns
+        levels = {name: own for name, own in levels.items() if name in columns}
     for name, column in columns.items():
         if isinstance(column, tf.SparseTensor):
             raise ValueError(f"`dataset[{name!r}]` is sparse, which a signature does not support.")
         if not name.isidentifier():
             raise ValueError(f"`dataset`: a signature cannot have an input called {name!r}.")
-    model = _Predictor(function, draws, quantiles, levels)
+    model = _Predictor(served.function, served.draws, served.quantiles, levels, served.weights)
     kinds = {name: keys.dtype for name, keys in model.levels.items()}
     asked = [
         {
@@ -152,3 +205,28 @@ def write_saved_model(
     with new_folder("folder", path) as part, without_chatter():
         tf.saved_model.save(model, str(part), signatures)
     return path
+
+
+def _read_by(served: Served, columns: Tensors) -> set[str]:
+    """Return the names of the columns that the values of a function depend on, by its graph."""
+    names = list(columns)
+    params = {name: tf.constant(array[0, 0]) for name, array in served.draws.items()}
+
+    def of_columns(*given: Any) -> tf.Tensor:
+        return served.function(dict(params), dict(zip(names, given, strict=True)))
+
+    with without_chatter():
+        graph = tf.function(of_columns, autograph=False).get_concrete_function(*columns.values())
+    waiting = [tensor.op for tensor in graph.graph.outputs]
+    seen: set[Any] = set()
+    while waiting:
+        op = waiting.pop()
+        if op.name not in seen:
+            seen.add(op.name)
+            waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    found, inputs = set(), iter(graph.graph.inputs)
+    for name, column in columns.items():
+        own = [next(inputs) for _ in tf.nest.flatten(column, expand_composites=True)]
+        if any(tensor.op.name in seen for tensor in own):
+            found.add(name)
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sgmcmc import Samples, __version__
+from sgmcmc import Samples, __version__, sgld
 
 ASK = """
 import sys, time
@@ -117,3 +117,65 @@ def test_zarr_is_what_xarray_opens(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no draws"):
         Samples({}).to_zarr(tmp_path / "b.zarr")
     assert [one.name for one in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_served_draws_have_their_weights(tmp_path: Path) -> None:
+    weights = np.array([0.0, 1.0, 0.0, 5.0, 2.0, 0.5] * 10)
+    theta = rng.normal(size=(2, 60))
+    samples = Samples({"theta": theta}, settings={"n_chains": 2}, weights=weights)
+    data = {"x": rng.normal(size=5)}
+
+    def f(params: Any, dataset: Any) -> tf.Tensor:
+        product = dataset["x"] * params["theta"]
+        return tf.stack([product, product**2], 1)
+
+    quantiles = [0.0, 0.05, 0.3, 0.5, 0.95, 1.0]
+    path = samples.export(tmp_path / "served", f, data, quantiles=quantiles)
+    model = tf.saved_model.load(str(path)).signatures
+    x = tf.constant(data["x"])
+    np.testing.assert_allclose(model["mean"](x=x)["mean"], samples.predict(f, data), rtol=1e-9)
+    expected = samples.predict(f, data, reduce="quantiles", quantiles=quantiles)
+    np.testing.assert_allclose(model["quantiles"](x=x)["quantiles"], expected, rtol=1e-9)
+    every = model["draws"](x=x)
+    assert every["draws"].shape == (2, 40, 5, 2)  # those that count
+    np.testing.assert_allclose(
+        tf.tensordot(tf.reshape(every["weights"], [80]), tf.reshape(every["draws"], [80, 10]), 1),
+        np.reshape(samples.predict(f, data), -1), rtol=1e-9,
+    )  # fmt: skip
+
+
+def test_inputs_are_the_entries_that_are_read(tmp_path: Path) -> None:
+    """Nobody who is served has a response, nor what only the likelihood reads."""
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * dataset["w"] * (dataset["y"] - params["theta"] * dataset["x"]) ** 2
+
+    data = {name: rng.normal(size=50) ** 2 for name in ("x", "y", "w", "not a name")}
+    samples = sgld(
+        log_lik, data, {"theta": 0.0}, 1e-4, minibatch_size=10, n_iters=20, seed=1, verbose=False
+    )
+
+    def f(params: Any, dataset: Any) -> tf.Tensor:
+        unused = {name: 2.0 * column for name, column in dataset.items()}
+        return unused["x"] * params["theta"] / 2.0
+
+    path = samples.export(tmp_path / "served", f)
+    served = tf.saved_model.load(str(path)).signatures["mean"]
+    assert list(served.structured_input_signature[1]) == ["x"]
+    found = served(x=tf.constant([1.0, 2.0]))["mean"]
+    np.testing.assert_allclose(found, samples["theta"].mean() * np.array([1.0, 2.0]), rtol=1e-5)
+
+
+def test_leave_one_out_has_the_weights_of_draws() -> None:
+    """Draws with weights 0 and 1 are those with weight 1 alone."""
+    theta, x = rng.normal(0.0, 0.1, (2, 400)), rng.normal(size=100)
+    counts = np.tile([0.0, 1.0], 200)
+    theta[:, ::2] += 3.0
+
+    def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+        return -0.5 * (dataset["x"] - params["theta"]) ** 2
+
+    weighted = Samples({"theta": theta}, settings={"n_chains": 2}, weights=counts)
+    alone = Samples({"theta": np.repeat(theta[:, 1::2], 2, 1)}, settings={"n_chains": 2})
+    found, wanted = (each.loo({"x": x}, log_lik=log_lik) for each in (weighted, alone))
+    assert abs(found.elpd - wanted.elpd) < 1e-6

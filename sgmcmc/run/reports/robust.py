@@ -84,14 +84,17 @@ def robust_draws(sampler: Sampler, samples: Samples) -> dict[str, np.ndarray]:
     flat = {n: np.asarray(a).reshape(-1, *a.shape[2:]) for n, a in draws.items()}
     parts = space.of_draws(flat).values()
     u = np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], 1).astype(np.float64)
-    mode = mode_from(target, sampler.data, u.mean(0), sampler.seed)
+    weights = samples.weights
+    weights = None if weights is None else np.resize(weights, len(u))
+    center = np.average(u, axis=0, weights=weights)
+    mode = mode_from(target, sampler.data, center, sampler.seed)
     if not mode.converged:
         raise ValueError("`samples`: there is no robust covariance: no mode was found.")
     root = np.linalg.cholesky(mode.information.covariance)
     K = score_covariance(target, sampler.data, mode.position)
     values, vectors = np.linalg.eigh(root.T @ K @ root)
     half = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-    moved = u.mean(0) + (u - u.mean(0)) @ (root @ half @ np.linalg.inv(root)).T
+    moved = center + (u - center) @ (root @ half @ np.linalg.inv(root)).T
     params = tf.vectorized_map(space.constrain, tf.constant(moved, sampler.target.dtype))
     return {
         name: params[name].numpy().reshape(samples[name].shape).astype(array.dtype)
