@@ -17,12 +17,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from sgmcmc.data.dataset import ArrayColumn, Data, MappedColumn
 
 _PARQUET = (".parquet", ".pq", ".parq")
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""Value of a missing one, in the names of folders."""
 
 _OF_ARROW = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs")
 """File systems that pyarrow has itself; they take options after ``?``."""
@@ -148,7 +152,7 @@ def open_named(label: str, where: str | os.PathLike[str]) -> Any:
         return _open_zarr(label, where)
     arrow = _library(label, "pyarrow.dataset", "is a Parquet file, which pyarrow reads")
     if not url:
-        return arrow.dataset(Path(where), format="parquet")
+        return _local_parquet(label, Path(where), arrow)
     found = guarded(label, str(where), lambda: _open_parquet(str(where), arrow))
     return RemoteTable(label, str(where), found)
 
@@ -161,6 +165,64 @@ def _library(label: str, module: str, reason: str) -> Any:
     raise ValueError(f"`{label}` {reason}: pip install {name}.")
 
 
+def _local_parquet(label: str, where: Path, arrow: Any) -> Any:
+    """Return the Arrow dataset of a file, or of the Parquet files in a folder.
+
+    What is not Parquet's, such as a README, is left out. Names of folders such as ``year=2024`` are
+    columns, as Hive and Spark write them.
+    """
+    if not where.is_dir():
+        return arrow.dataset(where, format="parquet")
+    files = sorted(str(file) for file in _parquet_files(where))
+    if not files:
+        raise ValueError(f"`{label}`: {str(where)!r} contains no Parquet files.")
+    keys: dict[str, list[str]] = {}
+    for file in files:
+        for part in Path(file).relative_to(where).parts[:-1]:
+            name, sign, value = part.partition("=")
+            if sign:
+                keys.setdefault(name, []).append(unquote(value))
+    options: dict[str, Any] = {}
+    if keys:
+        options["partitioning"] = _of_folders(keys, arrow)
+        options["partition_base_dir"] = str(where)
+    return arrow.dataset(files, format="parquet", **options)
+
+
+def _parquet_files(where: Path) -> Iterator[Path]:
+    """Yield the Parquet files in a folder: by their names, or by their first bytes without one."""
+    for folder, names, files in os.walk(where):
+        names[:] = [name for name in names if not name.startswith((".", "_"))]
+        for file in (Path(folder, name) for name in files if not name.startswith((".", "_"))):
+            if file.suffix.lower() in _PARQUET:
+                yield file
+            elif not file.suffix or file.suffix[1:].isdigit():
+                with open(file, "rb") as opened:
+                    if opened.read(4) == b"PAR1":
+                        yield file
+
+
+def _of_folders(keys: Mapping[str, list[str]], arrow: Any) -> Any:
+    """Return the columns that names of folders give: integers, numbers or text, by all of them."""
+    pa = importlib.import_module("pyarrow")
+    fields, dictionaries = [], {}
+    for name, values in keys.items():
+        known = sorted({value for value in values if value != _NULL})
+        kind = pa.int64() if all(map(_is_integer, known)) else pa.float64()
+        if not all(map(_is_float, known)):
+            kind, dictionaries[name] = pa.dictionary(pa.int32(), pa.string()), pa.array(known)
+        fields.append((name, kind))
+    return arrow.HivePartitioning(pa.schema(fields), dictionaries or None, _NULL)
+
+
+def _is_integer(text: str) -> bool:
+    return re.fullmatch(r"-?(0|[1-9]\d{0,17})", text) is not None
+
+
+def _is_float(text: str) -> bool:
+    return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE]-?\d+)?", text) is not None
+
+
 def _open_parquet(where: str, arrow: Any) -> Any:
     """Return the Arrow dataset at a URL."""
     scheme = where.partition("://")[0]
@@ -171,10 +233,12 @@ def _open_parquet(where: str, arrow: Any) -> Any:
             if scheme not in _OF_ARROW:
                 raise ValueError(f"fsspec opens it, with a further library. {error}") from None
         else:
-            return arrow.dataset(found[1], filesystem=found[0], format="parquet")
+            return arrow.dataset(
+                found[1], filesystem=found[0], format="parquet", partitioning="hive"
+            )
     systems = importlib.import_module("pyarrow.fs")
     own, path = systems.FileSystem.from_uri(where)
-    return arrow.dataset(path, filesystem=own, format="parquet")
+    return arrow.dataset(path, filesystem=own, format="parquet", partitioning="hive")
 
 
 def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:

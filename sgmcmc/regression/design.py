@@ -21,6 +21,7 @@ from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import plain
 from sgmcmc.regression.expressions import FUNCTIONS, Constants, Expression, calls
 from sgmcmc.regression.frames import Factor, factor_of, need_column
+from sgmcmc.regression.limits import need_low_powers
 from sgmcmc.regression.names import INTERCEPT, apart
 from sgmcmc.regression.parsing import atoms_of
 from sgmcmc.regression.parts import Parts
@@ -148,6 +149,7 @@ def make_design(terms: str, frame: pd.DataFrame, large: int | None = None) -> De
     """
     import formulaic
 
+    need_low_powers(terms)
     columns = [str(name) for name in frame.columns]
     plainly, atoms = atoms_of(terms, columns, "atom_of_formula_")
     try:

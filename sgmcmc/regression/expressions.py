@@ -19,6 +19,7 @@ from sgmcmc.regression.arithmetic import (
     as_numeric,
     plain,
 )
+from sgmcmc.regression.limits import need_moderate
 from sgmcmc.regression.parsing import Parser, shown
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class Expression:
             if name not in known:
                 self._refuse(name, known)
         self._check(self.tree, known)
+        need_moderate(text, self.tree)
 
     def _check(self, node: ast.AST, known: list[str]) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -14,6 +14,7 @@ from sgmcmc.data.levels import Categories, Coder, Levels, factorized, read_categ
 from sgmcmc.data.named import arrow_batches, open_named
 from sgmcmc.data.stored import Spool
 from sgmcmc.regression.names import columns_of
+from sgmcmc.regression.storage import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,13 +86,15 @@ def read_rows(
             f"file or folder, or a dict of columns; it is {describe(data)}."
         )
     kept = None
+    used = list(found.columns) if columns is None else columns(found)
     if drop:
-        used = list(found.columns) if columns is None else columns(found)
         kept = found[used].notna().all(axis=1).to_numpy()
         kept = None if kept.all() else kept
-    if kept is None and isinstance(found.index, pd.RangeIndex) and found.index.start == 0:
-        return found, None
-    return (found if kept is None else found[kept]).reset_index(drop=True), kept
+    if kept is not None:
+        found = found[kept]
+    if not (isinstance(found.index, pd.RangeIndex) and found.index.start == 0):
+        found = found.reset_index(drop=True)
+    return plain(found, used, columns is not None), kept
 
 
 def _in_memory(stored: Any, names: list[Any], head: pd.DataFrame) -> pd.DataFrame:
@@ -168,12 +171,15 @@ class _Reader:
         self._name = name
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
-        self._dtype = np.dtype(np.int32 if self._coded else kind.to_pandas_dtype())
+        self._decimal = types.is_decimal(kind)
+        dtype = np.float64 if self._decimal else kind.to_pandas_dtype()
+        self._dtype = np.dtype(np.int32 if self._coded else dtype)
         self._spool = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
     def add(self, column: Any) -> None:
         """Add the next rows."""
+        column = column.cast("float64") if self._decimal else column
         values = self._coder.of_arrow(column) if self._coded else column.to_pandas().to_numpy()
         if values.dtype.kind == "O" or self._dtype.kind == "O":
             raise TypeError(

@@ -78,7 +78,7 @@ class Regression:
         self.link = model.family.link
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write draws, data and model to a folder.
+        """Write draws, model and the columns of the data that it uses to a folder.
 
         Args:
             folder: New path, or that of a regression that was saved before, which is replaced.
@@ -87,8 +87,32 @@ class Regression:
             ValueError: The folder holds other things, or a prior is a distribution.
             OSError: It cannot be written.
         """
-        about = {"dropped": self.dropped, "weights": self._weights_column}
-        saved.write(Path(folder), self._model, self.samples, self._frame, about, self._weights)
+        saved.write(Path(folder), self.samples, self._content(only_used=True))
+
+    def _content(self, only_used: bool) -> saved.Content:
+        model, frame = self._model, self._frame
+        if only_used:
+            frame = frame[saved.columns_of(model, frame, self._weights_column)]
+        return saved.Content(
+            self.formula, self.family, self.link, model.priors, frame, self._weights,
+            self._weights_column, self.dropped,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Families have functions, and samplers graphs: both are made again.
+        return {"samples": self.samples, "content": self._content(only_used=False)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        content: saved.Content = state["content"]
+        model, samples = saved.made_again(state["samples"], content)
+        self.__init__(  # type: ignore[misc]
+            model, samples, content.frame, content.dropped, content.weights, content.weights_column
+        )
+
+    def __copy__(self) -> Regression:
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        return found
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Regression:
@@ -100,8 +124,11 @@ class Regression:
         Raises:
             ValueError: It holds no regression, or one of another version.
         """
-        model, samples, frame, about, weights = saved.read(Path(folder))
-        return cls(model, samples, frame, about["dropped"], weights, about["weights"])
+        samples, content = saved.read(Path(folder))
+        model, samples = saved.made_again(samples, content)
+        return cls(
+            model, samples, content.frame, content.dropped, content.weights, content.weights_column
+        )
 
     @property
     def report(self) -> Report | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,11 @@ import numpy as np
 from sgmcmc import checks
 from sgmcmc.atomic_files import is_taken, read_arrays, write_arrays
 from sgmcmc.regression.building import make_model, posterior, read_family
+from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.formula import parse, with_dot
+from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Model
+from sgmcmc.regression.packed import packed, unpacked
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.origin import SamplerOrigin
 from sgmcmc.samplers.sample import setup
@@ -21,60 +25,89 @@ from sgmcmc.samplers.sample import setup
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMAT = 1
+_FORMAT = 2
+_READ = (1, 2)
 _DRAWS, _MODEL = "draws.npz", "model.npz"
 
 
-def write(
-    folder: Path,
-    model: Model,
-    samples: Samples,
-    frame: pd.DataFrame,
-    about: Mapping[str, Any],
-    weights: np.ndarray | None,
-) -> None:
+@dataclass(frozen=True)
+class Content:
+    """What a regression is made of, besides its draws.
+
+    Attributes:
+        formula, family, link: Names, as text.
+        priors: User's priors, by term.
+        frame: Data.
+        weights: Weight of each row, or ``None``.
+        weights_column: Name of their column, if they are one.
+        dropped: Number of rows that were dropped.
+    """
+
+    formula: str
+    family: str
+    link: str
+    priors: Mapping[str, Any]
+    frame: pd.DataFrame
+    weights: np.ndarray | None
+    weights_column: str | None
+    dropped: int
+
+
+def columns_of(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
+    """Return the columns that a regression uses, in the order of the data."""
+    formula = model.formula
+    designs = [model.design, *(design for each in model.effects for design in each.designs)]
+    used = {name for design in designs for name in design.variables}
+    used |= {name for each in model.effects for name in each.by.split(":")}
+    used |= {str(name) for name in (formula.trials, formula.censored, weights) if name is not None}
+    for text in (formula.response, formula.offset):
+        if text in frame.columns:
+            used.add(text)
+        elif text is not None:
+            used |= set(Expression(text, frame.columns).variables)
+    return [name for name in frame.columns if str(name) in used]
+
+
+def write(folder: Path, samples: Samples, content: Content) -> None:
     """Write a regression to a folder.
 
     Args:
         folder: Folder, new or of a regression that was saved before.
-        model: Model.
         samples: Draws.
-        frame: Data.
-        about: Further content of the file, of types that JSON has.
-        weights: Weight of each row, or ``None``.
+        content: Formula, data and priors.
 
     Raises:
         ValueError: The folder holds other things, or a prior or column cannot be written.
     """
     if is_taken(folder) and not (folder / _MODEL).exists():
         raise ValueError(f"`folder`: {str(folder)!r} is not empty. Use a new path.")
-    for name, prior in model.priors.items():
+    for name, prior in content.priors.items():
         if hasattr(prior, "log_prob"):
             raise ValueError(
                 f"`priors[{name!r}]` is a distribution, which cannot be written. Save `samples`, "
                 "and make the call again to read them."
             )
+    arrays, columns = packed(content.frame)
     facts = {
         "format": _FORMAT,
-        "formula": model.formula.text,
-        "family": model.family.name,
-        "link": model.family.link,
-        "priors": {name: _plain(prior) for name, prior in model.priors.items()},
-        **about,
+        "formula": content.formula,
+        "family": content.family,
+        "link": content.link,
+        "priors": {name: _plain(prior) for name, prior in content.priors.items()},
+        "dropped": content.dropped,
+        "weights": content.weights_column,
+        "columns": columns,
+        "text": [str(name) for name in content.frame.attrs.get(TEXT, ())],
     }
-    arrays, columns = _packed(frame)
-    if weights is not None:
-        arrays["weights"] = np.asarray(weights)
+    if content.weights is not None:
+        arrays["weights"] = np.asarray(content.weights)
     folder.mkdir(parents=True, exist_ok=True)
     samples.save(folder / _DRAWS)
-    text = json.dumps({**facts, "columns": columns})
-    write_arrays(folder / _MODEL, {**arrays, "about": np.array(text)})
+    write_arrays(folder / _MODEL, {**arrays, "about": np.array(json.dumps(facts))})
 
 
-def read(
-    folder: Path,
-) -> tuple[Model, Samples, pd.DataFrame, dict[str, Any], np.ndarray | None]:
-    """Return model, draws, data, further facts and weights of a saved regression.
+def read(folder: Path) -> tuple[Samples, Content]:
+    """Return draws and content of a saved regression.
 
     Raises:
         ValueError: The folder holds none, or one of another version.
@@ -83,70 +116,34 @@ def read(
         raise ValueError(f"`folder`: {str(folder)!r} contains no saved regression.")
     arrays = dict(read_arrays(folder / _MODEL))
     about = json.loads(str(arrays["about"]))
-    if about.get("format") != _FORMAT:
+    if about.get("format") not in _READ:
         raise ValueError(
             f"`folder`: {str(folder)!r} was written in format {about.get('format')}, and this "
-            f"version reads format {_FORMAT}."
+            f"version reads formats {' and '.join(map(str, _READ))}."
         )
-    frame, weights = _unpacked(arrays, about["columns"]), arrays.get("weights")
-    formula = with_dot(parse(about["formula"]), frame, about["weights"])
-    model, y = make_model(
-        formula, frame, read_family(about["family"], about["link"]), about["priors"] or None
-    )
-    samples = Samples.load(folder / _DRAWS)
+    frame = unpacked(arrays, about["columns"])
+    frame.attrs[TEXT] = about.get("text", [])
+    content = Content(
+        about["formula"], about["family"], about["link"], about["priors"] or {}, frame,
+        arrays.get("weights"), about["weights"], about["dropped"],
+    )  # fmt: skip
+    return Samples.load(folder / _DRAWS), content
+
+
+def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
+    """Return the model of a content, and draws that are linked to it."""
+    frame = content.frame
+    formula = with_dot(parse(content.formula), frame, content.weights_column)
+    family = read_family(content.family, content.link)
+    model, y = make_model(formula, frame, family, dict(content.priors) or None)
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
     stepwise = setup(
-        **posterior(model, y, frame, weights), dynamics="sgld", gradient="minibatch",
+        **posterior(model, y, frame, content.weights), dynamics="sgld", gradient="minibatch",
         minibatches="uniform", minibatch_size=1, preconditioner="none", stepsize=1e-9,
         n_chains=samples.settings["n_chains"], seed=0, verbose=False,
     )  # fmt: skip
-    return model, samples.made_by(SamplerOrigin(stepwise._sampler)), frame, about, weights
+    return model, samples.made_by(SamplerOrigin(stepwise._sampler))
 
 
 def _plain(prior: Any) -> Any:
     return float(prior) if checks.is_number(prior) else [float(value) for value in prior]
-
-
-def _packed(frame: pd.DataFrame) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Return the columns of a frame as arrays, and their descriptions."""
-    import pandas as pd
-
-    arrays, columns = {}, []
-    for number, name in enumerate(frame.columns):
-        values = frame[name]
-        about: dict[str, Any] = {"name": str(name), "kind": "array"}
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            levels = values.cat.categories.to_numpy()
-            about |= {"kind": "category", "ordered": bool(values.cat.ordered)}
-            arrays[f"levels/{number}"] = _array(name, levels)
-            arrays[f"column/{number}"] = values.cat.codes.to_numpy()
-        else:
-            arrays[f"column/{number}"] = _array(name, values.to_numpy())
-        columns.append(about)
-    return arrays, columns
-
-
-def _array(name: Any, values: np.ndarray) -> np.ndarray:
-    """Return values as an array that a file holds: numbers, flags, times or text."""
-    if values.dtype.kind not in "OUT":
-        return values
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"`data[{name!r}]` holds neither numbers nor text, and cannot be written.")
-    return values.astype(str)
-
-
-def _unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return the frame of such arrays."""
-    import pandas as pd
-
-    found = {}
-    for number, about in enumerate(columns):
-        values: Any = arrays[f"column/{number}"]
-        if about["kind"] == "category":
-            levels = arrays[f"levels/{number}"]
-            levels = levels.astype(object) if levels.dtype.kind == "U" else levels
-            values = pd.Categorical.from_codes(values, levels, ordered=about["ordered"])
-        elif values.dtype.kind == "U":
-            values = values.astype(object)
-        found[about["name"]] = values
-    return pd.DataFrame(found)

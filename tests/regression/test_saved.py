@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow_probability as tfp
 
 import sgmcmc
 from sgmcmc.atomic_files import read_arrays, write_arrays
+from sgmcmc.regression.packed import packed, unpacked
 from sgmcmc.regression.result import Regression
 
 RNG = np.random.default_rng(3)
@@ -67,3 +69,81 @@ def test_what_cannot_be_saved_or_loaded(fit: Regression, tmp_path: Path) -> None
     write_arrays(tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))})
     with pytest.raises(ValueError, match="`folder`.*format 9"):
         Regression.load(tmp_path / "fit")
+
+
+KINDS: dict[str, Any] = {
+    "intervals": pd.cut(RNG.normal(size=N), [-9, -0.5, 0.5, 9]),
+    "quantiles": pd.qcut(RNG.normal(size=N), 3),
+    "dates": pd.Categorical(pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N))),
+    "zones": pd.Categorical(
+        pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize("Europe/Rome")
+    ),
+    "flags": RNG.integers(0, 2, N).astype(bool),
+    "flag levels": pd.Categorical(RNG.integers(0, 2, N).astype(bool)),
+    "integers": pd.Categorical(RNG.integers(5, 8, N)),
+    "floats": pd.Categorical(RNG.choice([0.5, 1.5], N), [1.5, 0.5], ordered=True),
+    "text": RNG.choice(["ä b", "", "c\0"], N),
+    "several": pd.Categorical(RNG.choice(np.array([1, "a", 2.5], object), N), [1, "a", 2.5]),
+    "times": pd.to_datetime(RNG.choice(["2020-01-01", "2021-05-05"], N)).tz_localize("Asia/Tokyo"),
+    "small": RNG.integers(0, 9, N).astype(np.uint8),
+}
+UNUSED = {
+    "none": [None, "text"] * (N // 2),
+    "lists": [[1, 2]] * N,
+    "zone": pd.to_datetime(["2020-01-01"] * N).tz_localize("Europe/Rome"),
+    "mixed": [1, "a"] * (N // 2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_of_every_kind_come_back(kind: str) -> None:
+    frame = pd.DataFrame({kind: pd.Series(KINDS[kind]), "x": np.arange(float(N))})
+    arrays, columns = packed(frame)
+    assert not any(array.dtype.hasobject for array in arrays.values())
+    about = json.loads(json.dumps(columns))
+    pd.testing.assert_frame_equal(unpacked(arrays, about), frame, check_column_type=False)
+
+
+def test_only_columns_that_are_used_are_written(tmp_path: Path) -> None:
+    frame = FRAME.assign(cut=KINDS["intervals"], **UNUSED)
+    frame = pd.concat([frame, frame[["zone", "mixed"]]], axis=1)  # two of each
+    fit = sgmcmc.glm("I(2 * y) ~ cut + offset(0.1 * x)", frame, weights="w", **QUICK)
+    fit.save(tmp_path / "fit")
+    again = Regression.load(tmp_path / "fit")
+    assert list(again._frame.columns) == ["x", "w", "y", "cut"]
+    for other in (again, pickle.loads(pickle.dumps(fit)), copy.deepcopy(fit)):
+        np.testing.assert_array_equal(other.predict(frame[:9]), fit.predict(frame[:9]))
+        pd.testing.assert_frame_equal(other.summary(), fit.summary())
+        pd.testing.assert_frame_equal(
+            other.comparisons("x", by="cut"), fit.comparisons("x", by="cut")
+        )
+    assert fit.predictions(by="none")["rows"].sum() == FRAME["w"].sum()
+
+
+def test_a_worker_returns_a_regression(fit: Regression) -> None:
+    again = pickle.loads(pickle.dumps(fit))
+    pd.testing.assert_frame_equal(again.effects(), fit.effects())
+    assert again.priors == fit.priors and repr(again) == repr(fit)
+
+
+def test_folders_of_the_first_format(fit: Regression, tmp_path: Path) -> None:
+    """Levels had no description, text was an array, and all columns were there."""
+    fit.save(tmp_path / "fit")
+    arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))
+    about = json.loads(str(arrays["about"]))
+    frame, columns, old = fit._frame, [], {"weights": arrays["weights"]}
+    for number, name in enumerate(frame.columns):
+        category = isinstance(frame[name].dtype, pd.CategoricalDtype)
+        columns.append({"name": name, "kind": "category" if category else "array"})
+        if category:
+            columns[-1]["ordered"] = False
+            old[f"levels/{number}"] = frame[name].cat.categories.to_numpy().astype(str)
+            old[f"column/{number}"] = frame[name].cat.codes.to_numpy()
+        else:
+            values = frame[name].to_numpy()
+            old[f"column/{number}"] = values.astype(str) if values.dtype == object else values
+    del about["text"]
+    about |= {"format": 1, "columns": columns}
+    write_arrays(tmp_path / "fit" / "model.npz", {**old, "about": np.array(json.dumps(about))})
+    again = Regression.load(tmp_path / "fit")
+    np.testing.assert_array_equal(again.predict(FRAME[:7]), fit.predict(FRAME[:7]))
