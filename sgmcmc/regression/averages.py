@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc.regression.linear import LinearPredictor, Members
+from sgmcmc.regression.names import columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,7 +217,7 @@ class _Pieces:
         ends = (end for each in contrasts for end in (each.after, each.before))
         self._settings = list(dict.fromkeys(end for end in ends if end is not None))
         # Settings that change the groups of rows have members of their own.
-        groups = {name for each in linear.model.effects for name in each.by.split(":")}
+        groups = {name for each in linear.model.effects for name in columns_of(each.by)}
         self._of_setting = {
             each: Members(linear, each(cells.frame), members.seed)
             if each.name in groups

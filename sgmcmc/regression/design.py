@@ -303,6 +303,8 @@ def _learned(
     known = parts.known.get(text)
     is_factor = "C" in calls(expression.tree) if known is None else known.levels
     whole = frame[own] if expression.stateful else None
+    if is_factor and len(own) == 1:
+        _need_few_levels(frame[own[0]], own[0], written_out=column is None)
     rows = _unique(frame[own]) if is_factor else whole
     if rows is not None:
         alone = formulaic.ModelSpec(_formula([_term([factor])]), na_action="raise", output="sparse")
@@ -334,6 +336,38 @@ def _unique(frame: pd.DataFrame) -> pd.DataFrame:
             if isinstance(found[name].dtype, pd.CategoricalDtype)
         }
     )
+
+
+def _need_few_levels(values: pd.Series, name: str, written_out: bool) -> None:
+    """Refuse a factor with a level of its own in each row, and numbers that are stored as text.
+
+    Args:
+        values: Column.
+        name: Its name.
+        written_out: Whether the formula says that it is a factor, as in ``C(x)``.
+    """
+    levels = values.unique()
+    if len(levels) <= _LARGE:
+        return
+    if len(levels) == len(values):
+        raise ValueError(
+            f"`data[{name!r}]` is a factor with a level of its own in each of {len(values)} rows. "
+            "Leave it out of the terms; if these are measurements, make them numbers."
+        )
+    if not written_out and isinstance(levels[0], str) and all(map(_is_number, levels)):
+        raise ValueError(
+            f"`data[{name!r}]` holds numbers as text, which would be a factor of {len(levels)} "
+            f"levels. Make it numbers, pd.to_numeric(data[{name!r}]), or write C({name}) for a "
+            "factor."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _need_levels(states: Any, parts: Parts, frame: pd.DataFrame) -> None:

@@ -14,6 +14,7 @@ from sgmcmc.regression.design import evaluated
 from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.frames import with_levels_of
 from sgmcmc.regression.model import Model
+from sgmcmc.regression.names import columns_of
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 
@@ -162,7 +163,7 @@ class LinearPredictor:
     @cached_property
     def columns(self) -> list[str]:
         """All columns of the data that linear predictors depend on."""
-        groups = [name for each in self.model.effects for name in each.by.split(":")]
+        groups = [name for each in self.model.effects for name in columns_of(each.by)]
         return list(dict.fromkeys([*self.variables, *groups]))
 
     def numbers(self, frame: pd.DataFrame) -> Numbers:

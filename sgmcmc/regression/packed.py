@@ -61,7 +61,7 @@ def unpacked(arrays: Mapping[str, np.ndarray], columns: list[dict[str, Any]]) ->
             if kind == "category":
                 values = pd.Categorical.from_codes(values, levels, ordered=about["ordered"])
             else:
-                values = np.append(np.asarray(levels, object), None)[values]
+                values = np.array([*levels, None], object)[values]
         else:
             values = _unpacked_values(about, f"column/{number}", arrays)
         found[about["name"]] = values
@@ -77,9 +77,9 @@ def _packed_values(name: Any, values: pd.Index, place: str, arrays: Arrays) -> d
             side: _packed_values(name, getattr(values, side), f"{place}/{side}", arrays)
             for side in ("left", "right")
         }
-        return {"kind": "interval", "closed": values.closed, **ends}  # type: ignore[attr-defined]
+        return {"kind": "interval", "closed": values.closed, **ends}
     if isinstance(values.dtype, pd.DatetimeTZDtype):
-        arrays[place] = values.tz_convert("UTC").tz_localize(None).to_numpy()  # type: ignore[attr-defined]
+        arrays[place] = values.tz_convert("UTC").tz_localize(None).to_numpy()
         return {"kind": "zone", "zone": str(values.dtype.tz)}
     array = values.to_numpy()
     if array.dtype.kind not in "OUT":

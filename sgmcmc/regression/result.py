@@ -92,7 +92,7 @@ class Regression:
     def _content(self, only_used: bool) -> saved.Content:
         model, frame = self._model, self._frame
         if only_used:
-            frame = frame[saved.columns_of(model, frame, self._weights_column)]
+            frame = frame[saved.used_columns(model, frame, self._weights_column)]
         return saved.Content(
             self.formula, self.family, self.link, model.priors, frame, self._weights,
             self._weights_column, self.dropped,

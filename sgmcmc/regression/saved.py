@@ -17,6 +17,7 @@ from sgmcmc.regression.expressions import Expression
 from sgmcmc.regression.formula import parse, with_dot
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.model import Model
+from sgmcmc.regression.names import columns_of
 from sgmcmc.regression.packed import packed, unpacked
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.origin import SamplerOrigin
@@ -53,18 +54,18 @@ class Content:
     dropped: int
 
 
-def columns_of(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
+def used_columns(model: Model, frame: pd.DataFrame, weights: str | None) -> list[Any]:
     """Return the columns that a regression uses, in the order of the data."""
     formula = model.formula
     designs = [model.design, *(design for each in model.effects for design in each.designs)]
     used = {name for design in designs for name in design.variables}
-    used |= {name for each in model.effects for name in each.by.split(":")}
-    used |= {str(name) for name in (formula.trials, formula.censored, weights) if name is not None}
-    for text in (formula.response, formula.offset):
-        if text in frame.columns:
-            used.add(text)
-        elif text is not None:
-            used |= set(Expression(text, frame.columns).variables)
+    used |= {name for each in model.effects for name in columns_of(each.by)}
+    used |= set() if weights is None else {weights}
+    for text in (formula.response, formula.trials, formula.censored, formula.offset):
+        if text is not None:
+            used |= (
+                {text} if text in frame.columns else set(Expression(text, frame.columns).variables)
+            )
     return [name for name in frame.columns if str(name) in used]
 
 

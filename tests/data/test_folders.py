@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 from sgmcmc.data.named import open_named
 from sgmcmc.data.reading import read_dataset
@@ -38,7 +39,7 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
     assert frame["place"].tolist() == ["B", "A b", "A b", "B"]
     assert frame["share"].tolist() == [0.5, 1.0, 1.0, 2.0]
     assert sorted(read_rows(str(folder), lambda head: list(head.columns))[0]) == sorted(frame)
-    data = read_dataset(str(folder), None, ())  # type: ignore[arg-type]
+    data = read_dataset(str(folder), tf.float32, ())
     assert set(data.columns) == {"x", "year", "place", "share"}
     np.testing.assert_allclose(data.slice(0, 4)["year"], [2023.0, 2024.0, 2024.0, 2024.0])
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sgmcmc.regression.design import make_design
 from sgmcmc.regression.frames import read_rows
 
 NUMBERS = [1.0, 2.5, -3.0]
@@ -106,3 +107,17 @@ def test_other_objects_are_refused_by_name(values: Any) -> None:
         read(column)
     frame = pd.DataFrame({"x": column})
     assert read_rows(frame)[0]["x"].tolist() == values  # nobody uses it
+
+
+def test_numbers_as_text_and_levels_of_single_rows() -> None:
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 60, 300)
+    frame = pd.DataFrame({"t": ids.astype(str), "own": [f"r{k}" for k in range(300)], "n": ids})
+    with pytest.raises(ValueError, match=r"`data\['t'\]` holds numbers as text.* 60 levels"):
+        make_design("t", frame)
+    assert len(make_design("C(t)", frame).terms) == 60
+    for terms in ("own", "C(own)", "n:own"):
+        with pytest.raises(
+            ValueError, match=r"`data\['own'\]` is a factor with a level of its own"
+        ):
+            make_design(terms, frame)
