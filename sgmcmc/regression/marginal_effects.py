@@ -217,9 +217,9 @@ def _rows(predictor: Predictor, about: Question) -> Rows:
     if about.condition is not None:
         if about.data is not None:
             raise ValueError("`condition` makes rows of its own: leave out `data`.")
-        values = _named(about.condition)
-        frame, weights = grid(predictor, values), None
-        by = list(values) if by is None else by
+        named = _named(about.condition)
+        frame, weights = grid(predictor, named), None
+        by = list(named) if by is None else by
     elif isinstance(about.data, Mapping):
         frame, weights = grid(predictor, about.data), None
     elif about.data is not None:
@@ -325,7 +325,9 @@ def _levels(predictor: Predictor, name: str) -> list[Any] | None:
 
 def _need_levels(name: str, levels: list[Any] | None, change: Sequence[Any]) -> None:
     """Refuse a change from or to a level that is not there."""
-    for value in change if levels is not None else ():
+    if levels is None:
+        return
+    for value in change:
         if Levels.of(levels).codes([value])[0] < 0:
             raise ValueError(
                 f"`variables[{name!r}]`: {value!r} is not a level of the factor; the levels are "

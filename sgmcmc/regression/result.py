@@ -477,10 +477,10 @@ class Regression:
         return axes
 
     def _predictive_check(self) -> Any:
-        levels, places = self._model.outcomes, np.arange(len(self._frame))
-        if len(places) > _SHOWN_ROWS:
-            places = np.sort(np.random.default_rng(0).choice(places, _SHOWN_ROWS, replace=False))
-        frame = self._frame.iloc[places].reset_index(drop=True)
+        levels, rows = self._model.outcomes, np.arange(len(self._frame))
+        if len(rows) > _SHOWN_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, _SHOWN_ROWS, replace=False))
+        frame = self._frame.iloc[rows].reset_index(drop=True)
         drawn = self.predict(frame, "response")
         drawn = drawn[:: max(1, len(drawn) // 100)]
         if self._model.family.by_level:
