@@ -65,7 +65,7 @@ class Contrast:
     slope: bool = False
 
     def divisors(self, frame: pd.DataFrame) -> np.ndarray | None:
-        """Return what the difference of each row is divided by; ``None`` for 1."""
+        """Return the divisor of each row's difference; ``None`` for 1."""
         if not self.slope or self.before is None:
             return None
         column = frame[self.after.name]

@@ -33,7 +33,7 @@ _DRAWS, _MODEL = "draws.npz", "model.npz"
 
 @dataclass(frozen=True)
 class Content:
-    """What a regression is made of, besides its draws.
+    """Content of a regression, besides its draws.
 
     Attributes:
         formula, family, link: Names, as text.

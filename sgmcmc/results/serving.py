@@ -121,7 +121,7 @@ class _Predictor(tf.Module):
 
 @dataclass(frozen=True)
 class Served:
-    """What is written: a function of draws and rows.
+    """Function of draws and rows that is written.
 
     Attributes:
         function: Function of the parameters of one draw and of rows.
