@@ -100,7 +100,7 @@ def comparisons(predictor: Predictor, variables: Any, about: Question) -> pd.Dat
     """Return differences of the expected response, as :meth:`Regression.comparisons` does."""
     contrasts: dict[str, Contrast] = {}
     for name, change in _wanted(predictor, variables).items():
-        levels, numeric = _levels(predictor, name), _is_numeric(predictor.frame[name])
+        levels, numeric = _levels(predictor, name), _is_variable(predictor, name)
         if change is None and levels is not None:
             first, *others = [_set_to(name, level) for level in levels]
             for level, setting in zip(levels[1:], others, strict=True):
@@ -128,7 +128,7 @@ def slopes(predictor: Predictor, variables: Any, about: Question) -> pd.DataFram
     """Return slopes of the expected response, as :meth:`Regression.slopes` does."""
     contrasts: dict[str, Contrast] = {}
     for name in _wanted(predictor, variables):
-        if _levels(predictor, name) is None and _is_numeric(predictor.frame[name]):
+        if _levels(predictor, name) is None and _is_variable(predictor, name):
             contrasts[name] = _slope(predictor, name)
         elif variables is not None:
             raise ValueError(f"`variables`: {name!r} is a factor; see comparisons().")
@@ -304,6 +304,11 @@ def _is_numeric(values: pd.Series) -> bool:
     return getattr(values.dtype, "kind", "O") in "iuf"
 
 
+def _is_variable(predictor: Predictor, name: str) -> bool:
+    """Return whether a column is a number in terms or offsets, not only the number of a group."""
+    return name in predictor.linear.variables and _is_numeric(predictor.frame[name])
+
+
 def _wanted(predictor: Predictor, variables: Any) -> dict[str, Any]:
     """Return the variables, each with the change that the user asks for, or ``None``."""
     if variables is None:
@@ -364,11 +369,7 @@ def grid(predictor: Predictor, values: Mapping[str, Any]) -> pd.DataFrame:
     for name in predictor.linear.columns:
         if name not in columns:
             own = frame[name]
-            if (
-                _levels(predictor, name) is None
-                and name in predictor.linear.variables
-                and (_is_numeric(own))
-            ):
+            if _levels(predictor, name) is None and _is_variable(predictor, name):
                 found[name] = np.average(own.to_numpy(np.float64), weights=wide)
                 continue
             typical = wide.groupby(own, observed=True).sum().idxmax()

@@ -230,6 +230,8 @@ def test_variables_of_bars_and_offsets(grouped: sgmcmc.Regression) -> None:
     change = grouped.comparisons({"g": (0, 1)})
     effects = grouped.effects()["estimate"].to_numpy()
     np.testing.assert_allclose(change["estimate"].iloc[0], effects[1] - effects[0], rtol=1e-4)
+    with pytest.raises(TypeError, match=r"`variables\['g'\]` must be a pair of values; it is"):
+        grouped.comparisons("g")
     with pytest.raises(ValueError, match="`variables` names 'y'"):
         grouped.slopes("y")
 
