@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.data.dataset import Data
-from sgmcmc.data.levels import Levels
+from sgmcmc.data.levels import Levels, read_categories
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.reading import read_dataset
+from sgmcmc.data.tables import by_column
 from sgmcmc.data.travel import read_machines
 from sgmcmc.graphs.user_functions import need_sum
 from sgmcmc.results.arrays import Arrays, by_chain
@@ -369,7 +370,7 @@ class Predictions(Arrays):
 
     def _data(self, dataset: Mapping[str, Any] | None) -> Data:
         if dataset is not None:
-            integers = self.settings.get("integers", ())
+            integers = [*self.settings.get("integers", ()), *self._indices_in(dataset)]
             return read_dataset(dataset, self._dtype, integers, levels=self._levels)
         if self._origin is None:
             raise ValueError(
@@ -377,6 +378,12 @@ class Predictions(Arrays):
                 "made them, and do not hold its data."
             )
         return self._origin.data
+
+    def _indices_in(self, dataset: Any) -> list[str]:
+        """Return the columns that hold categories, where the model has integers."""
+        columns = by_column(dataset) or {}
+        own = [name for name in self.settings.get("indices", ()) if name in columns]
+        return [name for name in own if read_categories(columns[name]) is not None]
 
     def _log_lik(self, log_lik: LogLik | None) -> LogLik:
         if log_lik is not None:

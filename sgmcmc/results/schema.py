@@ -176,13 +176,17 @@ _BEFORE = {"updates": "joint", "temperature": 1.0}
 """Settings that earlier versions did not store, with their values then."""
 
 
+_NEW = ("levels", "labels", "indices")
+"""Settings that earlier versions did not store, whose values then are not known."""
+
+
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """Return the first difference in words, or ``None`` if there is none."""
     before = checks.up_to_date(before)
     for name in dict.fromkeys([*before, *now]):
         old: Any = before.get(name, _BEFORE.get(name))
         new: Any = now.get(name)
-        if name in ("levels", "labels") and old is None:
+        if name in _NEW and old is None:
             continue  # of a version that did not store them
         if name == "model":
             if list(old) != list(new):

@@ -246,9 +246,15 @@ def _settings(sampler: Sampler, used: parts.Parts) -> dict[str, Any]:
         "groups": None if groups is None else groups.to_json(),
         "levels": {name: own.to_json() for name, own in levels.items()},
         "labels": {} if groups is None else groups.labels_to_json(),
+        "indices": _indices(sampler.data),
         "paths": _paths(),
         "versions": _versions(),
     }
+
+
+def _indices(data: Data) -> list[str]:
+    """Return the columns of integers that are not numbers of levels."""
+    return [n for n, c in data.columns.items() if c.dtype.kind in "iu" and n not in data.levels]
 
 
 def _options(options: Options) -> dict[str, Any]:

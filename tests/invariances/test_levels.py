@@ -210,6 +210,10 @@ def test_other_levels_are_named(values: Any, message: str, chain: sgmcmc.Samples
 def test_categories_where_the_model_has_numbers() -> None:
     """The values of the categories, not their numbers."""
     draws = {"m": np.array([[0.0, 5.0, 10.0]])}
+    samples = sgmcmc.Samples(draws, settings={"indices": ["g"]})
+    np.testing.assert_array_equal(samples.predict(mean, {"g": tf.constant([2, 0])}), [10.0, 0.0])
+    frame = pd.DataFrame({"g": pd.Categorical([2, 0])})
+    np.testing.assert_array_equal(samples.predict(mean, frame), [10.0, 0.0])
     samples = sgmcmc.Samples(draws, settings={"integers": ["g"]})
     for values in ([2, 0], pd.Categorical([2, 0]), pd.Categorical([2.0, 0.0], [2.0, 0.0])):
         np.testing.assert_array_equal(samples.predict(mean, {"g": values}), [10.0, 0.0])
