@@ -10,11 +10,14 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+import sgmcmc
 from sgmcmc.data.levels import Levels
+from sgmcmc.data.reading import read_dataset
 from sgmcmc.groups.effects import draw_effects, for_rows
 from sgmcmc.groups.labels import labeled
 from sgmcmc.groups.model import GroupedModel, code_column, read_groups
 from sgmcmc.groups.spec import Groups
+from sgmcmc.neighbours.plates import Plate, as_groups
 from sgmcmc.run.updates import _as_dict
 
 RNG = np.random.default_rng(1)
@@ -134,3 +137,40 @@ def test_missing_labels_are_named() -> None:
                    pd.array(["a", pd.NA], dtype="string")):  # fmt: skip
         with pytest.raises(ValueError, match="1 missing values, the first in row 1"):
             labeled("g", values)
+
+
+def test_plates_name_their_members() -> None:
+    groups = as_groups(None, Plate("site", ("u",), 5), {"u": np.zeros(5)})
+    assert groups.members == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.slow
+def test_effects_of_a_plate_are_in_the_places_of_its_codes() -> None:
+    """Given the global parameters, members without rows have the prior, others their posterior."""
+    tfd = pytest.importorskip("tensorflow_probability").distributions
+    site = np.repeat([0, 1, 2, 4, 5, 7], 20)
+    y = np.float32(2.0 * site + RNG.normal(size=len(site)))
+
+    def joint(data: Any) -> Any:
+        return tfd.JointDistributionNamedAutoBatched(
+            {
+                "tau": tfd.HalfNormal(np.float32(10.0)),
+                "u": lambda tau: tfd.Sample(tfd.Normal(np.float32(0.0), tau), 8),
+                "y": lambda u: tfd.Normal(tf.gather(u, data["site"]), np.float32(1.0)),
+            }
+        )
+
+    model = sgmcmc.from_joint(joint, {"y": y}, data={"site": site}, groups={"site": "u"})
+    grouped = read_groups(model.groups, model.log_lik, model.dataset, model.params, model.log_prior)
+    draws = {"tau": np.full((1, 400), 3.0, np.float32)}
+    data = read_dataset(grouped.dataset, tf.float32, grouped.integers)
+    found = draw_effects(grouped.structure, grouped.log_lik, draws, data, "site")
+    assert found.labels.tolist() == list(range(8))
+    u = found.effects["u"]
+    assert u.shape == (1, 400, 8)
+    for code in range(8):
+        rows = y[site == code]
+        precision = len(rows) + 1 / 9
+        sd = precision**-0.5
+        assert abs(u[..., code].mean() - rows.sum() / precision) < 5 * sd / 20
+        assert abs(u[..., code].std() / sd - 1) < 5 / np.sqrt(800)
