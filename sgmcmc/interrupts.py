@@ -1,14 +1,16 @@
-"""Ctrl-C: errors that mean it, and waits for other threads that it can interrupt."""
+"""Ctrl-C and time limits: errors that mean them, and waits that Ctrl-C can interrupt."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import re
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 TICK = 0.5
@@ -18,16 +20,57 @@ _REPLACED = re.compile(r"REPLACED BY KeyboardInterrupt\b|\AKeyboardInterrupt\b")
 """Message of pybind11 if Ctrl-C came while it made a Python error out of one of C++; and that of
 TensorFlow, if it came in a Python function that a graph calls."""
 
+_until: ContextVar[float] = ContextVar("until", default=math.inf)
+"""Time at which the present task should end, by the monotonic clock."""
+
 Sent = TypeVar("Sent")
 
 
+class TimeUpError(Exception):
+    """The time of the present task is over."""
+
+
+@contextlib.contextmanager
+def limited(until: float) -> Iterator[None]:
+    """Limit the time of a task inside the ``with`` block; of several limits the first counts.
+
+    Whatever computes for long calls :func:`need_time` between two units of work, such as passes
+    over the data or blocks of iterations.
+
+    Args:
+        until: Time at which it should end, by the monotonic clock.
+    """
+    token = _until.set(min(until, _until.get()))
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def time_left() -> float:
+    """Return the seconds that are left for the present task; infinite without a limit."""
+    return _until.get() - time.monotonic()
+
+
+def need_time() -> None:
+    """Raise an error if the time of the present task is over.
+
+    Raises:
+        TimeUpError: It is.
+    """
+    if time_left() <= 0:
+        raise TimeUpError
+
+
 def pass_on(error: BaseException) -> None:
-    """Raise KeyboardInterrupt if an error means Ctrl-C.
+    """Raise KeyboardInterrupt if an error means Ctrl-C; pass on that time is up.
 
     If that comes while C or C++ (the interpreter's, NumPy's, TensorFlow's) calls Python, it
     comes as the cause of a SystemError, or as another error that only names it. Code that
     continues after arbitrary errors calls this first.
     """
+    if isinstance(error, TimeUpError):
+        raise error
     cause: BaseException | None = error
     while cause is not None:
         named = isinstance(cause, Exception) and _REPLACED.search(str(cause))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import os
@@ -145,14 +146,38 @@ def _worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
                 yield line
 
 
+_FOLDERS = ("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
+"""Environment variables by which libraries find the folders of their caches and settings."""
+
+
 @functools.cache
 def arviz() -> ModuleType:
-    """Return ArviZ."""
+    """Return ArviZ, which writes to the user's cache on import, or to a temporary folder."""
     with warnings.catch_warnings():
         # ArviZ warns about its next major version on import, once a day.
         warnings.simplefilter("ignore")
-        import arviz
-    return arviz
+        try:
+            return importlib.import_module("arviz")
+        except OSError:  # the home folder cannot be written to, as in many containers
+            for name in [name for name in sys.modules if name.partition(".")[0] == "arviz"]:
+                del sys.modules[name]
+            with tempfile.TemporaryDirectory() as folder, _at_home_in(folder):
+                return importlib.import_module("arviz")
+
+
+@contextlib.contextmanager
+def _at_home_in(folder: str) -> Iterator[None]:
+    """Have libraries use another folder for their caches and settings inside the block."""
+    before = {name: os.environ.get(name) for name in _FOLDERS}
+    os.environ.update(dict.fromkeys(_FOLDERS, folder))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @functools.cache

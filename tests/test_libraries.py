@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -101,3 +102,30 @@ def test_what_runs_on_other_versions_is_there() -> None:
     }
     assert all((sources / name).exists() for name in (*named["QUICK"], *named["TREE"]))
     assert all(importlib.util.find_spec(name) for name in named["DOCTESTS"])
+
+
+_WITHOUT_HOME = """
+import sgmcmc, tensorflow as tf
+
+def log_lik(params, dataset):
+    return -0.5 * (dataset["x"] - params["m"]) ** 2
+
+chain = sgmcmc.sgld(log_lik, {"x": [0.0, 1.0, 2.0] * 9}, {"m": 0.0}, 1e-2, minibatch_size=9,
+                    n_iters=100, jit_compile=False, verbose=False, seed=1)
+print(len(sgmcmc.summary(chain)), chain.to_arviz() is not None)
+"""
+
+
+def test_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    names = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"HOME": str(file / "home"), "USERPROFILE": str(file / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_HOME],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "True"]
+    assert os.environ.get("HOME") != str(file / "home")

@@ -18,8 +18,9 @@ import tensorflow as tf
 from sgmcmc.data.dataset import PIECE_BYTES, Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.sparse import has_sparse
+from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.graphs.tracing import trace
-from sgmcmc.interrupts import pass_on
+from sgmcmc.interrupts import need_time, pass_on
 from sgmcmc.machines import HERE
 
 _MOST = 4096
@@ -118,6 +119,8 @@ class Pass:
 
     def run(self, name: str, *arguments: Any) -> Any:
         """Return the result of a function of these tensors or arrays."""
+        need_no_fork()
+        need_time()
         given = tf.nest.map_structure(_as_tensor, arguments)
         return self._graph(name, given)(*given)
 

@@ -125,6 +125,7 @@ class Runner:
         self.stops = stops
         self.total = total
         self.iteration = self.draws = self.blocks = 0
+        self._in_part = False
         self.estimate = float("nan")
         self.params: Tensors = {}
         self._span = Buffer((3,), np.dtype(np.int32))
@@ -240,11 +241,12 @@ class Runner:
         left = self._kernel.length - offset
         return self.prefetcher.block(block, is_last=self.iteration + left >= self.total)
 
-    def advance(self, most: int | None = None) -> int:
+    def advance(self, most: int | None = None, part: bool = False) -> int:
         """Run the rest of the present block, at most ``most``, and return how many iterations ran.
 
         They are fewer if the gradient estimator must be refreshed before the end of the block, or
-        an estimate of the log posterior is due.
+        an estimate of the log posterior is due. If this is a ``part`` of a stretch, the estimate at
+        its end is replaced by that of the next.
 
         Raises:
             Diverged: The position is not finite at the end.
@@ -263,18 +265,20 @@ class Runner:
         self._span.array[:] = offset, stop, self.iteration + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())
         end = self.iteration + stop - offset
-        self.take(result, end)
+        self.take(result, end, part)
         if stop == length or end == self.total:
             self.prefetcher.release()
         return stop - offset
 
-    def take(self, result: BlockResult, end: int) -> None:
+    def take(self, result: BlockResult, end: int, part: bool = False) -> None:
         """Keep the results of the iterations up to ``end``, and continue from there.
 
         Raises:
             Diverged: The position is not finite at the end.
         """
+        self.blocks -= self._in_part
         self._keep(result, end)
+        self._in_part = part and LOG_POST in self.records and not self.stops_at(end)
         self.carry, self.params = result.carry, result.params
         self.iteration = end
         self.save()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import queue
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from sgmcmc import libraries
 from sgmcmc.bars import make_bar
 from sgmcmc.engine.prefetcher import available_cores, core_to_spare
 from sgmcmc.engine.runner import Runner
-from sgmcmc.interrupts import TICK, Mailbox
+from sgmcmc.interrupts import TICK, Mailbox, need_time, time_left
 
 _SETTLED, _PACED = 10.0, 30.0
 """Seconds after the start between which iterations are counted, to predict the rest."""
@@ -59,12 +60,18 @@ class Progress:
         self._bar.set_description_str(what)
 
     def advance(self, iterations: int, log_post: float | None = None) -> None:
-        """Move the bar on."""
+        """Move the bar on.
+
+        Raises:
+            TimeUpError: The time of the chains, whose estimate is given, is over.
+        """
         self._left -= iterations
         self._predict()
         self._bar.update(iterations)
         if not self._bar.disable and log_post is not None:
             self._bar.set_postfix_str(f"log posterior estimate {log_post:.6g}", refresh=False)
+        if log_post is not None:
+            need_time()
 
     def _predict(self) -> None:
         """Say once how long the rest will take; compilation is over when counting begins."""
@@ -90,6 +97,9 @@ class Progress:
     ) -> None:
         self._bar.close()
 
+
+_SHORT, _LONG = 0.3, 1.0
+"""Seconds between which a piece of a chain should be that has a limited time."""
 
 PATIENCE = 300.0
 """Seconds without progress, unless the user sets others."""
@@ -186,8 +196,8 @@ def advance_all(
 def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progress) -> None:
     """Run each runner until it has done ``goals`` iterations in all.
 
-    At Ctrl-C, and if a chain fails, the others first finish their present blocks. A second Ctrl-C
-    does not wait for that.
+    At Ctrl-C, at the end of the time, and if a chain fails, the others first finish their present
+    blocks. A second Ctrl-C does not wait for that.
 
     Raises:
         StandstillError: There was no progress for too long; hung threads are abandoned.
@@ -210,6 +220,20 @@ def advance_to(goals: Sequence[int], runners: Sequence[Runner], progress: Progre
         crew.halt.set()
 
 
+class _Pieces:
+    """Numbers of iterations that chains run before they look at the clock again."""
+
+    def __init__(self) -> None:
+        self.most = 1
+
+    def see(self, seconds: float) -> None:
+        """Adapt the number to the time that the last piece took."""
+        if seconds < _SHORT:
+            self.most *= 2
+        elif seconds > _LONG and self.most > 1:
+            self.most //= 2
+
+
 class _Crew:
     """Threads that advance chains, and their reports.
 
@@ -224,6 +248,7 @@ class _Crew:
             self._turns.put(turn)
         self._reports: Mailbox[Report] = Mailbox()
         # While one thread hands its block over and waits to be woken, another computes.
+        self._pieces = None if math.isinf(time_left()) else _Pieces()
         self._threads = [
             threading.Thread(target=self._work, name=f"sgmcmc-chain-{number}", daemon=True)
             for number in range(min(len(runners), 2 * available_cores()))
@@ -256,6 +281,15 @@ class _Crew:
                 return report
             report.join()
 
+    def _advanced(self, runner: Runner, most: int) -> int:
+        """Run a block, or as much of it as a limited time allows before the next look at it."""
+        if self._pieces is None:
+            return runner.advance(most)
+        began, piece = time.monotonic(), self._pieces.most
+        done = runner.advance(min(most, piece), part=piece < most)
+        self._pieces.see(time.monotonic() - began)
+        return done
+
     def _work(self) -> None:
         try:
             while not self.halt.is_set():
@@ -263,7 +297,7 @@ class _Crew:
                     goal, runner = self._turns.get_nowait()
                 except queue.Empty:
                     break
-                done = runner.advance(goal - runner.iteration)
+                done = self._advanced(runner, goal - runner.iteration)
                 if runner.iteration < goal:
                     self._turns.put((goal, runner))
                 self._reports.put((done, runner.estimate))

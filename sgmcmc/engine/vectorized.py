@@ -239,10 +239,11 @@ class Group:
         self._release()
         return works
 
-    def advance(self, most: int | None = None) -> int:
-        """Run the rest of a block of those that are farthest behind; ``most`` is ignored.
+    def advance(self, most: int | None = None, part: bool = False) -> int:
+        """Run the rest of a block of those that are farthest behind.
 
-        Returns the number of iterations, over all chains.
+        Returns the number of iterations, over all chains; of each at most ``most`` if this is a
+        ``part`` of the way to the goal.
 
         Raises:
             Diverged: A position is not finite at the end.
@@ -252,12 +253,14 @@ class Group:
         here = [k for k in here if at < self._goals[k]]
         block, offset = divmod(at, length)
         stop = min(length, *(offset + self._goals[k] - at for k in here))
+        if part and most is not None:
+            stop = min(stop, offset + most)
         carry, inputs = self._stacked(), self._inputs(block)
         self._span.array[:] = offset, stop, at + 1
         result = self._kernel.run(carry, inputs, self._span.tensor())
         if stop == length or at + stop - offset == max(self._goals.values()):
             self._release()
-        self._hand_out(result, here, at + stop - offset)
+        self._hand_out(result, here, at + stop - offset, part)
         return len(here) * (stop - offset)
 
     def _stacked(self) -> Carry:
@@ -301,7 +304,7 @@ class Group:
             self._pool.give_back(self._buffers)
         self._buffers = self._block = None
 
-    def _hand_out(self, result: BlockResult, places: list[int], end: int) -> None:
+    def _hand_out(self, result: BlockResult, places: list[int], end: int, part: bool) -> None:
         """Give each chain its results."""
         carries = unstack(result.carry, self._kernel.chains)
         records = {name: array.numpy() for name, array in result.records.items()}
@@ -313,7 +316,7 @@ class Group:
             own = {name: array[:, k] for name, array in records.items()}
             runner = self._runners[k]
             try:
-                runner.take(BlockResult(carries[k], own, log_post[k], finite[k], {}), end)
+                runner.take(BlockResult(carries[k], own, log_post[k], finite[k], {}), end, part)
             except Diverged as event:
                 diverged = diverged or event
                 continue

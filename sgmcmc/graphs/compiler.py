@@ -21,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from sgmcmc import libraries
+from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
@@ -99,6 +100,7 @@ class FlatGraph:
 
     def __call__(self, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return the tensors of the result."""
+        need_no_fork()
         return self._call(leaves)
 
 

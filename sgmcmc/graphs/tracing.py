@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.libraries import without_chatter
 
 
@@ -28,6 +29,7 @@ def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = Fal
     warns a user who makes a few samplers that functions are traced too often. An equal graph that
     exists already is used again, with its compiled code; one that captured other tensors too.
     """
+    need_no_fork()
     traced = _traced(function, arguments, jit_compile)
     captured = list(traced.captured_inputs)
     other = bool(captured) and "_captured_inputs" in vars(traced)  # not public: it may be renamed
@@ -92,6 +94,7 @@ def spec_of(tensor: tf.Tensor) -> tf.TensorSpec:
 
 def quiet_start() -> None:
     """Have TensorFlow find its devices now, without its chatter."""
+    need_no_fork()
     with without_chatter():
         tf.config.list_logical_devices()
 

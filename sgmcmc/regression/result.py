@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgmcmc import checks
+from sgmcmc import checks, libraries
 from sgmcmc.regression import marginal_effects, saved
 from sgmcmc.regression.criticism import held_by_priors, of_lost, predictive_panel
 from sgmcmc.regression.marginal_effects import Question
@@ -216,7 +216,6 @@ class Regression:
             Columns ``estimate`` (posterior mean), ``error`` (posterior standard deviation),
             ``lower`` and ``upper`` (ends of the interval), ``ess_bulk`` and ``r_hat``.
         """
-        import arviz
         import pandas as pd
 
         if not (checks.is_number(prob) and 0 < prob < 1):
@@ -232,8 +231,10 @@ class Regression:
                 **({"robust": moved.std()} if robust else {}),
                 "lower": lower,
                 "upper": upper,
-                "ess_bulk": float(arviz.ess(np.asarray(draws), method="bulk")),
-                "r_hat": float(arviz.rhat(np.asarray(draws))) if several else float("nan"),
+                "ess_bulk": float(libraries.arviz().ess(np.asarray(draws), method="bulk")),
+                "r_hat": float(libraries.arviz().rhat(np.asarray(draws)))
+                if several
+                else float("nan"),
             }
         return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -15,7 +15,9 @@ from sgmcmc.engine.runner import Diverged, Runner
 from sgmcmc.engine.scheduler import advance_all
 from sgmcmc.errors import DivergenceError
 from sgmcmc.gradients import WholeData
+from sgmcmc.graphs.forks import need_no_fork
 from sgmcmc.inputs.options import read_length
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.samples import Samples
 from sgmcmc.results.schema import LOG_POST
 from sgmcmc.results.store import Store, read_store
@@ -39,6 +41,10 @@ from sgmcmc.run.sampler import Sampler, make_sampler
 
 _MOST_GOALS = 64
 """Largest number of stops of a chain whose length is decided during the run."""
+
+
+_FEWEST = 4
+"""Least number of draws for which there are diagnostics."""
 
 
 @brief
@@ -78,9 +84,14 @@ def with_seed(sampler: Sampler, seed: int) -> Sampler:
 
 
 def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
-    """Make the requested sampler, run it to the end, and return its draws."""
+    """Make the requested sampler, run it to the end, and return its draws.
+
+    Raises:
+        TimeoutError: Time was up before there were draws to judge.
+    """
     sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
-    return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
+    with limited(lengths.until):
+        return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
 
 
 class _Run:
@@ -94,6 +105,7 @@ class _Run:
         stops: int = 0,
         ending: Ending | None = None,
     ) -> None:
+        need_no_fork()
         self.sampler = sampler
         self.store = store
         self.ending = ending
@@ -121,7 +133,7 @@ class _Run:
             samples = self._advance(runners, checkpoints, verbose, lengths.announce)
             lengths.see(samples)
             if not all(runner.finished for runner in runners):
-                break  # Ctrl-C
+                break  # Ctrl-C, or the end of the time
         return samples
 
     def finish(self, verbose: bool) -> Samples:
@@ -175,17 +187,26 @@ class _Run:
     ) -> Samples:
         """Run the chain to the end of its runners, and return the kept draws."""
         phase = self.sampler.chain
+        in_time = True
         try:
             finished = advance_all(runners, phase.label, verbose, self.crew.advance_to, announce)
+        except TimeUpError:
+            finished = in_time = False
         except Diverged as diverged:
             kept = self._collect(runners, checkpoints, at_end=False)
             raise divergence(diverged, phase.argument, kept) from None
         if not finished:
             draws = min(runner.draws for runner in runners)
-            if draws == 0:
+            if in_time and draws == 0:
                 raise KeyboardInterrupt
-            text = f"Interrupted: the {draws} draws so far are returned."
-            warnings.warn(text, stacklevel=outside())
+            if draws < _FEWEST and not in_time:
+                raise TimeoutError(
+                    f"`max_seconds`: time was up when the shortest chain had {draws} draws, too "
+                    "few to judge them. Give more seconds, or a model whose gradients are cheaper."
+                )
+            if in_time:
+                text = f"Interrupted: the {draws} draws so far are returned."
+                warnings.warn(text, stacklevel=outside())
         return self._collect(runners, checkpoints)
 
     def _collect(
@@ -269,6 +290,8 @@ def search(sampler: Sampler, verbose: bool, store: Store | None = None) -> list[
             if not advance_all(runners, phase.label, verbose, crew.advance_to):
                 checkpoints.save_now(runners)
                 raise KeyboardInterrupt
+        except TimeUpError:
+            pass  # what follows starts where these have come
         except Diverged as diverged:
             raise divergence(diverged, phase.argument, None) from None
         positions = [runner.position() for runner in runners]

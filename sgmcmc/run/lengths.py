@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -88,10 +89,14 @@ class Lengths(ABC):
         self._required, self._began, self._said = required, began, False
 
     @property
+    def until(self) -> float:
+        """Time at which the chains should end, by the monotonic clock."""
+        return self._began + self._required.seconds
+
+    @property
     def left(self) -> float:
         """Seconds that are left."""
-        most = self._required.max_seconds
-        return np.inf if most is None else self._began + most - time.monotonic()
+        return self.until - time.monotonic()
 
     def announce(self, seconds: float, reached: str = "") -> None:
         """Warn, once, that many more seconds are predicted, if the user has set no limit.
@@ -129,7 +134,8 @@ class Requirements:
         n_chains: Number of chains.
         n_iters: Number of iterations after burn-in; ``None`` for as many as necessary.
         burn_in: Number of iterations dropped first; ``None`` for as many as necessary.
-        max_seconds: Time limit in seconds, after which no more iterations are added, or ``None``.
+        max_seconds: Time limit of the whole call in seconds, or ``None``.
+        hurried: Whether the time for the choice of constants is over.
     """
 
     tolerance: float
@@ -138,6 +144,12 @@ class Requirements:
     n_iters: int | None
     burn_in: int | None
     max_seconds: float | None
+    hurried: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Time limit in seconds, infinite for none."""
+        return math.inf if self.max_seconds is None else self.max_seconds
 
     def checked(self) -> Requirements:
         """Return the same, checked."""
@@ -153,6 +165,7 @@ class Requirements:
             None
             if self.max_seconds is None
             else checks.positive_number("max_seconds", self.max_seconds),
+            self.hurried,
         )
 
 

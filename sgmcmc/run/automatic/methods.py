@@ -42,6 +42,9 @@ _OF_THE_TIME = 0.8
 _LEFT = 0.3
 """Part of the user's seconds that must be left to begin again."""
 
+_LEAST = 1e-3
+"""Least number of seconds that an exact method is given, in which it says that they are over."""
+
 _ROWS = 50_000
 """Rows that a gradient is timed on."""
 
@@ -215,8 +218,7 @@ def run_exact(
     )
     before = time.monotonic() - began
     if required.max_seconds is not None:
-        left = required.max_seconds - before
-        required = replace(required, max_seconds=max(left, _LEFT * required.max_seconds))
+        required = replace(required, max_seconds=max(required.max_seconds - before, _LEAST))
     elif cost is not None:
         required = replace(required, max_seconds=cost.most_seconds)
     return run_exactly(exact, required, verbose, reason, doubts, {_BEFORE: before})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sgmcmc.dynamics import HMC
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.anchored import with_more_nodes
 from sgmcmc.run.automatic.large import cost_of_hmc
@@ -14,6 +15,9 @@ from sgmcmc.run.lengths import Requirements
 from sgmcmc.run.request import Request
 from sgmcmc.run.uncentered import uncentered
 from sgmcmc.tuning.mode import MANY
+
+_TO_CHOOSE = 0.4
+"""Part of ``max_seconds`` in which coordinates are chosen."""
 
 
 def run_with_effects(
@@ -34,9 +38,13 @@ def run_with_effects(
         predicted = cost_of_hmc(request, required) if len(request.groups.coordinates) > 1 else None
         if predicted is None or not predicted.quick:
             return None
-    with Progress("coordinates of effects", 1, verbose) as progress:
-        found = uncentered(request, request.read.seed)
-        progress.advance(1)
+    try:
+        limit = limited(began + _TO_CHOOSE * required.seconds)
+        with limit, Progress("coordinates of effects", 1, verbose) as progress:
+            found = uncentered(request, request.read.seed)
+            progress.advance(1)
+    except TimeUpError:
+        return None
     cost = _cost_around(found, required)
     if cost is None:
         return None
@@ -58,13 +66,17 @@ def run_with_field(
 
     Also ``None`` if that would take too long.
     """
-    field = field_of(request)
-    if field is None:
+    try:
+        with limited(began + _TO_CHOOSE * required.seconds):
+            field = field_of(request)
+            if field is None:
+                return None
+            before = cost_of_hmc(request, required)
+            if before is not None and not before.affordable:
+                return None
+            found = in_field(request, field, verbose)
+    except TimeUpError:
         return None
-    before = cost_of_hmc(request, required)
-    if before is not None and not before.affordable:
-        return None
-    found = in_field(request, field, verbose)
     cost = _cost_around(found, required)
     if cost is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from dataclasses import replace
@@ -11,10 +12,11 @@ import numpy as np
 
 from sgmcmc import checks
 from sgmcmc.bars import Clock
-from sgmcmc.dynamics import HMC
+from sgmcmc.dynamics import HMC, NUTS
 from sgmcmc.errors import DivergenceError
 from sgmcmc.groups.marginal import Marginal
 from sgmcmc.inputs.options import read_length
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.anchored import with_more_nodes
 from sgmcmc.run.automatic.far_from_normal import (
@@ -63,6 +65,11 @@ _FAR_GRADIENTS = 60.0
 _INTEGRATED = "effects of groups are integrated out, and it needs the fewest gradients"
 
 _FAR = "the posterior is far from normal, and chains of minibatches need very many iterations"
+
+_NO_TIME = "the time to choose constants for minibatches was over"
+
+_TO_CHOOSE = 0.5
+"""Part of ``max_seconds`` in which constants are chosen."""
 
 _WORTH_TIMING = 30.0
 """Predicted seconds of chains above which a gradient over all rows is timed."""
@@ -119,10 +126,30 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
         return run_large(request, reading.dynamics, required, verbose, began, cost)
     if options.store is not None:
         return _run_on_disk(reading, required, verbose)
-    chosen = choose(reading, required.tolerance, verbose)
+    chosen = None
+    with contextlib.suppress(TimeUpError), limited(began + _TO_CHOOSE * required.seconds):
+        chosen = choose(reading, required.tolerance, verbose)
+    if chosen is None:
+        return _in_a_hurry(request, required, verbose, began)
     if chosen.plan.surveyed is not None and chosen.plan.surveyed.several:
         return run_in_modes(chosen, chosen.plan.surveyed, required, thin, verbose, began)
     return _run_around_mode(request, chosen, required, verbose, began)
+
+
+def _in_a_hurry(request: Request, required: Requirements, verbose: bool, began: float) -> Samples:
+    """Return draws by NUTS, when the time to choose constants is over.
+
+    Raises:
+        TimeoutError: The user has chosen another sampler, whose constants need that choice.
+    """
+    if not all_parts_open(request):
+        raise TimeoutError(
+            "`max_seconds`: time was up before the constants of the sampler were chosen, for which "
+            f"{time.monotonic() - began:.0f} s were not enough. Give more seconds, or all of "
+            "`minibatch_size`, `preconditioner`, `stepsize`, `n_iters` and `burn_in`."
+        )
+    hurried = replace(required, hurried=True)
+    return run_exact(request, NUTS(), hurried, verbose, began, _NO_TIME, [])
 
 
 def _run_around_mode(
@@ -158,7 +185,10 @@ def _run_around_mode(
                 return run_by_nuts(request, plan, required, verbose, began, "other chains diverged")
             raise
         if exact and lengths.against and may_start_again(required, lengths.left):
-            return run_by_nuts(request, plan, required, verbose, began, lengths.against)
+            try:
+                return run_by_nuts(request, plan, required, verbose, began, lengths.against)
+            except TimeoutError:
+                break
         last = not further or lengths.left <= 0
         other = None if last else _other_plan(request, chosen, plan, lengths)
         if other is None:
@@ -259,7 +289,7 @@ def _by_hmc(
     few divergences with half the stepsize. NUTS has no nodes that are held around the mode, and
     begins at the same mode. Where gradients have a cost that bounds the run, HMC is the last.
     """
-    plan = chosen.plan
+    plan, samples = chosen.plan, None
     structure = request.groups
     mode = None if structure is None or structure.coordinates else plan.mode
     doubts = of_rising(plan.surveyed)
@@ -276,6 +306,10 @@ def _by_hmc(
             samples = run_exact(
                 asked, HMC(), required, verbose, began, reason, doubts, cost, plan.mode, stepsize
             )  # fmt: skip
+        except TimeoutError:
+            if samples is None:
+                raise
+            return samples
         except LostError:
             asked = with_more_nodes(asked) if may_go_on() else None
             continue
@@ -290,7 +324,11 @@ def _by_hmc(
             continue
         if cost is not None:
             return samples
-        return run_by_nuts(request, plan, required, verbose, began, f"of HMC: {against[0]}", mode)
+        try:
+            reason = f"of HMC: {against[0]}"
+            return run_by_nuts(request, plan, required, verbose, began, reason, mode)
+        except TimeoutError:
+            return samples
     lost = "the posterior is far from normal: HMC left the surroundings of the mode"
     return run_by_nuts(request, plan, required, verbose, began, lost, mode)
 

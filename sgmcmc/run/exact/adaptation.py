@@ -14,6 +14,7 @@ from sgmcmc.data.numbers import RunPhase
 from sgmcmc.dynamics.hamiltonian import Hamiltonian
 from sgmcmc.engine.recorder import Recorder
 from sgmcmc.engine.scheduler import Progress
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.schema import DRAWS, GRADIENTS, LOG_POST
 from sgmcmc.run.builder import make_runners
 from sgmcmc.run.crews import crew_of
@@ -198,10 +199,13 @@ class WarmUp:
     def run(self, verbose: bool) -> WarmedUp:
         """Run it."""
         averaging, began = self._averaging(self._first), time.monotonic()
-        with Progress(self._label, self._most * len(self._runners), verbose) as progress:
+        limit = limited(self._deadline)
+        with limit, Progress(self._label, self._most * len(self._runners), verbose) as progress:
             self._window(self._windows[0], averaging, progress)
             length = self._windows[0]
             for length in self._windows[1:]:
+                if self._late:
+                    break
                 if self._split(length):
                     averaging = self._averaging(self._restarted)
                 self._window(length, averaging, progress)
@@ -230,7 +234,7 @@ class WarmUp:
             time.monotonic() - began,
             self._astray or self._stuck,
             self._frequency,
-            float(self._within(length)[0].var(0).mean()),
+            float(self._within(length)[0].var(0).mean()) if self._done else np.inf,
             self._drift(length),
             self._seen(length),
         )
@@ -273,12 +277,19 @@ class WarmUp:
     def _window(self, length: int, averaging: DualAveraging | None, progress: Progress) -> None:
         """Run all chains for some iterations."""
         end, began = self._done + length, self._done
-        while self._done < end and not (self._hopeless and self._done > self._windows[0]):
+        while self._done < end and not (self._late and self._done):
+            if self._hopeless and self._done > self._windows[0]:
+                break
             single = self._done - began < _SINGLE
             batch = min(1 if single else _BATCH, end - self._done)
             before = self._accepted()
             self._done += batch
-            self._crew.advance_to([self._done] * len(self._runners), self._runners, progress)
+            goals = [self._done] * len(self._runners)
+            try:
+                self._crew.advance_to(goals, self._runners, progress)
+            except TimeUpError:
+                self._done = min(runner.iteration for runner in self._runners)
+                break
             if averaging is not None:
                 averaging.see((self._accepted() - before) / (batch * len(self._runners)))
                 self._scale(self._suitable(averaging.stepsize))
@@ -338,13 +349,16 @@ class WarmUp:
         zeta = self._within(length)[0]
         zeta = zeta.reshape(chains, -1, zeta.shape[1])[..., places]
         half = zeta.shape[1] // 2
+        if not half:  # time was up
+            return np.inf
         moved = zeta[:, half:].mean((0, 1)) - zeta[:, :half].mean((0, 1))
         return float(np.abs(moved).max(initial=0.0))
 
     def _seen(self, length: int) -> np.ndarray:
         """Return some of the last draws, flat and unconstrained."""
         every = max(1, -(-length * len(self._rows) // _SEEN))
-        rows = [row[DRAWS][self._done - length : self._done : every] for row in self._rows]
+        last = slice(max(0, self._done - length), self._done, every)
+        rows = [row[DRAWS][last] for row in self._rows]
         zeta = np.concatenate(rows).astype(np.float64)
         before = self._sampler.target.space.preconditioner
         return zeta if before is None else before.origin + before.times(zeta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from sgmcmc.gradients import FullGradient
 from sgmcmc.inputs import parts
 from sgmcmc.inputs.options import Options, read_length, without
 from sgmcmc.inputs.tuning import JOINT, need_steps
+from sgmcmc.interrupts import TimeUpError, limited
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.samples import Samples
 from sgmcmc.run.calls import brief, on_machines
@@ -36,7 +38,7 @@ from sgmcmc.run.exact.adaptation import (
 )
 from sgmcmc.run.exact.reporting import ChoiceLog, report_on_moves
 from sgmcmc.run.exact.shape import Shape, is_in_blocks
-from sgmcmc.run.exact.start import Start, find_start, read, start_at_params
+from sgmcmc.run.exact.start import Start, find_start, read, start_at_params, start_in_a_hurry
 from sgmcmc.run.fields import field_of, in_field
 from sgmcmc.run.kept_choices import chosen_once
 from sgmcmc.run.lengths import Requirements, RowsWatched, UntilEffective, UntilPredictive
@@ -63,8 +65,16 @@ _TRIAL = 1000
 _MORE = 8
 """Largest number of further rounds of curvature and warm-up, while chains are on their way."""
 
+_TO_CHOOSE = 0.35
+"""Part of the available seconds after which the warm-up begins with the coordinates there are."""
+
 _IN_WARM_UP = 0.5
-"""Largest part of the available seconds for the warm-up."""
+"""Largest part of the available seconds until the end of the warm-up."""
+
+_HURRIED = (
+    "`max_seconds`: the time to look for the mode and for coordinates was over. Chains started at "
+    "`params`, in coordinates of the warm-up alone. Give more seconds, or a `preconditioner`."
+)
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,8 @@ def _run(
         return _reported(samples, required, log)
     request = chosen_once(request, tune) if open_ else request
     request = request.tuned(burn_in=burn_in)
-    samples = run_tuned(request, required.n_iters, verbose)
+    with limited(log.clock.began + required.seconds):
+        samples = run_tuned(request, required.n_iters, verbose)
     if rows is not None:
         log.predicted = rows.diagnosed(by_chain(samples.settings, samples))
     return _reported(samples, required, log)
@@ -215,7 +226,7 @@ def _fitting(required: Requirements, log: ChoiceLog) -> int:
     """Return the number of iterations in half of the remaining time, at the warm-up's pace."""
     if required.max_seconds is None or log.warmed_up is None:
         return _TRIAL
-    left = log.clock.began + required.max_seconds - time.monotonic()
+    left = log.clock.began + required.seconds - time.monotonic()
     each = log.warmed_up.seconds / max(1, log.warmed_up.iterations)
     return int(max(1, min(_TRIAL, 0.5 * left / max(each, 1e-6))))
 
@@ -245,30 +256,63 @@ def _reported(samples: Samples, required: Requirements, log: ChoiceLog) -> Sampl
 def _tuned(
     request: Request, required: Requirements, log: ChoiceLog, verbose: bool, held: bool
 ) -> Request:
-    """Return the request with everything given that was left open."""
+    """Return the request with everything given that was left open.
+
+    If the time for that is over, chains start at the user's values, in coordinates of the warm-up.
+    """
+    if not required.hurried:
+        with contextlib.suppress(TimeUpError):
+            return _around_mode(request, required, log, verbose, held)
+        log.mode = log.shape = None
+    log.warnings.append(_HURRIED)
+    log.clock.done("mode and information")
+    start = start_in_a_hurry(request.read, request.keywords.get("preconditioner"))
+    return _with_warm_up(request, _warmed_up(request, start, required, log, verbose), log)
+
+
+def _time_to_choose(
+    required: Requirements, log: ChoiceLog
+) -> contextlib.AbstractContextManager[None]:
+    """Limit the time of what comes before the warm-up."""
+    return limited(log.clock.began + _TO_CHOOSE * required.seconds)
+
+
+def _around_mode(
+    request: Request, required: Requirements, log: ChoiceLog, verbose: bool, held: bool
+) -> Request:
+    """Return the request with everything given, from the mode or the curvature if there is any.
+
+    Raises:
+        TimeUpError: The time for that is over.
+    """
     preconditioner = request.keywords.get("preconditioner")
     has_effects = request.groups is not None and request.groups.coordinates
     if _coordinates_are_open(preconditioner):
         if has_effects:
-            with Progress("coordinates of effects", 1, verbose) as progress:
+            limit = _time_to_choose(required, log)
+            with limit, Progress("coordinates of effects", 1, verbose) as progress:
                 request = uncentered(request, request.read.seed, held)
                 progress.advance(1)
         elif is_open(preconditioner) and not log.reason and not log.alike:
             # `sample` has looked for a field before it chose exact moves for some reason.
-            field = field_of(request)
-            request = request if field is None else in_field(request, field, verbose)
+            with _time_to_choose(required, log):
+                field = field_of(request)
+                request = request if field is None else in_field(request, field, verbose)
     if request.around is not None:
         return _with_effects(request, request.around, required, log, verbose)
     model, start = request.read, Start(None, None, None, "none")
     chosen = _coordinates_are_open(preconditioner)
     no_mode = model.target.size > DENSE_UP_TO or bool(log.alike)
     if not no_mode and preconditioner != "diagonal" and request.mode is None:
-        no_mode = is_in_blocks(model)
+        with _time_to_choose(required, log):
+            no_mode = is_in_blocks(model)
     large = chosen and no_mode
     if chosen:
-        start = find_start(
-            model, preconditioner, required.n_chains, verbose, large, request.known, request.mode
-        )
+        with _time_to_choose(required, log):
+            start = find_start(
+                model, preconditioner, required.n_chains, verbose, large, request.known,
+                request.mode,
+            )  # fmt: skip
         log.mode = start.mode
         log.warnings += start.warnings
         log.clock.done("mode and information")
@@ -324,8 +368,8 @@ def _with_curvature(
 
     Before coordinates are known, trajectories of a given length would have very many steps.
     """
-    left = math.inf if required.max_seconds is None else required.max_seconds
-    with Progress("curvature", 1, verbose) as progress:
+    left = required.seconds
+    with _time_to_choose(required, log), Progress("curvature", 1, verbose) as progress:
         shape = log.shape = Shape(request.read, left)
         starts = shape.climbed(required.n_chains)
         progress.advance(1)
@@ -343,10 +387,14 @@ def _with_curvature(
     while rounds:
         windows = rounds.pop(0)
         log.clock.done("warm-up")
-        with Progress("curvature", 1, verbose) as progress:
-            more_time = log.clock.began + left - time.monotonic()
-            preconditioner = shape.at(found, more_time, last=not rounds)
-            progress.advance(1)
+        more_time = log.clock.began + left - time.monotonic()
+        try:
+            limit = limited(log.clock.began + _IN_WARM_UP * left)
+            with limit, Progress("curvature", 1, verbose) as progress:
+                preconditioner = shape.at(found, more_time, last=not rounds)
+                progress.advance(1)
+        except TimeUpError:
+            return found
         log.clock.done("curvature")
         scaled = shape.scaled
         metric = "none" if scaled is None else "diagonal"
@@ -380,9 +428,9 @@ def _warmed_up(
     trial = replace(
         trial, model=replace(trial.read, options=without(trial.read.options, _OF_THE_CHAIN))
     )
-    left = math.inf if required.max_seconds is None else _IN_WARM_UP * required.max_seconds
     wanted = dynamics.acceptance if stepsize_is_open else None
-    deadline = log.clock.began + left
+    now, end = time.monotonic(), log.clock.began + required.seconds
+    deadline = max(log.clock.began + _IN_WARM_UP * required.seconds, (now + end) / 2)
     sampler, at_mode = make_sampler(trial), start.mode is not None
     warm_up = WarmUp(sampler, wanted, deadline, windows, start.scaled, at_mode)
     found = warm_up.run(verbose)

@@ -152,6 +152,19 @@ def start_at_params(model: Model, wanted: str | None, large: bool = False) -> St
     return Start(scales, params, None, "dense" if dense else "diagonal", (_NO_MODE,))
 
 
+def start_in_a_hurry(model: Model, wanted: str | None) -> Start:
+    """Return the user's starts, with nothing known of scales.
+
+    Args:
+        model: Model, read.
+        wanted: Requested form: "dense", "diagonal", or either.
+    """
+    own = [model.target.space.params(start, model.target.dtype) for start in model.starts]
+    scales = Preconditioner(np.ones(model.target.size), model.starts[0].astype(np.float64))
+    metric = "dense" if wanted == "dense" else "diagonal"
+    return Start(scales, own[0] if len(own) == 1 else own, None, metric)
+
+
 def _is_dense(target: Target, wanted: str | None) -> bool:
     return wanted == "dense" or (wanted != "diagonal" and target.size <= DENSE_UP_TO)
 

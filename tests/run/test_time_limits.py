@@ -1,0 +1,102 @@
+"""`max_seconds` bounds the whole call: what ends when time is up, and with what."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc.engine import scheduler
+from sgmcmc.interrupts import TimeUpError, limited, need_time, pass_on, time_left
+from sgmcmc.run.automatic import posterior as automatic
+from sgmcmc.run.exact import posterior as exact
+
+X = np.random.default_rng(0).normal(3.0, 1.0, 40).astype(np.float32)
+
+
+def log_lik(params: Any, dataset: Any) -> tf.Tensor:
+    return -0.5 * (dataset["x"] - params["m"]) ** 2
+
+
+def nuts(**options: Any) -> sgmcmc.Samples:
+    given = {"stepsize": 0.15, "preconditioner": "none", "burn_in": 10, "n_iters": 300}
+    return sgmcmc.nuts(
+        log_lik, {"x": X}, {"m": 3.0}, n_chains=2, seed=1, verbose=False, **{**given, **options}
+    )
+
+
+def test_the_first_of_several_limits_counts() -> None:
+    now = time.monotonic()
+    assert time_left() == np.inf
+    with limited(now + 1000):
+        with limited(now + 2000):
+            assert time_left() <= 1000
+        with limited(now - 1), pytest.raises(TimeUpError):
+            need_time()
+        need_time()
+    assert time_left() == np.inf
+
+
+def test_an_error_that_says_so_is_not_held_back() -> None:
+    with pytest.raises(TimeUpError):
+        pass_on(TimeUpError())
+
+
+def test_draws_are_the_same_bit_for_bit_if_time_suffices() -> None:
+    """Chains with a limit run in pieces, which change neither draws nor estimates."""
+    one, other = nuts(), nuts(max_seconds=1e6)
+    np.testing.assert_array_equal(one["m"], other["m"])
+    for one_part, other_part in zip(one.log_post, other.log_post, strict=True):
+        np.testing.assert_array_equal(one_part, other_part)
+
+
+def up_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the time be over when a chain looks at it for the nth time."""
+    left = iter(range(calls))
+
+    def need_time() -> None:
+        if next(left, None) is None:
+            raise TimeUpError
+
+    monkeypatch.setattr(scheduler, "need_time", need_time)
+
+
+def test_draws_until_then_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    up_after(6, monkeypatch)
+    samples = nuts(n_iters=20_000, max_seconds=1e6)
+    assert 4 <= samples["m"].shape[1] < 20_000
+    assert "effective sample size" in str(samples.report.warnings)
+
+
+def test_no_draws_by_then_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    up_after(0, monkeypatch)
+    with pytest.raises(TimeoutError, match="`max_seconds`: time was up"):
+        nuts(max_seconds=1e6)
+
+
+def over(*arguments: Any, **named: Any) -> Any:
+    raise TimeUpError
+
+
+@pytest.mark.parametrize("room", [automatic, exact])
+def test_chains_begin_without_a_mode(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the search for it takes too long."""
+    monkeypatch.setattr(room, "choose" if room is automatic else "find_start", over)
+    door = sgmcmc.sample if room is automatic else sgmcmc.hmc
+    samples = door(log_lik, {"x": X}, {"m": 0.0}, ess=50, max_seconds=1e6, seed=1, verbose=False)
+    assert "`max_seconds`: the time to look for the mode" in samples.report.warnings[0]
+    error = 1 / np.sqrt(40 * 50)
+    assert abs(samples["m"].mean() - X.mean()) < 5 * error
+    assert samples["m"].std() == pytest.approx(1 / np.sqrt(40), rel=0.5)
+
+
+def test_constants_of_another_sampler_need_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automatic, "choose", over)
+    with pytest.raises(TimeoutError, match="`max_seconds`: time was up before the constants"):
+        sgmcmc.sample(
+            log_lik, {"x": X}, {"m": 0.0}, dynamics="sghmc", max_seconds=1e6, verbose=False
+        )
