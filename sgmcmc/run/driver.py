@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -90,8 +91,7 @@ def run_lengths(request: Request, lengths: Lengths, verbose: bool) -> Samples:
         TimeoutError: Time was up before there were draws to judge.
     """
     sampler = make_sampler(request.tuned(burn_in=lengths.burn_in))
-    with limited(lengths.until):
-        return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
+    return _Run(sampler, lengths.cap, None, _MOST_GOALS).reach(lengths, verbose)
 
 
 class _Run:
@@ -127,10 +127,12 @@ class _Run:
         """Run from goal to goal and return the kept draws."""
         checkpoints = Checkpoints(self.store, self.sampler.chain.kind)
         runners = self._runners(checkpoints, verbose)
+        until = max(lengths.until, time.monotonic() + lengths.least_seconds)
         for goal in lengths.goals():
             for runner in runners:
                 runner.total = self.sampler.options.burn_in + goal
-            samples = self._advance(runners, checkpoints, verbose, lengths.announce)
+            with limited(until):
+                samples = self._advance(runners, checkpoints, verbose, lengths.announce)
             lengths.see(samples)
             if not all(runner.finished for runner in runners):
                 break  # Ctrl-C, or the end of the time

@@ -50,6 +50,12 @@ _TRIES = 4
 _SMALLER = 4.0
 """Divisor of the stepsize from one attempt to the next."""
 
+_AT_LEAST = 0.2
+"""Part of ``max_seconds`` that the chains have, once they are compiled, whatever came before."""
+
+_LEAST_SECONDS = 5.0
+"""Seconds that they have at least: most chains have some draws by then."""
+
 _ROWS = 500
 """Rows whose log-likelihood is watched."""
 
@@ -92,6 +98,11 @@ class Lengths(ABC):
     def until(self) -> float:
         """Time at which the chains should end, by the monotonic clock."""
         return self._began + self._required.seconds
+
+    @property
+    def least_seconds(self) -> float:
+        """Seconds that chains have, once they are compiled, even if time is up by then."""
+        return max(_AT_LEAST * self._required.seconds, _LEAST_SECONDS)
 
     @property
     def left(self) -> float:

@@ -54,8 +54,8 @@ EXACT_TEXTS = {
         Number of iterations run and dropped once everything is chosen; ``None`` for 20, or 100 if
         nothing had to be chosen.""",
     "max_seconds": """
-        Time limit in seconds, after which no more iterations are added; the warm-up takes at most
-        half of it. ``None`` for no limit.""",
+        Time limit of the whole call in seconds. The warm-up ends after half of it, and the draws
+        there are at its end are returned, with a warning. ``None`` for no limit.""",
     "n_chains": """
         Number of independent chains, 2 or more, on all cores; arrays have a leading chain axis.""",
     "dtype": """

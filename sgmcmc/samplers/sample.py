@@ -27,7 +27,8 @@ PARTS = {
         Effective sample size, bulk and tail, that every coordinate should reach, if the length is
         chosen.""",
     "max_seconds": """
-        Time limit in seconds, after which no more iterations are added, if the length is chosen;
+        Time limit of the whole call in seconds, if the length or a constant is chosen: constants
+        are chosen in half of it, and the draws there are at its end are returned, with a warning.
         ``None`` for no limit.""",
     "dynamics": """
         Dynamics: ``"sgld"``, ``"sghmc"``, ``"sgnht"``, ``"underdamped"``, ``"psgld"``, ``"sgfs"``,

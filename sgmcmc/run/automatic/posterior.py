@@ -71,6 +71,9 @@ _NO_TIME = "the time to choose constants for minibatches was over"
 _TO_CHOOSE = 0.5
 """Part of ``max_seconds`` in which constants are chosen."""
 
+_LEAST_TO_CHOOSE = 5.0
+"""Seconds that this has at least: without it all that follows takes longer."""
+
 _WORTH_TIMING = 30.0
 """Predicted seconds of chains above which a gradient over all rows is timed."""
 
@@ -127,7 +130,8 @@ def run_automatically(request: Request, required: Requirements, verbose: bool) -
     if options.store is not None:
         return _run_on_disk(reading, required, verbose)
     chosen = None
-    with contextlib.suppress(TimeUpError), limited(began + _TO_CHOOSE * required.seconds):
+    most = max(_TO_CHOOSE * required.seconds, _LEAST_TO_CHOOSE)
+    with contextlib.suppress(TimeUpError), limited(began + most):
         chosen = choose(reading, required.tolerance, verbose)
     if chosen is None:
         return _in_a_hurry(request, required, verbose, began)
