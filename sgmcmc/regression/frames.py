@@ -172,8 +172,10 @@ class _Reader:
         self.text = types.is_string(kind) or types.is_large_string(kind)
         self._coded = self.text or types.is_dictionary(kind)
         self._decimal = types.is_decimal(kind)
-        dtype = np.float64 if self._decimal else kind.to_pandas_dtype()
-        self._dtype = np.dtype(np.int32 if self._coded else dtype)
+        if self._coded:
+            self._dtype = np.dtype(np.int32)
+        else:
+            self._dtype = np.dtype(np.float64 if self._decimal else kind.to_pandas_dtype())
         self._spool = Spool(self._dtype)
         self._coder = Coder(f"data[{name!r}]")
 
