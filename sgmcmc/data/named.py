@@ -233,12 +233,21 @@ def _open_parquet(where: str, arrow: Any) -> Any:
             if scheme not in _OF_ARROW:
                 raise ValueError(f"fsspec opens it, with a further library. {error}") from None
         else:
-            return arrow.dataset(
-                found[1], filesystem=found[0], format="parquet", partitioning="hive"
-            )
+            return _with_folders(arrow, found[1], found[0])
     systems = importlib.import_module("pyarrow.fs")
     own, path = systems.FileSystem.from_uri(where)
-    return arrow.dataset(path, filesystem=own, format="parquet", partitioning="hive")
+    return _with_folders(arrow, path, own)
+
+
+def _with_folders(arrow: Any, path: str, system: Any) -> Any:
+    """Return the Arrow dataset of a file or folder elsewhere, with the columns of its folders."""
+    options = {"filesystem": system, "format": "parquet"}
+    found = arrow.dataset(path, partitioning="hive", **options)
+    keys: dict[str, list[str]] = {}
+    for fragment in found.get_fragments():
+        for name, value in arrow.get_partition_keys(fragment.partition_expression).items():
+            keys.setdefault(name, []).append(_NULL if value is None else str(value))
+    return arrow.dataset(path, partitioning=_of_folders(keys, arrow), **options) if keys else found
 
 
 def _open_zarr(label: str, where: str | os.PathLike[str]) -> Any:

@@ -44,6 +44,15 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
     np.testing.assert_allclose(data.slice(0, 4)["year"], [2023.0, 2024.0, 2024.0, 2024.0])
 
 
+def test_folders_at_urls(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    parts = {"year=2023/place=B": [1.0], "year=2024/place=A b": [2.0]}
+    where = write(tmp_path / "data", parts).as_uri()
+    frame = read_rows(where)[0].sort_values("x")
+    assert frame["year"].tolist() == [2023, 2024] and frame["place"].tolist() == ["B", "A b"]
+    assert set(read_dataset(where, tf.float32, ()).columns) == {"x", "year", "place"}
+
+
 def test_text_in_some_names_is_text_in_all(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", {"g=1": [1.0], "g=01": [2.0], "g=x": [3.0]})
     frame = read_rows(str(folder))[0].sort_values("x")
