@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ def judged(
     sampled: Array,
     calibration: Mapping[str, Any],
     chain: Mapping[str, Any],
+    remarks: Sequence[str] = (),
 ) -> Report:
     """Return the report of an ensemble.
 
@@ -39,6 +40,7 @@ def judged(
         sampled: Log density of each held-out row at each draw, (draws, n).
         calibration: Facts on calibration and on the disagreement of members.
         chain: Facts on the chains.
+        remarks: Warnings on calibration.
     """
     ensemble, draws = mixture(trained), mixture(sampled)
     best = trained[trained.mean(1).argmax()]
@@ -54,6 +56,7 @@ def judged(
             f"{over_ensemble[1]:.3f} a row in log density: use more `n_iters`, or a smaller "
             "`prior_scale`."
         )
+    warnings += remarks
     held = {
         "judged by": JUDGED,
         "rows": trained.shape[1],

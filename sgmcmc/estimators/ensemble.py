@@ -91,6 +91,10 @@ class NetworkEnsemble(BaseEstimator, ABC):
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
         """Return facts on calibration and disagreement, of outputs and targets of held-out rows."""
 
+    def _tails(self, outputs: Array, y: Array) -> tuple[dict[str, Any], list[str]]:
+        """Return facts and warnings on the tails of predictions, if responses have any."""
+        return {}, []
+
     def _read_constants(self) -> None:
         hidden = self.hidden if isinstance(self.hidden, Sequence) else None
         if hidden is None or not hidden:
@@ -149,11 +153,13 @@ class NetworkEnsemble(BaseEstimator, ABC):
         self._last, self._draws = chains.weights, _flat(weights)
         y = self._data.rows(self._held)["y"]
         outputs = sampled.reshape(-1, *sampled.shape[2:]).astype(np.float64)
+        tails, remarks = self._tails(outputs, y.numpy())
         self.report_ = judged(
             network.densities(y, trained),
             network.densities(y, outputs),
-            self._calibration(outputs, y.numpy()),
+            {**self._calibration(outputs, y.numpy()), **tails},
             chains.facts(self.samples_, draws),
+            remarks,
         )
 
     def _partial_fit(self, X: Any, y: Array) -> None:

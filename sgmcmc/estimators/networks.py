@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sgmcmc import checks
 from sgmcmc.ensembles.network import Array, Network, Weights
 from sgmcmc.ensembles.report import classes_judged, mixture, uniformity_error
+from sgmcmc.ensembles.tails import FAR, judge_tails
 from sgmcmc.estimators.ensemble import BATCH, NUMBERS, NetworkEnsemble
 
 _LIKE = 4.0
@@ -258,6 +259,16 @@ class BayesianNetworkRegressor(RegressorMixin, NetworkEnsemble):
         X = self._checked(X)
         found = mixture(self._network().densities(self._standard(y), self._each(X)))
         return float(found.mean() - np.log(self._unit))
+
+    def _tails(self, outputs: Array, y: Array) -> tuple[dict[str, Any], list[str]]:
+        means, scales, variances = self._moments(outputs)
+        sds = np.sqrt(variances.mean(0) + means.var(0))
+        student = self.likelihood == "student"
+        # The SD of a response with scale 1 is √2 for Student's with 4 degrees of freedom.
+        far = 2 * float(
+            self._cdf(np.array(-FAR * (np.sqrt(_LIKE / (_LIKE - 2)) if student else 1)))
+        )
+        return judge_tails(y, means, scales, sds, far, student)
 
     def _calibration(self, outputs: Array, y: Array) -> dict[str, Any]:
         means, scales, variances = self._moments(outputs)
