@@ -367,6 +367,20 @@ def test_targets_that_samplers_refuse(function: Any, y: Any, loss: Any, message:
         )  # fmt: skip
 
 
+def test_calibration_of_every_kind_of_loss() -> None:
+    """Ranks of a distribution need targets in its own shape; own losses have no calibration."""
+    y = rng.normal(size=(200, 1)).astype(np.float32)
+    outputs = np.zeros((4, 200, 2), np.float32)
+    parts = Parts(dense(), lambda f: tfd.Normal(f[:, 0], 1.0))
+    found = parts.calibration(outputs, y, 2)
+    assert found["calibration error, mean over intervals"] < 0.1
+    assert Parts(dense(), lambda y, f: (y - f) ** 2).calibration(outputs, y, 2) == {}
+    codes = (rng.uniform(size=200) < 0.5).astype(np.int32)
+    assert Parts(dense(), SPARSE).calibration(outputs, codes, 2)["expected calibration error"] < 0.2
+    own = losses.BinaryCrossentropy(from_logits=True)
+    assert Parts(dense(), own).calibration(outputs[..., :1], codes, 2)
+
+
 def test_the_posterior_of_five_labels_is_that_of_five_networks() -> None:
     """A linear network with five labels: SDs as those with one, not √5 times as large."""
     X = np.random.default_rng(3).normal(size=(300, 2)).astype(np.float32)
