@@ -13,7 +13,7 @@ from sgmcmc import checks, libraries
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.groups.spec import Groups
-from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_seed, size_of
+from sgmcmc.neighbours.models import FEW, Model, as_arrays, as_floats, as_seed, size_of
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, log_prior_of, read_plates
 from sgmcmc.neighbours.row_checks import (
     by_shape,
@@ -140,7 +140,9 @@ class JointModel(Model):
         self._tfp = libraries.tensorflow_probability()
         self._given, self._floats = joint, tf.as_dtype(dtype)
         self._covariates = {
-            name: a.astype(self._floats.as_numpy_dtype) if a.dtype.kind == "f" else tf.constant(a)
+            name: as_floats(f"data[{name!r}]", a, self._floats)
+            if a.dtype.kind == "f"
+            else tf.constant(a)
             for name, a in as_arrays("data", data or {}).items()
         }
         self._rows_of_prior: np.ndarray | None = None
@@ -428,6 +430,8 @@ def _as_kind(name: str, values: np.ndarray, kind: tf.DType) -> tf.Tensor:
             f"`observed[{name!r}]` must hold integers that {kind.name} can hold, the dtype of its "
             "distribution."
         )
+    if kind.is_floating and values.dtype.kind == "f":
+        values = as_floats(f"observed[{name!r}]", values, kind)
     return tf.constant(values, kind)
 
 

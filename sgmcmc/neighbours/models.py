@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc import checks
-from sgmcmc.data.entries import refuse_nan
+from sgmcmc.data.entries import refuse_nan, refuse_overflow
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.groups.spec import Groups
 from sgmcmc.neighbours.row_checks import rows_for_trial, some_of
@@ -20,9 +20,6 @@ from sgmcmc.samplers.sample import sample as sample_any
 
 FEW = 7
 """Rows of covariates that a prior is made with if it does not depend on them."""
-
-_LARGEST = 2**31
-"""Bound of integers in single precision, in JAX."""
 
 _SHORT = 1000
 """Bound of integers of which products of three do not wrap around."""
@@ -229,25 +226,36 @@ def as_column(name: str, array: np.ndarray, dtype: tf.DType, like: Any = None) -
     if like is not None:
         array = array.astype(tf.as_dtype(like.dtype).as_numpy_dtype)
     if array.dtype.kind == "f":
-        return array.astype(dtype.as_numpy_dtype)
+        return as_floats(f"data[{name!r}]", array, dtype)
     if array.dtype.kind not in "iub":
         raise TypeError(
             f"`data` must hold arrays of numbers; {name!r} has the dtype {array.dtype}."
         )
     if array.dtype.kind == "b":
         return tf.constant(array)
-    long = array.size and (array.min() < -_LARGEST or array.max() >= _LARGEST)
-    if dtype == tf.float64 and (long or array.dtype.itemsize == 8):
-        # JAX makes floats of 64 bits of integers of 64 bits alone.
-        if long and array.max() >= 2**63:
-            raise ValueError(f"`data[{name!r}]` holds integers beyond 2**63. Pass floats.")
-        return tf.constant(array.astype(np.int64))
-    if long:
+    # JAX makes floats of 64 bits of integers of 64 bits alone.
+    refuse_long(f"data[{name!r}]", array, dtype)
+    wide = dtype == tf.float64 and array.dtype.itemsize == 8
+    return tf.constant(array.astype(np.int64 if wide else np.int32))
+
+
+def as_floats(label: str, array: np.ndarray, dtype: tf.DType) -> np.ndarray:
+    """Return floats in a dtype, whose range they must be in."""
+    if array.size and array.dtype.itemsize > dtype.size:
+        refuse_overflow(label, array, dtype)
+    return array.astype(dtype.as_numpy_dtype)
+
+
+def refuse_long(label: str, array: np.ndarray, dtype: tf.DType) -> None:
+    """Refuse integers that JAX would wrap around in silence, in the precision of a dtype."""
+    power = 63 if dtype == tf.float64 else 31
+    if array.size and not (-(2**power) <= array.min() and array.max() < 2**power):
+        advice = "floats" if power == 63 else "dtype=tf.float64, or floats"
+        precision = "double" if power == 63 else "single"
         raise ValueError(
-            f"`data[{name!r}]` holds integers from {array.min()} to {array.max()}, beyond the "
-            "2**31 of single precision. Pass dtype=tf.float64, or floats in larger units."
+            f"`{label}` holds integers from {array.min()} to {array.max()}, beyond the 2**{power} "
+            f"of {precision} precision. Pass {advice} in larger units."
         )
-    return tf.constant(array.astype(np.int32))
 
 
 def as_seed(seed: int | None) -> int:

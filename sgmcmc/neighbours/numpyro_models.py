@@ -12,7 +12,15 @@ import tensorflow as tf
 from sgmcmc import checks
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.neighbours.jax_functions import JaxFunction, in_precision, jax, jax_bijector
-from sgmcmc.neighbours.models import FEW, TracedModel, as_arrays, as_column, as_seed, size_of
+from sgmcmc.neighbours.models import (
+    FEW,
+    TracedModel,
+    as_arrays,
+    as_column,
+    as_seed,
+    refuse_long,
+    size_of,
+)
 from sgmcmc.neighbours.plates import Plate, as_groups, check_plates, read_plates
 from sgmcmc.neighbours.row_checks import dependent, depends_on_count, refuse_dependent_rows
 
@@ -110,6 +118,9 @@ class NumPyroModel(TracedModel):
         checks.function("model", model, "with numpyro.sample statements")
         self._given, self.dtype = model, tf.as_dtype(dtype)
         self._fixed = dict(fixed or {})
+        for name, value in self._fixed.items():
+            if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+                refuse_long(f"fixed[{name!r}]", value, self.dtype)
         given = as_arrays("data", data)
         if not given:
             raise ValueError("`data` must hold at least one array with an axis of rows.")

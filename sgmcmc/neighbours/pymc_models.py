@@ -186,6 +186,12 @@ class PyMCModel(TracedModel):
         """Set the columns, and the log-likelihood as a function of them."""
         observed = [v for v in self._given.observed_RVs if v.name in self._rows]
         values = {v.name: self._given.rvs_to_values[v] for v in observed}
+        for name, value in values.items():
+            if any("Random" in type(leaf.type).__name__ for leaf in _ancestors([value])):
+                raise ValueError(
+                    f"`model`: the observed values of {name!r} are drawn at random, as by "
+                    "pm.Minibatch. Observe all rows: minibatches are drawn for you."
+                )
         found = {name: _array_of(value) for name, value in values.items()}
         self.N = size_of(found, "rows")
         columns = {name: _of_any_length(value, name) for name, value in values.items()}

@@ -479,6 +479,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (by_code, {"x": np.where(x > 1, 9, g)}, "'x' 0 to 9; groups are counted from 0"),
     (by_code, {"x": np.where(x > 1, 2**31, g)}, r"beyond the 2\*\*31 of single precision"),
     (added(lambda b, x, y: 0.0), {"y": np.where(x > 1, np.nan, y)}, r"`data\['y'\]` holds NaN"),
+    (added(lambda b, x, y: 0.0), {"y": 1e39 * y}, "beyond the range of float32"),
     (added(lambda b, x, y: 0.0), {"y": np.ma.masked_greater(y, 1.0)}, "has masked values"),
 ]
 
@@ -504,3 +505,13 @@ def test_other_terms_that_read_effects_are_named(kind: str) -> None:
 
     with pytest.raises(ValueError, match="'u' cannot be effects .* that of 'soft'"):
         sgmcmc.from_numpyro(model, {"g": g, "y": y}, groups={"g": "u"})
+
+
+def test_long_integers_of_fixed_arguments() -> None:
+    def model(x: Any, y: Any, start: Any) -> None:
+        b = s("b", dist.Normal(0, 1))
+        with rows(x):
+            s("y", dist.Normal(b * (x - start[0]), 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"`fixed\['start'\]` holds integers"):
+        sgmcmc.from_numpyro(model, {"x": x, "y": y}, fixed={"start": np.array([2**31])})

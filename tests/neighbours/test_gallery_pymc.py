@@ -341,6 +341,11 @@ def test_what_is_refused_by_name() -> None:
     refused("products of integers wrap around",
             lambda: pm.Normal("y", normal() * pt.as_tensor(30_000 * g) ** 2 / 1e9, 1.0,
                               observed=y))  # fmt: skip
+    refused("drawn at random, as by pm.Minibatch",
+            lambda: pm.Normal("y", normal(), 1.0, observed=pm.Minibatch(y, batch_size=20),
+                              total_size=N))  # fmt: skip
+    refused(r"`y` holds NaN|`constant_1` holds NaN",
+            lambda: pm.Normal("y", normal() * gaps, 1.0, observed=y))  # fmt: skip
     across = pt.as_tensor(X.T.copy())
     refused("must have the rows as their first axis",
             lambda: pm.Normal("y", (normal(shape=(3, 1)) * across).sum(0), 1.0, observed=y),
