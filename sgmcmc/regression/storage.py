@@ -71,6 +71,8 @@ def _plain(values: pd.Series) -> pd.Series:
         return values if levels is values.cat.categories else values.cat.rename_categories(levels)
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return _of_objects(values)
+    if str(dtype) == "str":  # text of pandas 3
+        return values
     kind = getattr(dtype, "kind", "O")
     if isinstance(dtype, np.dtype):
         wide = kind == "f" and dtype.itemsize not in (4, 8)
@@ -95,6 +97,8 @@ def _plain_levels(levels: pd.Index) -> pd.Index:
     import pandas as pd
 
     if isinstance(levels.dtype, np.dtype) and levels.dtype.itemsize > 2:
+        return levels
+    if str(levels.dtype) == "str":
         return levels
     if isinstance(levels.dtype, pd.IntervalDtype | pd.DatetimeTZDtype | pd.PeriodDtype):
         return levels

@@ -57,7 +57,7 @@ def test_integers_are_integers(values: Any) -> None:
 )
 def test_text_is_text(values: Any) -> None:
     found = read(values)
-    assert found.dtype == object and found.tolist() == ["b", "a", "c"]
+    assert found.dtype in (object, "str") and found.tolist() == ["b", "a", "c"]
 
 
 def test_arrow_columns() -> None:
@@ -72,6 +72,7 @@ def test_arrow_columns() -> None:
         column = pd.Series(values.to_pandas(), dtype=pd.ArrowDtype(values.type))
         found = read(column)
         assert found.dtype.kind == kind and found.tolist() == wanted
+        assert isinstance(found.dtype, np.dtype) or str(found.dtype) == "str"
 
 
 def test_missing_values_stay_missing_and_can_be_dropped() -> None:
@@ -96,7 +97,7 @@ def test_dates_intervals_and_categories() -> None:
     cut = pd.cut([1.0, 5.0, 9.0], [0, 4, 10])
     assert read(cut).equals(pd.Series(cut, name="x"))
     levels = pd.Categorical(pd.array(["a", "b", "a"], "string"))
-    assert read(levels).cat.categories.dtype == object
+    assert read(levels).cat.categories.dtype in (object, "str")
 
 
 @pytest.mark.parametrize("values", [[1, "a", 2], [[1], [2], [3]], [{}, {}, {}], [b"a", b"b", b"c"]])
