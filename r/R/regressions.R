@@ -6,7 +6,7 @@
 #' `(1 | a/b)`.
 #'
 #' [stats::model.matrix()] makes the design; coefficients are those of its columns. The default
-#' priors are those of rstanarm, scaled by the data; `print` shows them. Effects of one factor
+#' priors are wide, and scaled by the data; `print` shows them. Effects of one factor
 #' are integrated out by quadrature; those of others are coordinates of the chain.
 #'
 #' @param formula Formula. The response is a number, for `binomial()` also a logical, a factor,

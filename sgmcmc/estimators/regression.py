@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 import sgmcmc.samplers
-from sgmcmc.regression.families import FAMILIES
+from sgmcmc.regression.families import FAMILIES, Responses
 from sgmcmc.results.samples import Samples
 
 Array = np.ndarray
@@ -37,11 +37,12 @@ class Features:
     scale: Array
 
     @classmethod
-    def of(cls, X: Array, with_intercept: bool) -> Features:
-        """Compute them from the data."""
-        mean = X.mean(0, dtype=np.float64)
-        squares = sum(((X[part] - mean) ** 2).sum(0) for part in _parts(X))
-        scale = np.sqrt(squares / len(X))
+    def of(cls, X: Array, with_intercept: bool, weights: Array | None = None) -> Features:
+        """Compute them from the data, a weight being a number of repeated rows."""
+        w = np.ones(len(X)) if weights is None else weights.astype(np.float64)
+        mean = sum(w[part] @ X[part].astype(np.float64) for part in _parts(X)) / w.sum()
+        squares = sum(w[part] @ (X[part] - mean) ** 2 for part in _parts(X))
+        scale = np.sqrt(squares / w.sum())
         center = mean if with_intercept else np.zeros(X.shape[1])
         return cls(center, np.where(scale > 0, scale, 1.0))
 
@@ -129,9 +130,12 @@ class BayesianRegression(BaseEstimator):
             log_prior_of_others: Their log prior.
             bijectors: Their bijectors.
         """
-        density = next(iter(FAMILIES[family].values())).terms
-        features = Features.of(X, self.fit_intercept)
-        dataset = {"X": features.standardized(X), "y": y.astype(np.float32)}
+        chosen = next(iter(FAMILIES[family].values()))
+        density = chosen.log_density
+        features = Features.of(X, self.fit_intercept, weights)
+        columns = chosen.columns(Responses.of(y))
+        dataset = {name: values.astype(np.float32) for name, values in columns.items()}
+        dataset["X"] = features.standardized(X)
         if weights is not None:
             dataset["weight"] = weights.astype(np.float32)
         scale = features.scale.astype(np.float32).reshape(-1, *[1] * len(outputs))
@@ -144,7 +148,7 @@ class BayesianRegression(BaseEstimator):
             slopes = params["coef"] * scale
             by_row = tf.matmul if outputs else tf.linalg.matvec
             eta = by_row(dataset["X"], slopes) + params.get("intercept_at_mean", 0.0)
-            terms = density(dataset["y"], eta, params, dataset)
+            terms = density(eta, params, dataset)
             return terms * dataset["weight"] if "weight" in dataset else terms
 
         def log_prior(params: dict[str, tf.Tensor]) -> tf.Tensor:

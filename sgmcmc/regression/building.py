@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,17 @@ from sgmcmc import checks
 from sgmcmc.checks import describe, did_you_mean, or_list
 from sgmcmc.data.stored import Spool
 from sgmcmc.groups import Groups
-from sgmcmc.regression.columns import blocks, dependent, moments, need_independent
-from sgmcmc.regression.design import Design, evaluated, make_design
+from sgmcmc.regression.columns import (
+    Moments,
+    blocks,
+    dependent,
+    least_squares,
+    moments,
+    need_independent,
+)
+from sgmcmc.regression.design import Design, make_design
 from sgmcmc.regression.expressions import Constants
-from sgmcmc.regression.families import FAMILIES, Family
+from sgmcmc.regression.families import FAMILIES, Family, Responses
 from sgmcmc.regression.formula import Bar, Formula
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.names import (
@@ -25,10 +33,17 @@ from sgmcmc.regression.names import (
     quoted,
     unquoted,
 )
-from sgmcmc.regression.response import censored_of, read_response, response_levels, trials_of
+from sgmcmc.regression.response import read_response, response_levels, responses
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_EXACT = 1e-13
+"""Part of the response below which differences are rounding of float64."""
+
+_CANCELED = 1e-10
+"""Part of the squares that residuals have, below which they are computed one by one."""
 
 
 def read_family(family: Any, link: Any) -> Family:
@@ -70,8 +85,13 @@ def make_model(
     frame: pd.DataFrame,
     family: Family,
     priors: Any,
+    weights: np.ndarray | None = None,
 ) -> tuple[Model, np.ndarray]:
     """Return the model of a regression and the response.
+
+    Args:
+        formula, frame, family, priors: Formula, data, family and the user's priors.
+        weights: Weight of each row, not all zero; ``None`` for 1.
 
     Raises:
         ValueError, TypeError: Formula, data or priors are invalid; the message names the term.
@@ -84,16 +104,24 @@ def make_model(
             "`formula`: bars and offset(...) are not compatible with family 'categorical', each "
             "of whose levels has a linear predictor."
         )
-    effects = _effects(formula.bars, frame)
     design = make_design(formula.fixed, frame)
+    given = responses(formula, frame, y, constants, weights)
+    intercept = design.terms[:1] == (INTERCEPT,)
+    start = family.start(given)
+    spread = _Spread.of(given, start if intercept else 0.0) if family.scaled else None
+    unit = 1.0 if spread is None else spread.unit
+    effects = _effects(formula.bars, frame, weights, unit)
     design = design.named([apart(term, _own(family, effects, outcomes)) for term in design.terms])
-    found = moments(design, frame)
-    lost = dependent(design, found, frame)
+    found = moments(design, frame, weights, None if spread is None else spread.values)
+    lost = dependent(design, found, frame, weights)
     if not formula.dotted:
         need_independent(design, lost, found.rows)
-    intercept = bool(design.terms) and design.terms[0] == INTERCEPT
     center = found.mean if intercept else np.zeros(len(design.terms))
     scale = np.where(found.sd > 1e-12 * np.abs(found.mean), found.sd, 1.0)
+    origin, residual = np.zeros(len(design.terms)), 1.0
+    if spread is not None:
+        origin, residual = spread.explained(found, design, frame, weights)
+    offset_mean = float(np.average(given.offset, weights=given.weights))
     cuts: tuple[float, ...] = ()
     if family.name == "ordinal":
         if not intercept:
@@ -101,18 +129,14 @@ def make_model(
                 "`formula`: cutpoints of family 'ordinal' replace the intercept, which cannot be "
                 "removed."
             )
-        design, center, scale = design.without_intercept(), center[1:], scale[1:]
-        below = np.cumsum(np.bincount(y.astype(int), minlength=len(outcomes)))[:-1] / len(y)
-        cuts = tuple(np.log(below / (1.0 - below)).tolist())
+        design = design.without_intercept()
+        center, scale, origin = center[1:], scale[1:], origin[1:]
+        cuts = _cutpoints(given, len(outcomes))
     elif intercept:
         center[0], scale[0] = 0.0, 1.0
-    shift = 0.0
-    if formula.offset is not None:
-        shift = float(evaluated(formula.offset, frame, constants).mean())
-    mean = y.mean() / trials_of(formula, frame).mean() if family.name == "binomial" else y.mean()
+        origin[0] = -offset_mean if family.intercept == "probability" else start
     model = Model(
-        formula, family, design, center, scale, effects,
-        float(y.std()) or 1.0 if family.scaled else 1.0, float(family.linked(float(mean))) - shift,
+        formula, family, design, center, scale, origin, effects, unit, start, offset_mean, residual,
         _read_priors(priors, design.terms, family, bool(effects)), outcomes, cuts, constants,
         tuple(lost),
     )  # fmt: skip
@@ -128,7 +152,80 @@ def _own(family: Family, effects: Sequence[Effects], outcomes: Sequence[Any]) ->
     return [*found, *(["sd"] if effects else [])]
 
 
-def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
+@dataclass(frozen=True)
+class _Spread:
+    """A response that scales the default priors, less its offset and mean.
+
+    Attributes:
+        values: Response less offset and center, (rows,).
+        total: Sum of its weighted squares.
+        unit: Its standard deviation; its size if that is zero.
+    """
+
+    values: np.ndarray
+    total: float
+    unit: float
+
+    @classmethod
+    def of(cls, given: Responses, center: float) -> _Spread:
+        """Return that of responses.
+
+        Args:
+            given: Responses.
+            center: Mean of the response less offset; 0 if there is no intercept.
+        """
+        centered = given.y - given.offset
+        mean = np.average(centered, weights=given.weights)
+        unit = float(np.sqrt(np.average((centered - mean) ** 2, weights=given.weights)))
+        size = float(np.sqrt(np.average(centered**2, weights=given.weights)))
+        unit = unit if unit > _EXACT * size else size or 1.0
+        centered = centered - center
+        return cls(centered, float(given.weights @ centered**2), unit)
+
+    def explained(
+        self,
+        found: Moments,
+        design: Design,
+        frame: pd.DataFrame,
+        weights: np.ndarray | None,
+    ) -> tuple[np.ndarray, float]:
+        """Return coefficients by least squares, and the standard deviation of residuals."""
+        intercept = design.terms[:1] == (INTERCEPT,)
+        origin = least_squares(found, intercept)
+        rest = self.total - float(origin @ found.response)
+        if rest < _CANCELED * self.total and found.rows > len(design.terms):
+            residuals = self.values - _fixed(design, frame, found, origin)
+            again = moments(design, frame, weights, residuals)
+            change = least_squares(again, intercept)
+            origin = origin + change
+            residuals -= _fixed(design, frame, found, change)
+            w = np.ones(len(residuals)) if weights is None else weights
+            rest = float(w @ residuals**2)
+        residual = np.sqrt(max(rest, 0.0) / found.total)
+        return origin, float(residual) if residual > _EXACT * self.unit else self.unit
+
+
+def _fixed(
+    design: Design, frame: pd.DataFrame, found: Moments, coefficients: np.ndarray
+) -> np.ndarray:
+    """Return the fixed part of the predictor of centered columns, (rows,)."""
+    intercept = design.terms[:1] == (INTERCEPT,)
+    center = found.mean if intercept else np.zeros(len(design.terms))
+    return np.concatenate(
+        [part.times(design, coefficients, center) for _, part in blocks(design, frame)]
+    )
+
+
+def _cutpoints(given: Responses, levels: int) -> tuple[float, ...]:
+    """Return the log odds of the shares of levels, half a row more in each."""
+    counts = np.bincount(given.y.astype(int), given.weights, levels) + 0.5
+    below = np.cumsum(counts)[:-1] / counts.sum()
+    return tuple(np.log(below / (1.0 - below)).tolist())
+
+
+def _effects(
+    bars: Sequence[Bar], frame: pd.DataFrame, weights: np.ndarray | None, unit: float
+) -> tuple[Effects, ...]:
     found = []
     names = parameter_names(list(dict.fromkeys(bar.by for bar in bars)))
     for by, name in names.items():
@@ -136,29 +233,40 @@ def _effects(bars: Sequence[Bar], frame: pd.DataFrame) -> tuple[Effects, ...]:
         designs: list[Design] = []
         terms: list[str] = []
         correlated: list[tuple[int, ...]] = []
-        scales: list[np.ndarray] = []
+        sizes: list[tuple[np.ndarray, np.ndarray]] = []
         for bar in own:
             design = make_design(bar.terms, frame, large=len(frame))
             places = range(len(terms), len(terms) + len(design.terms))
             terms += design.terms
             designs.append(design)
-            scales.append(_root_mean_square(design, frame))
+            sizes.append(_center_and_scale(design, frame, weights, bar.correlated))
             alone = [(place,) for place in places]
             correlated += [tuple(places)] if bar.correlated else alone
         if len(set(terms)) < len(terms):
             raise ValueError(f"`formula`: two bars have the same effect of {by!r}.")
-        scale = np.concatenate(scales)
-        found.append(Effects(by, name, own, tuple(terms), tuple(designs), tuple(correlated), scale))
+        center, scale = (np.concatenate(parts) for parts in zip(*sizes, strict=True))
+        found.append(
+            Effects(
+                by, name, own, tuple(terms), tuple(designs), tuple(correlated), center, scale, unit
+            )
+        )
     return tuple(found)
 
 
-def _root_mean_square(design: Design, frame: pd.DataFrame) -> np.ndarray:
-    """Return that of each column; 1 for columns of zeros."""
+def _center_and_scale(
+    design: Design, frame: pd.DataFrame, weights: np.ndarray | None, correlated: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the center of each effect's column, 0 unless its intercept is free to move, and scale.
+
+    The scale is the standard deviation; the size of a column that does not vary; 1 of zeros.
+    """
     if design.terms == (INTERCEPT,):
-        return np.ones(1)
-    found = moments(design, frame)
-    size = np.sqrt(found.mean**2 + found.sd**2)
-    return np.where(size > 0, size, 1.0)
+        return np.zeros(1), np.ones(1)
+    found = moments(design, frame, weights)
+    varies = found.sd > 1e-12 * np.abs(found.mean)
+    scale = np.where(varies, found.sd, np.where(found.mean != 0, np.abs(found.mean), 1.0))
+    moves = correlated and design.terms[0] == INTERCEPT
+    return np.where(varies & moves, found.mean, 0.0), scale
 
 
 def _read_priors(
@@ -208,7 +316,11 @@ def groups_of(model: Model) -> list[Groups]:
 
 
 def posterior(
-    model: Model, y: np.ndarray, frame: pd.DataFrame, weights: np.ndarray | None
+    model: Model,
+    y: np.ndarray,
+    frame: pd.DataFrame,
+    weights: np.ndarray | None,
+    dtype: Any = np.float32,
 ) -> dict[str, Any]:
     """Return the arguments of :func:`sgmcmc.sample` for the posterior of a regression.
 
@@ -217,29 +329,25 @@ def posterior(
         y: Response.
         frame: Data.
         weights: Weight of each row, or ``None``.
+        dtype: Floating point type of the dataset.
 
     Raises:
         ValueError: There is nothing to sample.
     """
-    dataset = {"y": y.astype(np.float32), **_dataset(model, frame)}
-    if model.family.name in ("exponential", "weibull"):
-        dataset["censored"] = censored_of(model.formula, frame).astype(np.float32)
-    if weights is not None:
-        dataset["weights"] = weights.astype(np.float32)
     params: dict[str, Any] = {}
     bijectors: dict[str, Any] = {}
     if model.terms:
         several = (len(model.outcomes) - 1,) if model.family.several else ()
         params["b"] = np.zeros((*several, len(model.terms)))
-        if model.terms[0] == INTERCEPT:
-            params["b"][..., 0] = model.start
+        if model.terms[0] == INTERCEPT and not model.family.scaled:
+            params["b"][..., 0] = model.start - model.origin[0]
     _add_scales(model, params, bijectors)
     if not params:
         raise ValueError("`formula` has no terms: there is nothing to sample.")
     groups = groups_of(model)
     return {
         "log_lik": model.log_lik,
-        "dataset": dataset,
+        "dataset": _dataset(model, y, frame, weights, np.dtype(dtype)),
         "params": params,
         "log_prior": model.log_prior,
         "bijectors": bijectors or None,
@@ -248,13 +356,34 @@ def posterior(
     }
 
 
-def _dataset(model: Model, frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the dataset of all rows, made in pieces; large columns are in mapped files."""
+def _dataset(
+    model: Model,
+    y: np.ndarray,
+    frame: pd.DataFrame,
+    weights: np.ndarray | None,
+    dtype: np.dtype,
+) -> dict[str, Any]:
+    """Return the dataset of all rows, made in pieces; large columns are in mapped files.
+
+    A row of weight zero has the numbers of another one: they do not count, but must be finite.
+    """
+    places = None
+    if weights is not None and not weights.all():
+        places = np.where(weights > 0, np.arange(len(y)), np.argmax(weights > 0))
+        y = y[places]
     spools: dict[str, Spool] = {}
-    for rows, made in blocks(model.design, frame):
-        for name, values in model.numbers(rows, made).items():
+    start = 0
+    for rows, made in blocks(model.design, frame, places):
+        here = slice(start, start + len(rows))
+        start = here.stop
+        given = responses(model.formula, rows, y[here], model.constants, None)
+        found = model.observed(model.numbers(rows, made), given)
+        if weights is not None:
+            found["weights"] = weights[here]
+        for name, values in found.items():
             array = np.asarray(values)
-            spools.setdefault(name, Spool(array.dtype)).add(array)
+            kind = dtype if array.dtype.kind == "f" else array.dtype
+            spools.setdefault(name, Spool(kind)).add(array)
     return {name: spool.array() for name, spool in spools.items()} | model.labels(frame)
 
 
@@ -268,11 +397,11 @@ def _add_scales(model: Model, params: dict[str, Any], bijectors: dict[str, Any])
         elif where == "unit":
             params[name], bijectors[name] = 0.2, tfb.Sigmoid()
         else:
-            params[name] = model.response_scale if name == "sigma" else 5.0 if name == "nu" else 1.0
+            params[name] = model.residual if name == "sigma" else 5.0 if name == "nu" else 1.0
             bijectors[name] = tfb.Exp()
     for each in model.effects:
         sds = f"sd_{each.name}"
-        params[sds] = 0.5 * model.response_scale / each.scale
+        params[sds] = 0.5 * model.unit / each.scale
         bijectors[sds] = tfb.Exp()
         if each.pairs:
             params[f"cor_{each.name}"] = np.zeros(len(each.pairs))

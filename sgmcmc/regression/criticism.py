@@ -2,49 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from sgmcmc.regression.model import Model
+from sgmcmc.regression.model import SD_OF_LOG, Model
+from sgmcmc.regression.names import INTERCEPT
 
 _HELD = 0.5
 """Posterior SD, in prior SDs, from which a warning says that its prior determines a term."""
 
+_HELD_UNIFORM = 0.75
+"""The same for a uniform prior, whose density has no curvature that adds to that of the data."""
+
+_SD_OF_LOG_NU = 0.9
+"""Standard deviation of log(ν − 1) if ν > 1 has a gamma(2, 0.1) distribution."""
+
 
 def held_by_priors(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a warning for each fixed term about which the data say little.
+    """Return a warning for each parameter about which the data say little.
 
     A term is named if its default prior, normal with standard deviation s, has a part of the
     information that is not small: sd(β | y) > s/2. That happens if the response is separated by
-    the term, or if terms are nearly collinear. Priors that the user has given are not checked.
+    the term, or if terms are nearly collinear. The intercept is compared at the means of all
+    columns. Of standard deviations σ, both σ and log σ must be so uncertain: else the data at least
+    bound it. Of shapes log k counts, since they have no upper bound. Priors that the user has given
+    are not checked.
 
     Args:
         model: Model.
-        draws: Draws by name of the fixed term, on the user's scale.
+        draws: Draws of the chain by parameter, (chains, draws, ...).
 
     Returns:
         Warnings, which name the term and the likely reason.
     """
+    found = _held_terms(model, draws) if model.terms else []
+    for name, part, most in _parts(model, draws):
+        if part > most:
+            found.append(
+                f"{name!r} is held by its prior: its posterior SD is {part:.2f} of the prior's. "
+                "The data say little of it: see `priors`."
+            )
+    return found
+
+
+def _held_terms(model: Model, draws: Mapping[str, np.ndarray]) -> list[str]:
     found = []
     reason = (
         "It separates the responses, is nearly a combination of other terms, or there are few rows"
         if model.family.name in ("bernoulli", "binomial", "ordinal", "categorical")
         else "It is nearly a combination of other terms, or there are few rows"
     )
-    sds, terms = model.default_sds, model.terms
-    for place, (name, values) in enumerate(draws.items()):
-        prior_sd = sds.get(terms[place % len(terms)])
-        if prior_sd is None:
-            continue
-        part = float(values.std()) / prior_sd
+    said, sds = model.described_priors(), model.default_sds
+    b = np.asarray(draws["b"], np.float64)
+    sizes = (b.std((0, 1)) * model.unit / np.where(model.is_intercept, 1.0, model.scale)).ravel()
+    for name, term, size in zip(
+        model.fixed_names, model.terms * (len(sizes) // len(model.terms)), sizes, strict=True
+    ):
+        part = float(size) / sds.get(term, np.inf)
         if part > _HELD:
+            why = "Nearly all responses are alike" if term == INTERCEPT else reason
             found.append(
                 f"The term {name!r} is held by its prior: its posterior SD is {part:.2f} of the "
-                f"prior's, normal(0, {prior_sd:.4g}). {reason}: see `priors`."
+                f"prior's, {said[term]}. {why}: see `priors`."
             )
     return found
+
+
+def _parts(model: Model, draws: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float, float]]:
+    """Yield scales, shapes and correlations, posterior over prior SD, and what is too much."""
+    draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
+    for name, where in model.family.aux:
+        if where == "ordered" or name in model.priors:
+            continue
+        values = draws[name]
+        if where == "unit":
+            yield name, float(values.std() * np.sqrt(12.0)), _HELD_UNIFORM
+            continue
+        part = np.log(values).std() / (_SD_OF_LOG_NU if name == "nu" else SD_OF_LOG)
+        bound = values.std() / model.unit if name == "sigma" else np.inf
+        yield name, float(min(part, bound)), _HELD
+    for each in model.effects:
+        sds = draws[f"sd_{each.name}"]
+        for place, name in enumerate(each.rows[: len(each.terms)]):
+            if "sd" in model.priors:
+                continue
+            bound = sds[..., place].std() * each.scale[place] / model.unit
+            part = np.log(sds[..., place]).std() / SD_OF_LOG
+            yield name, float(min(part, bound)), _HELD
+        for number, (name, (i, j)) in enumerate(
+            zip(each.rows[len(each.terms) :], each.pairs, strict=True)
+        ):
+            partial = draws[f"cor_{each.name}"][..., number]
+            part = float(partial.std() * np.sqrt(2.0 * each.power(i, j) + 3.0))
+            yield name, part, _HELD_UNIFORM
 
 
 def of_lost(model: Model) -> list[str]:

@@ -211,11 +211,20 @@ class _Reader:
         return pd.Series(pd.Categorical.from_codes(place[values], sorted_levels))
 
 
-def pieces(frame: pd.DataFrame, columns: int) -> Iterator[pd.DataFrame]:
-    """Yield a frame in pieces, small enough for a matrix with a number of columns."""
+def pieces(
+    frame: pd.DataFrame, columns: int, places: np.ndarray | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield a frame in pieces, small enough for a matrix with a number of columns.
+
+    Args:
+        frame: Rows.
+        columns: Number of columns.
+        places: Places of the rows to yield; ``None`` for all, in order.
+    """
     length = max(1024, _PIECE // max(1, columns))
     for start in range(0, len(frame), length):
-        yield frame.iloc[start : start + length].reset_index(drop=True)
+        here = slice(start, start + length)
+        yield frame.iloc[here if places is None else places[here]].reset_index(drop=True)
 
 
 def column(frame: pd.DataFrame, name: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from sgmcmc import checks
 from sgmcmc.regression.building import make_model, posterior, read_family
@@ -16,6 +17,10 @@ from sgmcmc.samplers.sample import sample
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LEAST = 1e-9
+"""Standard deviation of a response below which, or beyond its inverse, the chain is in float64: the
+fourth power of it, as in derivatives with respect to ``sigma``, is out of the range of float32."""
 
 
 def glm(
@@ -53,13 +58,17 @@ def glm(
             ``"bernoulli"`` and ``"binomial"``.
         priors: Dict by term: a pair (mean, SD) of a normal for a coefficient, the rate of an
             exponential for ``"sigma"``, ``"shape"``, ``"phi"``, ``"nu"`` and ``"sd"`` (of groups),
-            or a distribution with ``log_prob``. By default those of rstanarm: normal(0, 2.5 sd(y) /
-            sd(x)) for a coefficient, normal(g(mean(y)) − mean offset, 2.5 sd(y)) for the intercept
-            at the means of all columns, exponential(1 / sd(y)) for scales; sd(y) is 1 but for
-            gaussian and student. Cutpoints: the probabilities of the levels at the means of all
-            columns are uniform on the simplex. Correlations of effects have an LKJ distribution
-            with shape 1.
-        weights: Weight of each row's log-likelihood: the name of a column, or an array.
+            or a distribution with ``log_prob``. Defaults are wide, and have the units of the data:
+            normal(0, 2.5 sd(y) / sd(x)) for a coefficient; exponential(1 / sd(y)) for ``sigma``;
+            exponential(sd(x) / sd(y)) for the SD of an effect of groups, at the means of effects
+            that are correlated with an intercept; sd(y) is that of the response less offset, and 1
+            but for gaussian and student. The intercept at the means of all columns is normal, or
+            has a uniform probability, or an exponential rate that is wide against the data's.
+            1/``shape`` and 1/``phi`` are exponential with mean 10, ``nu`` has gamma(2, 0.1), ``zi``
+            is uniform. Cutpoints: the probabilities of the levels at the means of all columns are
+            uniform on the simplex. Correlations of effects have an LKJ distribution with shape 1.
+        weights: Weight of each row's log-likelihood: the name of a column, or an array. A weight is
+            a number of repeated rows, in default priors and in ``loo`` too.
         missing: Treatment of rows with missing values: ``"raise"``, or ``"drop"`` to drop them;
             dropped rows are counted.
         keywords: Keyword arguments of :func:`sgmcmc.sample`, such as ``seed``, ``ess`` and
@@ -95,10 +104,17 @@ def glm(
     parsed = with_dot(parsed, frame, weights)
     if not len(frame):
         raise ValueError("`data` has no rows.")
-    model, y = make_model(parsed, frame, chosen, priors)
-    need_noise(model, y, frame)
     used = _weights(weights, frame, kept)
-    samples = sample(**{**posterior(model, y, frame, used), **keywords})
+    model, y = make_model(parsed, frame, chosen, priors, used)
+    if used is None or used.all():
+        need_noise(model, y, frame)
+    else:
+        counted = np.flatnonzero(used)
+        need_noise(model, y[counted], frame.iloc[counted].reset_index(drop=True))
+    keywords.setdefault("dtype", tf.float32 if _LEAST < model.unit < 1 / _LEAST else tf.float64)
+    dtype = checks.floating_dtype("dtype", keywords["dtype"])
+    made = posterior(model, y, frame, used, dtype.as_numpy_dtype)
+    samples = sample(**{**made, **keywords})
     named = weights if isinstance(weights, str) else None
     dropped = 0 if kept is None else int((~kept).sum())
     return Regression(model, samples, frame, dropped, used, named)
@@ -113,4 +129,6 @@ def _weights(weights: Any, frame: pd.DataFrame, kept: np.ndarray | None) -> np.n
         values = values[kept]
     if values.shape != (len(frame),) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError("`weights` must be a number, 0 or more, for each row of `data`.")
-    return values.astype(np.float32)
+    if not values.any():
+        raise ValueError("`weights` are zero for every row of `data`: no row counts.")
+    return values.astype(np.float64)

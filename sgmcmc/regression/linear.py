@@ -135,10 +135,13 @@ class LinearPredictor:
             values = np.asarray(arrays[name], np.float64)
             last = values.shape[2:] if where == "ordered" else ()
             self.aux[name] = values.reshape(self.draws, 1, *last)
+            if where == "ordered":
+                self.aux[name] = self.aux[name] + model.level
         self._b = None
         if model.terms:
             b = np.asarray(arrays["b"], np.float64)
-            self._b = b.reshape(self.draws, *b.shape[2:]) / model.scale
+            self._b = b.reshape(self.draws, *b.shape[2:]) * (model.unit / model.scale)
+            self._b += model.origin
 
     @property
     def origin(self) -> Any:
@@ -186,7 +189,7 @@ class LinearPredictor:
         each = self.model.effects[number]
         draws = by_chain(self._samples.settings, self._samples)
         found = self.origin.effects_of_labels(draws, each.entry, labels, seed)[f"r_{each.name}"]
-        found = np.asarray(found, np.float64).reshape(self.draws, len(labels), -1)
+        found = each.unit * np.asarray(found, np.float64).reshape(self.draws, len(labels), -1)
         return np.ascontiguousarray(np.moveaxis(found, 2, 0))
 
     def values(

@@ -13,11 +13,10 @@ from sgmcmc import checks
 from sgmcmc.regression.columns import Block, block
 from sgmcmc.regression.design import Design, evaluated
 from sgmcmc.regression.expressions import Constants
-from sgmcmc.regression.families import Family, Tensors
+from sgmcmc.regression.families import AT, Family, Responses, Tensors
 from sgmcmc.regression.formula import Bar, Formula
 from sgmcmc.regression.frames import Factor, labels
 from sgmcmc.regression.names import INTERCEPT, entry_of, place_name, weight_name
-from sgmcmc.regression.response import trials_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +24,21 @@ if TYPE_CHECKING:
 _LOG_2PI = float(np.log(2 * np.pi))
 _WIDE = 2.5
 """Standard deviations of the default priors, in units of response over term."""
+
+_RATES = 100.0
+"""Mean of the default prior of a rate, in units of that of all rows together."""
+
+_DISPERSION = 10.0
+"""Mean of the default prior of 1/shape and 1/phi."""
+
+SD_OF_LOG = float(np.pi / np.sqrt(6.0))
+"""Standard deviation of the log of an exponential variable."""
+
+_LOGISTIC = float(np.pi / np.sqrt(3.0))
+"""Standard deviation of a logistic variable: of the log odds of a uniform probability."""
+
+REFERENCE = "reference"
+"""Entry of rows with the predictor from which that of the chain is counted, in float64."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +52,12 @@ class Effects:
         terms: Names of the effects of a group.
         designs: Terms of each bar, to make them from data.
         correlated: Places of the effects that are correlated with each other, for each bar.
-        scale: Root mean square of the factor of each effect, (effects,). Effects are integrated
-            out in these units, so that slopes of large numbers are as wide as intercepts.
+        center: Mean of the factor of each effect that is correlated with an intercept, else 0.
+            Effects of the chain are those of factors less their center, so that the intercept is
+            the effect at the means, wherever zero is.
+        scale: Standard deviation of the factor of each effect, (effects,), 1 for an intercept.
+        unit: Unit of the predictor. Effects are integrated out in units of ``unit / scale``, so
+            that slopes of large numbers are as wide as intercepts.
     """
 
     by: str
@@ -48,7 +66,9 @@ class Effects:
     terms: tuple[str, ...]
     designs: tuple[Design, ...]
     correlated: tuple[tuple[int, ...], ...]
+    center: np.ndarray
     scale: np.ndarray
+    unit: float
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -65,6 +85,11 @@ class Effects:
         """Names of standard deviations, and of correlations in the order of ``pairs``."""
         sds = [f"sd({self.by}: {term})" for term in self.terms]
         return sds + [f"cor({self.by}: {self.terms[j]}, {self.terms[i]})" for i, j in self.pairs]
+
+    def power(self, i: int, j: int) -> float:
+        """Return that of 1 − p² in the density of the partial correlation p of a pair."""
+        places = next(places for places in self.correlated if i in places)
+        return 0.5 * (len(places) - 2 - places.index(j))
 
     def root(self, sds: Any, partial: Any) -> list[list[Any]]:
         """Return the lower triangle L of the covariance LLᵀ, entry by entry.
@@ -86,9 +111,9 @@ class Effects:
         return found
 
     def log_density(self, effects: Tensors, params: Tensors) -> tf.Tensor:
-        """Return the log density of the effects of each group, in units of ``scale``."""
+        """Return the log density of the effects of each group, in units of ``unit / scale``."""
         sds = params[f"sd_{self.name}"]
-        sds *= tf.constant(self.scale, sds.dtype)
+        sds *= tf.constant(self.scale / self.unit, sds.dtype)
         partial = params.get(f"cor_{self.name}")
         root, r = self.root(sds, partial), effects[f"r_{self.name}"]
         total: Any = 0.0
@@ -100,9 +125,32 @@ class Effects:
         return total
 
     def columns(self, frame: pd.DataFrame) -> np.ndarray:
-        """Return the factors of the effects of a row's group over their scale, (rows, effects)."""
+        """Return the factors of the effects of a row's group, centered and scaled."""
         parts = [design.matrix(frame) for design in self.designs]
-        return np.concatenate(parts, 1) / self.scale
+        return (np.concatenate(parts, 1) - self.center) / self.scale
+
+    def intercept_of(self, place: int) -> int:
+        """Return the place of the intercept from which an effect's center is subtracted."""
+        return next(places[0] for places in self.correlated if place in places)
+
+    def of_columns(self, effects: np.ndarray) -> np.ndarray:
+        """Return the effects of the user's columns, (..., effects), of those that the chain has."""
+        found = effects * (self.unit / self.scale)
+        for place in np.flatnonzero(self.center).tolist():
+            found[..., self.intercept_of(place)] -= self.center[place] * found[..., place]
+        return found
+
+    def uncentered(self, root: list[list[Any]]) -> list[list[Any]]:
+        """Return R with the covariance R Rᵀ of the effects of columns that are not centered.
+
+        Args:
+            root: Lower triangle of the covariance of effects of centered columns.
+        """
+        found = [list(row) for row in root]
+        for place in np.flatnonzero(self.center).tolist():
+            first, center = self.intercept_of(place), float(self.center[place])
+            found[first] = [a - center * b for a, b in zip(found[first], root[place], strict=True)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -112,11 +160,17 @@ class Model:
     Attributes:
         formula, family: Formula and family, as given.
         design: Fixed terms, to make them from data.
-        center, scale: Center and scale of each column of the design: the chain moves coefficients
-            of columns less center over scale.
+        center, scale: Center and scale of each column of the design. They, and all other numbers
+            of the data, know the weights.
+        origin: Coefficient of each column less center from which those of the chain are counted:
+            of a normal or Student's response by least squares, else that of the intercept alone.
+            So the numbers of the chain are near zero, and none is rounded that others hang on.
         effects: Effects of groups.
-        response_scale: Standard deviation that default priors are scaled by.
-        start: Starting value of the intercept, and its prior mean.
+        unit: Unit of the predictor: the standard deviation of the response less offset, for
+            families that it scales, else 1. It scales the default priors.
+        start: Starting value of the intercept at the means of all columns.
+        offset_mean: Mean offset.
+        residual: Starting value of ``sigma``.
         priors: User's priors, by term.
         outcomes: Levels of the response, if it is not a number.
         cuts: Starting values of cutpoints.
@@ -129,9 +183,12 @@ class Model:
     design: Design
     center: np.ndarray
     scale: np.ndarray
+    origin: np.ndarray
     effects: tuple[Effects, ...]
-    response_scale: float
+    unit: float
     start: float
+    offset_mean: float
+    residual: float
     priors: Mapping[str, Any] = field(default_factory=dict)
     outcomes: tuple[Any, ...] = ()
     cuts: tuple[float, ...] = ()
@@ -142,6 +199,23 @@ class Model:
     def terms(self) -> tuple[str, ...]:
         """Names of the fixed terms."""
         return self.design.terms
+
+    @property
+    def is_intercept(self) -> np.ndarray:
+        """Whether each term is the intercept."""
+        return np.array([term == INTERCEPT for term in self.terms])
+
+    @property
+    def fixed_names(self) -> list[str]:
+        """Names of the fixed terms; with several predictors, of each level's."""
+        if not self.family.several:
+            return list(self.terms)
+        return [f"{level}: {term}" for level in self.outcomes[1:] for term in self.terms]
+
+    @property
+    def level(self) -> float:
+        """Predictor that cutpoints of the chain are counted from."""
+        return self.offset_mean if self.family.name == "ordinal" else 0.0
 
     @property
     def integers(self) -> list[str]:
@@ -166,30 +240,44 @@ class Model:
         return {each.entry: labels(frame, each.by) for each in self.effects}
 
     def numbers(self, frame: pd.DataFrame, made: Block) -> dict[str, Any]:
-        """Return the dataset of some rows, whose design has been made, without their groups."""
+        """Return the dataset of some rows, whose design has been made, without their groups.
+
+        The entry ``REFERENCE`` is the predictor at ``origin``, in float64.
+        """
         dense = self.design.dense
-        X = (made.dense - self.center[dense]) / self.scale[dense]
-        found: dict[str, Any] = {"X": X.astype(np.float32)}
+        found: dict[str, Any] = {"X": (made.dense - self.center[dense]) / self.scale[dense]}
         for number, (places, weights) in enumerate(made.coded):
             found[place_name(number)] = tf.constant(places)
             if weights is not None:
-                found[weight_name(number)] = weights.astype(np.float32)
+                found[weight_name(number)] = weights
+        reference = made.times(self.design, self.origin, self.center) - self.level
         if self.formula.offset is not None:
-            offset = evaluated(self.formula.offset, frame, self.constants)
-            found["offset"] = offset.astype(np.float32)
+            reference = reference + evaluated(self.formula.offset, frame, self.constants)
         for each in self.effects:
-            found[f"Z_{each.name}"] = each.columns(frame).astype(np.float32)
-        if self.family.name == "binomial":
-            found["trials"] = trials_of(self.formula, frame).astype(np.float32)
-        return found
+            found[f"Z_{each.name}"] = each.columns(frame)
+        return {**found, REFERENCE: reference}
+
+    def observed(self, made: dict[str, Any], responses: Responses) -> dict[str, Any]:
+        """Return the dataset of some rows with their response.
+
+        Args:
+            made: Result of ``rows`` or ``numbers``.
+            responses: Responses.
+        """
+        columns = self.family.columns(responses)
+        rows = {name: values for name, values in made.items() if name != REFERENCE}
+        if AT in columns or self.formula.offset is not None or self.origin.any():
+            columns[AT] = (columns.get(AT, 0.0) - made[REFERENCE]) / self.unit
+        return rows | columns
 
     def predictor(self, params: Tensors, rows: Tensors) -> tf.Tensor:
-        """Return the linear predictor η of each row; (rows, levels − 1) if there are several."""
+        """Return the linear predictor η of each row; (rows, levels − 1) if there are several.
+
+        It is counted from that at ``origin``, in units of ``unit``.
+        """
         if self.family.several:
             return tf.transpose(self._fixed(params["b"], rows))
         eta = self._fixed(params["b"], rows) if self.terms else tf.reduce_sum(rows["X"], 1)
-        if "offset" in rows:
-            eta += rows["offset"]
         for each in self.effects:
             eta += tf.reduce_sum(rows[f"Z_{each.name}"] * params[f"r_{each.name}"], 1)
         return eta
@@ -216,16 +304,28 @@ class Model:
 
     def log_lik(self, params: Tensors, rows: Tensors) -> tf.Tensor:
         """Return the log-likelihood of each row."""
-        terms = self.family.terms(rows["y"], self.predictor(params, rows), params, rows)
+        eta = self.predictor(params, rows)
+        if self.family.scaled:
+            params = {**params, "sigma": params["sigma"] / self.unit}
+        terms = self.family.log_density(eta, params, rows)
+        if self.family.scaled:
+            terms -= float(np.log(self.unit))
         return rows["weights"] * terms if "weights" in rows else terms
 
     def coefficients(self, b: Any) -> Any:
         """Return coefficients of the user's columns, (..., terms), of those that the chain has."""
-        found = b / self.scale
+        found = b * (self.unit / self.scale) + self.origin
         if self.terms and self.terms[0] == INTERCEPT:
-            first = b[..., :1] - (found[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
+            first = found[..., :1] - (found[..., 1:] * self.center[1:]).sum(-1, keepdims=True)
             found = np.concatenate([first, found[..., 1:]], -1)
         return found
+
+    def cutpoints(self, cuts: np.ndarray, b: Any) -> np.ndarray:
+        """Return cutpoints of the user's columns, (..., levels − 1), of those of the chain."""
+        moved = 0.0
+        if self.terms:
+            moved = (self.coefficients(b) * self.center).sum(-1, keepdims=True)
+        return np.asarray(cuts, np.float64) + self.level + moved
 
     def log_prior(self, params: Tensors) -> tf.Tensor:
         """Return the log prior density of all parameters but effects."""
@@ -233,70 +333,107 @@ class Model:
         if self.terms:
             total += self._log_prior_of_terms(params["b"])
         for name, where in self.family.aux:
+            value = params[name]
             if where == "ordered":
                 # Probabilities of levels at the means of all columns are uniform on the simplex.
-                cut = params[name]
-                total -= tf.reduce_sum(tf.nn.softplus(cut) + tf.nn.softplus(-cut))
-            elif name == "zi":
-                total += self._density(name, params[name], None)
+                total -= tf.reduce_sum(tf.nn.softplus(value) + tf.nn.softplus(-value))
             else:
-                of_scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
-                total += self._density(name, params[name], of_scale)
+                total += self._log_prior_of_aux(name, value)
         for each in self.effects:
-            sds = params[f"sd_{each.name}"]
-            for place in range(len(each.terms)):
-                total += self._density("sd", sds[place], self.response_scale)
+            total += self._log_prior_of_sds(each, params)
             for k, (i, j) in enumerate(each.pairs):
                 # LKJ with shape 1: a partial correlation given j others has the density
                 # (1 − p²)^((q − 2 − j)/2).
-                places = next(p for p in each.correlated if i in p)
-                power = 0.5 * (len(places) - 2 - places.index(j))
+                power = each.power(i, j)
                 if power:
                     total += power * tf.math.log1p(-(params[f"cor_{each.name}"][k] ** 2))
         return total
 
-    def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
-        mean, sd = self._normals()
-        own = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
-        scale = np.where(np.array(self.terms) == INTERCEPT, 1.0, self.scale)
-        value = b / tf.constant(scale, b.dtype)
-        standard = (value - tf.constant(mean, b.dtype)) / tf.constant(sd, b.dtype)
-        total = -0.5 * tf.reduce_sum(tf.where(own, tf.zeros([], b.dtype), standard**2))
-        for place in np.flatnonzero(own):
-            density = self.priors[self.terms[place]].log_prob(value[..., place])
-            total += tf.reduce_sum(tf.cast(density, b.dtype))
+    def _log_prior_of_aux(self, name: str, value: tf.Tensor) -> tf.Tensor:
+        given = self.priors.get(name)
+        if given is not None:
+            return _density(given, value)
+        if name == "zi":
+            return tf.zeros([], value.dtype)
+        if name == "sigma":
+            return -value / self.unit
+        if name == "nu":  # gamma(2, 0.1) of ν = 1 + value
+            return tf.math.log1p(value) - 0.1 * value
+        # 1/value is exponential with mean _DISPERSION.
+        return -2.0 * tf.math.log(value) - 1.0 / (_DISPERSION * value)
+
+    def _log_prior_of_sds(self, each: Effects, params: Tensors) -> tf.Tensor:
+        sds, given = params[f"sd_{each.name}"], self.priors.get("sd")
+        if given is None:
+            return -tf.reduce_sum(sds * tf.constant(each.scale / self.unit, sds.dtype))
+        if not each.center.any():
+            return _density(given, sds)
+        # The user's priors are those of the effects at zero. Σ = T Σ₀ Tᵀ with |T| = 1, and the
+        # volume of a covariance is Π sd^q times that of SDs and correlations.
+        root = each.uncentered(each.root(sds, params.get(f"cor_{each.name}")))
+        found = [tf.sqrt(sum(entry**2 for entry in row)) for row in root]
+        total = _density(given, tf.stack(found))
+        for places in each.correlated:
+            for place in places:
+                total += len(places) * (tf.math.log(sds[place]) - tf.math.log(found[place]))
         return total
 
+    def _log_prior_of_terms(self, b: tf.Tensor) -> tf.Tensor:
+        mean, sd = self._normals()
+        unit = np.where(self.is_intercept, self.unit, self.unit / self.scale)
+        own = np.array([hasattr(self.priors.get(term), "log_prob") for term in self.terms])
+        wide = np.isfinite(sd) & ~own
+        standard = b - tf.constant((mean - self.origin) / unit, b.dtype)
+        standard /= tf.constant(np.where(wide, sd, unit) / unit, b.dtype)
+        total = -0.5 * tf.reduce_sum(tf.where(wide, standard**2, tf.zeros([], b.dtype)))
+        for place in np.flatnonzero(own):
+            value = b[..., place] * float(unit[place]) + float(self.origin[place])
+            total += _density(self.priors[self.terms[place]], value)
+        if not (own[0] or wide[0]):
+            total += self._log_prior_of_intercept(b[..., 0])
+        return total
+
+    def _log_prior_of_intercept(self, b: tf.Tensor) -> tf.Tensor:
+        """Return the log density of an intercept whose prior is not normal."""
+        kind, link = self.family.intercept, self.family.link
+        if kind in ("rate", "time"):
+            size = b + float(self.origin[0] - self.start)
+            size = size if kind == "rate" else -size
+            return size - tf.exp(size) / _RATES
+        if kind == "simplex":
+            return tf.reduce_sum(tf.nn.log_softmax(tf.concat([tf.zeros([1], b.dtype), b], 0)))
+        a = b + float(self.origin[0] + self.offset_mean)
+        if link == "probit":
+            return -0.5 * a**2
+        return a - tf.exp(a) if link == "cloglog" else -tf.nn.softplus(a) - tf.nn.softplus(-a)
+
     def _normals(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and SD of the normal prior of each coefficient, (terms,)."""
-        wide = _WIDE * self.response_scale
-        mean, sd = np.zeros(len(self.terms)), wide / self.scale
+        """Return mean and SD of the normal prior of each coefficient, (terms,).
+
+        An infinite SD is that of an intercept whose prior is not normal.
+        """
+        mean, sd = np.zeros(len(self.terms)), _WIDE * self.unit / self.scale
         for place, term in enumerate(self.terms):
             given = self.priors.get(term)
             if term == INTERCEPT:
-                mean[place], sd[place] = self.start, wide
+                normal = self.family.intercept == "normal"
+                mean[place], sd[place] = self.start, _WIDE * self.unit if normal else np.inf
             if isinstance(given, tuple | list):
                 mean[place], sd[place] = given
         return mean, sd
 
-    def _density(self, name: str, value: tf.Tensor, default: float | None) -> tf.Tensor:
-        """Return the log density of a scale, exponential with a mean by default; or uniform."""
-        given: Any = self.priors.get(name)
-        if hasattr(given, "log_prob"):
-            return tf.reduce_sum(tf.cast(given.log_prob(value), value.dtype))
-        if default is None:
-            return tf.zeros([], value.dtype)
-        scale = default if given is None else 1.0 / float(given)
-        return -value / scale
-
     @property
     def default_sds(self) -> dict[str, float]:
-        """Standard deviations of the default priors, by fixed term but the intercept."""
-        return {
-            term: _WIDE * self.response_scale / float(scale)
-            for term, scale in zip(self.terms, self.scale, strict=True)
-            if term != INTERCEPT and term not in self.priors
-        }
+        """Standard deviations of the default priors, by fixed term; of the intercept at means."""
+        kind, link = self.family.intercept, self.family.link
+        of_intercept = {
+            "normal": _WIDE * self.unit, "rate": SD_OF_LOG, "time": SD_OF_LOG, "simplex": _LOGISTIC,
+            "probability": {"logit": _LOGISTIC, "probit": 1.0}.get(link, SD_OF_LOG),
+        }  # fmt: skip
+        found = dict(zip(self.terms, _WIDE * self.unit / self.scale, strict=True))
+        if INTERCEPT in found:
+            found[INTERCEPT] = of_intercept[kind]
+        return {term: float(sd) for term, sd in found.items() if term not in self.priors}
 
     def described_priors(self) -> dict[str, str]:
         """Return the prior of each parameter, in words."""
@@ -304,19 +441,47 @@ class Model:
         for term, mean, sd in zip(self.terms, *self._normals(), strict=True):
             own = self.priors.get(term)
             at = " (at the means of all columns)" if term == INTERCEPT else ""
-            found[term] = (
-                str(own) if hasattr(own, "log_prob") else f"normal({mean:.4g}, {sd:.4g}){at}"
-            )
+            if hasattr(own, "log_prob"):
+                found[term] = str(own)
+            elif np.isfinite(sd):
+                found[term] = f"normal({mean:.4g}, {sd:.4g}){at}"
+            else:
+                found[term] = self._intercept_in_words() + at
         for name, where in self.family.aux:
             if where == "ordered":
                 found[name] = "uniform probabilities of levels (at the means of all columns)"
-                continue
-            scale = self.response_scale if name == "sigma" else 10.0 if name == "nu" else 1.0
-            found[name] = self._said(name, "uniform(0, 1)" if name == "zi" else 1.0 / scale)
-        if self.effects:
-            found["sd"] = self._said("sd", 1.0 / self.response_scale)
+            elif name in self.priors:
+                found[name] = _in_words(self.priors[name])
+            elif name in ("zi", "nu"):
+                found[name] = "uniform(0, 1)" if name == "zi" else "gamma(2, 0.1)"
+            elif name == "sigma":
+                found[name] = _in_words(1.0 / self.unit)
+            else:
+                found[name] = f"1/exponential({1.0 / _DISPERSION:.4g})"
+        if "sd" in self.priors and self.effects:
+            found["sd"] = _in_words(self.priors["sd"])
+            return found
+        for each in self.effects:
+            at = " (at the means of all columns)" if each.center.any() else ""
+            for name, term, scale in zip(each.rows, each.terms, each.scale, strict=False):
+                found[name] = _in_words(scale / self.unit) + at * (term == INTERCEPT)
         return found
 
-    def _said(self, name: str, default: float | str) -> str:
-        prior = self.priors.get(name, default)
-        return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)
+    def _intercept_in_words(self) -> str:
+        kind = self.family.intercept
+        if kind == "rate":
+            return f"log of exponential({np.exp(-self.start) / _RATES:.4g})"
+        if kind == "time":
+            return f"-log of exponential({np.exp(self.start) / _RATES:.4g})"
+        return "uniform probability" if kind == "probability" else "uniform probabilities of levels"
+
+
+def _density(given: Any, value: tf.Tensor) -> tf.Tensor:
+    """Return the log density of the user's prior: a distribution, or the rate of an exponential."""
+    if hasattr(given, "log_prob"):
+        return tf.reduce_sum(tf.cast(given.log_prob(value), value.dtype))
+    return -float(given) * tf.reduce_sum(value)
+
+
+def _in_words(prior: Any) -> str:
+    return f"exponential({prior:.4g})" if checks.is_number(prior) else str(prior)

@@ -17,7 +17,10 @@ INTERCEPT = "Intercept"
 PLAIN = re.compile(r"[^\W\d]\w*")
 """Names that are written without backticks."""
 
-_ENTRIES = re.compile(r"y|X|offset|weights|trials|censored|place_\d+|weight_\d+|Z_.*", re.DOTALL)
+_ENTRIES = re.compile(
+    r"y|X|at|constant|p|log_odds|link|weights|trials|censored|reference|place_\d+|weight_\d+|Z_.*",
+    re.DOTALL,
+)
 """Names of the entries of the dataset besides the groups."""
 
 

@@ -13,7 +13,7 @@ from sgmcmc.regression.averages import by_row
 from sgmcmc.regression.frames import as_frame, pieces
 from sgmcmc.regression.linear import LinearPredictor, Members
 from sgmcmc.regression.model import Model
-from sgmcmc.regression.response import censored_of, read_response, trials_of
+from sgmcmc.regression.response import read_response, responses, trials_of
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import weighted_quantiles
 from sgmcmc.results.samples import Samples
@@ -103,19 +103,13 @@ class Predictor:
 
     def dataset(self, frame: pd.DataFrame) -> dict[str, Any]:
         """Return the dataset of some rows, without weights."""
-        rows = {"y": self.response(frame).astype(np.float32), **self.model.rows(frame)}
-        if self.model.family.name in ("exponential", "weibull"):
-            rows["censored"] = censored_of(self.model.formula, frame).astype(np.float32)
-        return rows
-
-    def _weighted(self, frame: pd.DataFrame, places: Any) -> dict[str, Any]:
-        """Return the dataset of some rows of the regression, with their weights."""
-        rows = self.dataset(frame)
-        return rows if self.weights is None else {**rows, "weights": self.weights[places]}
+        model = self.model
+        given = responses(model.formula, frame, self.response(frame), model.constants, None)
+        return model.observed(model.rows(frame), given)
 
     def log_density(self, places: np.ndarray) -> np.ndarray:
-        """Return the log density of rows, times their weights, (draws, rows)."""
-        rows = self._weighted(self.frame.iloc[places].reset_index(drop=True), places)
+        """Return the log density of rows, each once, (draws, rows)."""
+        rows = self.dataset(self.frame.iloc[places].reset_index(drop=True))
         found = self.thinned.predict(self.model.log_lik, rows, reduce=None)
         return np.asarray(found, np.float64).reshape(-1, len(places))
 
@@ -123,9 +117,6 @@ class Predictor:
         """Return an approximate log density of each row: the mean over a few draws."""
         count = len(next(iter(by_chain(self.thinned.settings, self.thinned).values()))[0])
         few = self.thinned[:: max(1, count if len(self.frame) > _MANY else count // 5)]
-        found, start = [], 0
-        for part in pieces(self.frame, len(self.model.terms)):
-            places = slice(start, start + len(part))
-            found.append(few.predict(self.model.log_lik, self._weighted(part, places)))
-            start += len(part)
+        parts = pieces(self.frame, len(self.model.terms))
+        found = [few.predict(self.model.log_lik, self.dataset(part)) for part in parts]
         return np.concatenate(found).astype(np.float64)

@@ -10,7 +10,7 @@ from sgmcmc.data.levels import Levels, factorized
 from sgmcmc.regression.arithmetic import as_levels
 from sgmcmc.regression.design import evaluated
 from sgmcmc.regression.expressions import Constants
-from sgmcmc.regression.families import Family
+from sgmcmc.regression.families import Family, Responses
 from sgmcmc.regression.formula import Formula
 from sgmcmc.regression.frames import TEXT
 from sgmcmc.regression.names import unquoted
@@ -165,3 +165,21 @@ def read_response(
         raise ValueError(f"`formula`: cens(c) is not compatible with family {family.name!r}.")
     censored_of(formula, frame)
     return y
+
+
+def responses(
+    formula: Formula,
+    frame: pd.DataFrame,
+    y: np.ndarray,
+    constants: Constants,
+    weights: np.ndarray | None,
+) -> Responses:
+    """Return the responses of rows, with offsets, trials and censoring."""
+    found: dict[str, Any] = {"trials": trials_of(formula, frame)}
+    if weights is not None:
+        found["weights"] = weights
+    if formula.offset is not None:
+        found["offset"] = evaluated(formula.offset, frame, constants)
+    if formula.censored is not None:
+        found["censored"] = censored_of(formula, frame)
+    return Responses.of(y, **found)

@@ -17,6 +17,7 @@ from sgmcmc.regression.marginal_effects import Question
 from sgmcmc.regression.model import Effects, Model
 from sgmcmc.regression.names import INTERCEPT, cut_names
 from sgmcmc.regression.predictions import Predictor
+from sgmcmc.regression.response import trials_of
 from sgmcmc.results.arrays import by_chain, coordinate_names
 from sgmcmc.results.loo import Loo, chosen_rows, leave_one_out
 from sgmcmc.results.report import Report
@@ -46,8 +47,8 @@ class Regression:
         weights: Weight of each row's log-likelihood; ``None`` for 1.
 
     Attributes:
-        samples: Draws of the chain: coefficients ``b`` of centered and scaled columns, and all
-            other parameters.
+        samples: Draws of the chain: coefficients ``b`` of centered and scaled columns, in SDs of a
+            gaussian or student response and counted from a reference, and all other parameters.
         formula, family, link: Names, as text.
         dropped: Number of rows that were dropped.
 
@@ -170,37 +171,34 @@ class Regression:
             found |= self._of_groups(each, draws)
         for name, where in model.family.aux:
             if where == "ordered":
-                # Cutpoints of centered columns, to those of the user's columns.
-                moved = (draws["b"] / model.scale * model.center).sum(-1) if model.terms else 0.0
+                cuts = model.cutpoints(draws[name], draws.get("b"))
                 for place, shown in enumerate(cut_names(model.outcomes)):
-                    found[shown] = draws[name][..., place].astype(np.float64) + moved
+                    found[shown] = cuts[..., place]
                 continue
-            found[name] = draws[name] + (1.0 if name == "nu" else 0.0)
+            found[name] = draws[name].astype(np.float64) + (1.0 if name == "nu" else 0.0)
         return found
 
     @property
     def warnings(self) -> list[str]:
         """Warnings of the report, and of terms that their priors determine, with the reason."""
         found = list(self.report.warnings) if self.report is not None else []
-        fixed = {name: self._draws[name] for name in self._fixed_names}
-        return found + of_lost(self._model) + held_by_priors(self._model, fixed)
+        draws = by_chain(self.samples.settings, self.samples)
+        return found + of_lost(self._model) + held_by_priors(self._model, draws)
 
     @property
     def _fixed_names(self) -> list[str]:
         """Names of the fixed terms; with several predictors, of each level's."""
-        model = self._model
-        if not model.family.several:
-            return list(model.terms)
-        return [f"{level}: {term}" for level in model.outcomes[1:] for term in model.terms]
+        return self._model.fixed_names
 
     def _of_groups(self, each: Effects, draws: Any) -> dict[str, np.ndarray]:
-        sds = np.asarray(draws[f"sd_{each.name}"], np.float64)
-        found = {name: sds[..., place] for place, name in enumerate(each.rows[: len(each.terms)])}
-        if each.pairs:
-            root = each.root(np.ones_like(sds), np.asarray(draws[f"cor_{each.name}"], np.float64))
-            for name, (i, j) in zip(each.rows[len(each.terms) :], each.pairs, strict=True):
-                found[name] = np.asarray(sum(root[i][k] * root[j][k] for k in range(j + 1)))
-        return found
+        draws = {name: np.asarray(values, np.float64) for name, values in draws.items()}
+        root = each.uncentered(each.root(draws[f"sd_{each.name}"], draws.get(f"cor_{each.name}")))
+        sds = [np.sqrt(sum(entry**2 for entry in row)) for row in root]
+        cors = [
+            sum(a * b for a, b in zip(root[i], root[j], strict=True)) / (sds[i] * sds[j])
+            for i, j in each.pairs
+        ]
+        return dict(zip(each.rows, sds + cors, strict=True))
 
     def summary(self, prob: float = 0.95, robust: bool = False) -> pd.DataFrame:
         """Return a frame with a row for each term and each SD of groups.
@@ -275,7 +273,7 @@ class Regression:
                 else f"`formula` {self.formula!r} has no effects of groups."
             )
         each = next(each for each in self._model.effects if each.by == by)
-        draws = self._predictor.thinned.effects(each.entry)[f"r_{each.name}"] / each.scale
+        draws = each.of_columns(self._predictor.thinned.effects(each.entry)[f"r_{each.name}"])
         structure = self.samples.origin.groups if self.samples.origin is not None else None
         assert structure is not None
         names = structure.shown(each.entry)
@@ -335,14 +333,15 @@ class Regression:
             raise ValueError(f"Responses of family {self.family!r} are levels, without residuals.")
         y = self._predictor.response(self._frame)
         if self.family == "binomial":
-            y = y / np.asarray(self._model.rows(self._frame)["trials"])
+            y = y / trials_of(self._model.formula, self._frame)
         return y - self.predict()
 
     def loo(self, seed: int = 0) -> Loo:
         """Return the leave-one-out cross-validation by Pareto-smoothed importance sampling.
 
         Of more than 1000 rows, 1000 are used; the log density of all rows at the posterior mean is
-        the other half of a difference estimator.
+        the other half of a difference estimator. A weight is a number of repeated rows: each of
+        them is left out alone.
 
         Args:
             seed: Seed of the choice of rows.
@@ -350,9 +349,14 @@ class Regression:
         References:
             Vehtari, Gelman & Gabry (2017); Magnusson, Andersen, Jonasson & Vehtari (2019).
         """
-        some = chosen_rows(len(self._frame), _LOO_ROWS, seed)
+        counted = np.arange(len(self._frame))
+        if self._weights is not None:
+            counted = np.flatnonzero(self._weights)
+        some = counted[chosen_rows(len(counted), _LOO_ROWS, seed)]
         found = self._predictor.log_density(some)
-        return leave_one_out(found, some, len(self._frame), self._predictor.mean_log_density)
+        return leave_one_out(
+            found, some, len(self._frame), self._predictor.mean_log_density, self._weights
+        )
 
     def predictions(
         self,

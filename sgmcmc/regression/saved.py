@@ -26,8 +26,7 @@ from sgmcmc.samplers.sample import setup
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMAT = 2
-_READ = (1, 2)
+_FORMAT = 3
 _DRAWS, _MODEL = "draws.npz", "model.npz"
 
 
@@ -117,10 +116,11 @@ def read(folder: Path) -> tuple[Samples, Content]:
         raise ValueError(f"`folder`: {str(folder)!r} contains no saved regression.")
     arrays = dict(read_arrays(folder / _MODEL))
     about = json.loads(str(arrays["about"]))
-    if about.get("format") not in _READ:
+    if about.get("format") != _FORMAT:
         raise ValueError(
             f"`folder`: {str(folder)!r} was written in format {about.get('format')}, and this "
-            f"version reads formats {' and '.join(map(str, _READ))}."
+            f"version reads format {_FORMAT}, whose coefficients have other units. Make the call "
+            "again."
         )
     frame = unpacked(arrays, about["columns"])
     frame.attrs[TEXT] = about.get("text", [])
@@ -136,7 +136,7 @@ def made_again(samples: Samples, content: Content) -> tuple[Model, Samples]:
     frame = content.frame
     formula = with_dot(parse(content.formula), frame, content.weights_column)
     family = read_family(content.family, content.link)
-    model, y = make_model(formula, frame, family, dict(content.priors) or None)
+    model, y = make_model(formula, frame, family, dict(content.priors) or None, content.weights)
     # Effects, and predictions with them, ask the sampler; it is put together, and not run.
     stepwise = setup(
         **posterior(model, y, frame, content.weights), dynamics="sgld", gradient="minibatch",

@@ -25,6 +25,8 @@ class Loo:
         rows: Numbers of the rows that were used.
         terms: Log predictive density of each of these rows, left out.
         near: Approximate log density of each of all rows; ``None`` if all were used.
+        weights: Number of times that each of all rows counts; ``None`` for 1. ``elpd``, ``se`` and
+            ``p_loo`` are those of rows repeated so often, of which each is left out alone.
     """
 
     elpd: float
@@ -35,6 +37,7 @@ class Loo:
     rows: np.ndarray = field(repr=False)
     terms: np.ndarray = field(repr=False)
     near: np.ndarray | None = field(repr=False)
+    weights: np.ndarray | None = field(repr=False, default=None)
 
     def compare(self, other: Loo) -> Difference:
         """Return the difference of this model's and another's ``elpd``, with its standard errors.
@@ -60,14 +63,18 @@ class Loo:
             >>> found.elpd > 4 * found.se
             True
         """
-        if self.size != other.size or not np.array_equal(self.rows, other.rows):
+        alike = self.size == other.size and np.array_equal(self.rows, other.rows)
+        if not (alike and np.array_equal(_or_ones(self), _or_ones(other))):
             raise ValueError("`other` must be of the same rows: of the same data, with one `seed`.")
         near = None if self.near is None or other.near is None else self.near - other.near
-        return Difference(*_extrapolated(self.terms - other.terms, self.rows, self.size, near))
+        gaps = self.terms - other.terms
+        return Difference(*_extrapolated(gaps, self.rows, _or_ones(self), near))
 
     @property
     def size(self) -> int:
         """Number of all rows."""
+        if self.weights is not None:
+            return len(self.weights)
         return len(self.rows) if self.near is None else len(self.near)
 
 
@@ -93,36 +100,59 @@ def chosen_rows(N: int, most: int, seed: int) -> np.ndarray:
 
 
 def leave_one_out(
-    terms: np.ndarray, rows: np.ndarray, N: int, near: Callable[[], np.ndarray]
+    terms: np.ndarray,
+    rows: np.ndarray,
+    N: int,
+    near: Callable[[], np.ndarray],
+    weights: np.ndarray | None = None,
 ) -> Loo:
     """Return the estimate from some rows.
 
     Args:
         terms: log p(x_i | θ) of these rows, (draws, rows).
-        rows: Numbers of these rows.
+        rows: Numbers of these rows, whose weights are not zero.
         N: Number of all rows.
         near: Function that returns an approximation of the log density of each of the N rows;
             called only if not all of them were used.
+        weights: Weight of each of the N rows; ``None`` for 1.
     """
     smoothed, k = (np.asarray(found).T for found in libraries.psislw()(-terms.T))
     each = _log_mean(terms + smoothed, 0.0)
     in_sample = _log_mean(terms, np.log(len(terms)))
-    p_loo = float((in_sample - each).mean() * N)
-    of_all = None if len(rows) == N else near()
-    elpd, se, missed = _extrapolated(each, rows, N, of_all)
-    return Loo(elpd, se, missed, p_loo, k, rows, each, of_all)
+    used = np.ones(N) if weights is None else weights
+    counted = np.count_nonzero(used)
+    p_loo = float((used[rows] * (in_sample - each)).mean() * counted)
+    of_all = None if len(rows) == counted else near()
+    elpd, se, missed = _extrapolated(each, rows, used, of_all)
+    return Loo(elpd, se, missed, p_loo, k, rows, each, of_all, weights)
+
+
+def _or_ones(loo: Loo) -> np.ndarray:
+    return np.ones(loo.size) if loo.weights is None else loo.weights
 
 
 def _extrapolated(
-    each: np.ndarray, rows: np.ndarray, N: int, of_all: np.ndarray | None
+    each: np.ndarray, rows: np.ndarray, weights: np.ndarray, of_all: np.ndarray | None
 ) -> tuple[float, float, float]:
-    """Return the sum over all rows, its standard error, and the part of unseen rows in that."""
-    spread = float(np.std(each, ddof=1)) * np.sqrt(N)
+    """Return the sum over all rows, its standard error, and the part of unseen rows in that.
+
+    Args:
+        each: Value of each row that was used.
+        rows: Numbers of these rows.
+        weights: Weight of each of all rows.
+        of_all: Approximate values of all rows; ``None`` if all that count were used.
+    """
+    w = weights[rows]
+    repeated = float(w.sum())
+    around = each - np.average(each, weights=w)
+    spread = np.sqrt(weights.sum() * float(w @ around**2) / max(repeated - 1.0, 0.5 * repeated))
     if of_all is None:
-        return float(each.sum()), float(spread), 0.0
-    gap = each - of_all[rows]
+        return float(w @ each), float(spread), 0.0
+    counted = np.flatnonzero(weights)
+    N, known = len(counted), float(weights[counted] @ of_all[counted])
+    gap = w * (each - of_all[rows])
     missed = float(N * np.std(gap, ddof=1) * np.sqrt((1 - len(rows) / N) / len(rows)))
-    return float(of_all.sum() + N * gap.mean()), float(np.hypot(spread, missed)), missed
+    return known + N * float(gap.mean()), float(np.hypot(spread, missed)), missed
 
 
 def _log_mean(values: np.ndarray, log_count: float) -> np.ndarray:

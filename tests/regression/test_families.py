@@ -10,7 +10,7 @@ import scipy.special
 import scipy.stats as st
 import tensorflow as tf
 
-from sgmcmc.regression.families import FAMILIES
+from sgmcmc.regression.families import FAMILIES, Responses
 
 ETA = np.array([-1.3, -0.2, 0.0, 0.4, 1.1])
 COUNTS = np.array([0.0, 1.0, 0.0, 3.0, 2.0])
@@ -83,13 +83,23 @@ CASES: list[tuple[str, str, np.ndarray, dict[str, Any], np.ndarray]] = [
 ]  # fmt: skip
 
 
-def _terms(name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, Any]) -> Any:
-    rows = {"trials": np.full(len(y), 4.0), "censored": CENSORED[: len(y)]}
-    return FAMILIES[name][link].terms(
-        tf.constant(y, tf.float64), tf.constant(eta, tf.float64),
-        {key: tf.constant(value, tf.float64) for key, value in aux.items()},
-        {key: tf.constant(value, tf.float64) for key, value in rows.items()},
-    ).numpy()  # fmt: skip
+def _terms(
+    name: str, link: str, y: np.ndarray, eta: np.ndarray, aux: dict[str, Any], **more: Any
+) -> Any:
+    """Return the log density of each row, in NumPy's dtype of ``eta``."""
+    family = FAMILIES[name][link]
+    given = {} if name != "binomial" else {"trials": np.full(len(y), 4.0)} | more
+    if name in ("exponential", "weibull"):
+        given = {"censored": CENSORED[: len(y)]} | more
+    columns = family.columns(Responses.of(y, **given))
+    dtype = eta.dtype
+    return np.asarray(
+        family.log_density(
+            tf.constant(eta),
+            {key: tf.constant(value, dtype) for key, value in aux.items()},
+            {key: tf.constant(value, dtype) for key, value in columns.items()},
+        )
+    )
 
 
 @pytest.mark.parametrize(("name", "link", "y", "aux", "exact"), CASES)
@@ -116,9 +126,8 @@ def test_probabilities_and_draws_of_levels_are_those_of_the_terms(name: str) -> 
 def test_ordinal_terms_far_away_are_finite_with_finite_slopes(eta: float) -> None:
     at = tf.Variable(np.full(4, eta))
     with tf.GradientTape() as tape:
-        found = FAMILIES["ordinal"]["logit"].terms(
-            tf.constant([0.0, 1.0, 2.0, 3.0], tf.float64), at, {"cut": tf.constant(CUTS)}, {}
-        )
+        rows = {"y": tf.constant([0.0, 1.0, 2.0, 3.0], tf.float64)}
+        found = FAMILIES["ordinal"]["logit"].terms(at, {"cut": tf.constant(CUTS)}, rows)
     assert np.isfinite(found).all() and np.isfinite(tape.gradient(found, at)).all()
 
 
@@ -132,3 +141,78 @@ def test_every_family_is_here() -> None:
 def test_sure_rows_are_finite(link: str) -> None:
     found = _terms("bernoulli", link, np.array([0.0, 1.0]), np.array([-200.0, 200.0]), {})
     np.testing.assert_allclose(found, 0.0, atol=1e-12)
+
+
+M = 1e6
+"""Counts, trials and shapes that float32 must hold."""
+NEAR = np.linspace(-3.0, 3.0, 7) / np.sqrt(M)
+"""Distances of predictors from the best one, about three SDs of a row."""
+
+LARGE: list[tuple[str, str, float, float, dict[str, Any], dict[str, Any], Any]] = [
+    ("poisson", "log", M, np.log(M), {}, {}, lambda eta, aux: st.poisson.logpmf(M, np.exp(eta))),
+    (
+        "negative_binomial", "log", M, np.log(M), {"shape": 1e7}, {},
+        lambda eta, aux: st.nbinom.logpmf(M, 1e7, 1e7 / (1e7 + np.exp(eta))),
+    ),
+    (
+        "zero_inflated_poisson", "log", M, np.log(M), {"zi": 0.25}, {},
+        lambda eta, aux: np.log(0.75) + st.poisson.logpmf(M, np.exp(eta)),
+    ),
+    (
+        "gamma", "log", 3e6, np.log(3e6), {"shape": M}, {},
+        lambda eta, aux: st.gamma.logpdf(3e6, M, scale=np.exp(eta) / M),
+    ),
+    (
+        "beta", "logit", 0.3, np.log(3 / 7), {"phi": M}, {},
+        lambda eta, aux: st.beta.logpdf(
+            0.3, M * scipy.special.expit(eta), M * scipy.special.expit(-eta)
+        ),
+    ),
+    *[
+        (
+            "binomial", link, 3e5, z, {}, {"trials": M},
+            lambda eta, aux, p=p: st.binom.logpmf(3e5, M, p(eta)),
+        )
+        for link, z, p in (
+            ("logit", scipy.special.logit(0.3), scipy.special.expit),
+            ("probit", st.norm.ppf(0.3), st.norm.cdf),
+            ("cloglog", np.log(-np.log(0.7)), lambda eta: -np.expm1(-np.exp(eta))),
+        )
+    ],
+    (
+        "weibull", "log", 1e6, np.log(1e6), {"shape": 1e3}, {"censored": 0.0},
+        lambda eta, aux: st.weibull_min.logpdf(
+            1e6, 1e3, scale=np.exp(eta) / scipy.special.gamma(1 + 1e-3)
+        ),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "link", "y", "z", "aux", "given", "exact"), LARGE)
+def test_large_numbers_keep_their_digits_in_float32(
+    name: str, link: str, y: float, z: float, aux: dict[str, Any], given: dict[str, Any], exact: Any
+) -> None:
+    """Distances from a reference are exact; so are densities, to the rounding of small numbers."""
+    wanted = exact(z + NEAR, aux)
+    found = _terms(name, link, np.full(7, y), z + NEAR, aux, **given)
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
+    family = FAMILIES[name][link]
+    columns = family.columns(Responses.of(np.full(7, y), **given))
+    d = (z + NEAR - columns.pop("at")).astype(np.float32)
+    single = {key: tf.constant(value, tf.float32) for key, value in aux.items()}
+    rows = {key: tf.constant(value, tf.float32) for key, value in columns.items()}
+    # Products with d are 3000 or less; log odds of other links have a slope of 3000 or less.
+    np.testing.assert_allclose(family.terms(tf.constant(d), single, rows), wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "zero_inflated_poisson"])
+@pytest.mark.parametrize("shape", [1e-3, 1.0, 1e5])
+def test_counts_far_from_their_reference(name: str, shape: float) -> None:
+    y = np.array([0.0, 0.0, 1.0, 7.0, 7.0])
+    eta = np.array([-20.0, 4.0, -6.0, 5.0, -3.0])
+    p = 1.0 if name == "poisson" else 0.6
+    exact = np.log(p * st.poisson.pmf(y, np.exp(eta)) + (1 - p) * (y == 0))
+    if name == "negative_binomial":
+        exact = st.nbinom.logpmf(y, shape, 1 / (1 + np.exp(eta) / shape))
+    found = _terms(name, "log", y, eta, {"zi": 0.4, "shape": shape})
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)

@@ -179,7 +179,7 @@ def test_families_against_their_laplace_approximation(name: str) -> None:
         value = tf.reduce_sum(model.log_lik(params, rows)) + model.log_prior(params)
         return -float(value) - jacobian
 
-    start = np.concatenate([[model.start, 0.0], np.zeros(len(aux))])
+    start = np.concatenate([[model.start - model.origin[0], 0.0], np.zeros(len(aux))])
     found = scipy.optimize.minimize(negative, start, method="BFGS", options={"gtol": 1e-4})
     step, d = 1e-3, len(start)
     eye = step * np.eye(d)

@@ -126,24 +126,11 @@ def test_a_worker_returns_a_regression(fit: Regression) -> None:
     assert again.priors == fit.priors and repr(again) == repr(fit)
 
 
-def test_folders_of_the_first_format(fit: Regression, tmp_path: Path) -> None:
-    """Levels had no description, text was an array, and all columns were there."""
+def test_folders_of_older_formats_are_refused(fit: Regression, tmp_path: Path) -> None:
+    """Their coefficients have other units, and their default priors are others."""
     fit.save(tmp_path / "fit")
     arrays = dict(read_arrays(tmp_path / "fit" / "model.npz"))
-    about = json.loads(str(arrays["about"]))
-    frame, columns, old = fit._frame, [], {"weights": arrays["weights"]}
-    for number, name in enumerate(frame.columns):
-        category = isinstance(frame[name].dtype, pd.CategoricalDtype)
-        columns.append({"name": name, "kind": "category" if category else "array"})
-        if category:
-            columns[-1]["ordered"] = False
-            old[f"levels/{number}"] = frame[name].cat.categories.to_numpy().astype(str)
-            old[f"column/{number}"] = frame[name].cat.codes.to_numpy()
-        else:
-            values = frame[name].to_numpy()
-            old[f"column/{number}"] = values.astype(str) if values.dtype == object else values
-    del about["text"]
-    about |= {"format": 1, "columns": columns}
-    write_arrays(tmp_path / "fit" / "model.npz", {**old, "about": np.array(json.dumps(about))})
-    again = Regression.load(tmp_path / "fit")
-    np.testing.assert_array_equal(again.predict(FRAME[:7]), fit.predict(FRAME[:7]))
+    about = json.loads(str(arrays["about"])) | {"format": 2}
+    write_arrays(tmp_path / "fit" / "model.npz", {**arrays, "about": np.array(json.dumps(about))})
+    with pytest.raises(ValueError, match="format 2.* other units. Make the call again"):
+        Regression.load(tmp_path / "fit")
