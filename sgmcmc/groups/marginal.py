@@ -10,7 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.graphs.tracing import spec_of, trace
-from sgmcmc.groups.normal import Normal, closed_form, closer, find_normal, laplace, one_step
+from sgmcmc.graphs.vectorization import vectorized_map
+from sgmcmc.groups.normal import (
+    Normal,
+    closed_form,
+    closer,
+    find_normal,
+    laplace,
+    narrowed,
+    one_step,
+)
 from sgmcmc.groups.packs import (
     CENTER,
     COLUMNS,
@@ -201,7 +210,7 @@ class Marginal:
         effects is computed once.
         """
         if not (_are_narrow(dataset) and effects.shape.is_fully_defined()):
-            return tf.vectorized_map(self.joint(params, dataset), effects)
+            return vectorized_map(self.joint(params, dataset), effects)
         k, m, q = effects.shape
         repeated = {
             name: tf.tile(column, [k, *[1] * (column.shape.rank - 1)])
@@ -221,9 +230,9 @@ class Marginal:
         nodes = normal.mode + normal.spread(rule.x[:, tf.newaxis, :])
         terms_of, places = self._terms(params, dataset)
         law = self.groups.log_prior
-        terms = tf.vectorized_map(terms_of, nodes)
+        terms = vectorized_map(terms_of, nodes)
         slots = tf.shape(nodes)[1]
-        heights = tf.vectorized_map(
+        heights = vectorized_map(
             lambda both: (
                 tf.math.unsorted_segment_sum(both[1], places, slots)
                 + law(self.groups.named(both[0]), dict(params))
@@ -251,9 +260,13 @@ class Marginal:
                 data = tf.reshape(tf.reduce_sum(chosen, 1), [-1])
             else:
                 data = tf.math.unsorted_segment_sum(terms, places, slots)
-            return data + self.groups.log_prior(self.groups.named(effects), dict(params))
+            return data + self._law(params)(effects)
 
         return height
+
+    def _law(self, params: Tensors) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return the function of effects, (m, q), that is log p(z_g | θ), (m,)."""
+        return lambda effects: self.groups.log_prior(self.groups.named(effects), dict(params))
 
     def _terms(
         self, params: Tensors, dataset: Tensors
@@ -305,7 +318,8 @@ class Marginal:
         if not self.groups.normal:
             return self.normal(params, dataset)
         if MODE in dataset:
-            return closer(partial(self.heights, params, dataset), self._held(dataset))
+            held = narrowed(self._law(params), self._start(params, dataset), self._held(dataset))
+            return closer(partial(self.heights, params, dataset), held)
         return one_step(self.joint(params, dataset), self._start(params, dataset))
 
     def find_factors(self, target: Target, columns: Tensors) -> GroupedPredictors | None:

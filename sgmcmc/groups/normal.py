@@ -20,6 +20,20 @@ _NEAR = 1e-5
 _FLOOR = 1e-5
 """The least curvature in a direction, as a part of the largest of its group."""
 
+_FLOOR_OF_QUADRATIC = {tf.float32: _FLOOR, tf.float64: 1e-13}
+"""The same if a height is known to be quadratic: what is less is rounding."""
+
+_NARROWER = -4.0 / 3.0
+"""Power of the relative rounding error from which on the curvature of the effects' own density, as
+a multiple of the one that is held, leaves no digits to heights at the nodes that are held."""
+
+_DIGITS = 16.0
+"""Least distance of a node from a mode, in units of its rounding."""
+
+_STEPS_TO_LAW = 2
+"""Newton steps to the mode of a density that is quadratic: the second mends the rounding of the
+first, which is many SDs of a density that is far narrower than its distance."""
+
 _SMOOTH_STEPS = 2
 """Newton steps from a mode that make it a function of the parameters: after one its first
 derivatives are right, after two the second ones too."""
@@ -165,7 +179,7 @@ def one_step(height: Height, start: tf.Tensor) -> Normal:
         height: Log density of effects.
         start: Effects to begin at, (m, q).
     """
-    _, slope, root = curvature(height, start)
+    _, slope, root = curvature(height, start, _FLOOR_OF_QUADRATIC[start.dtype])
     held = [[tf.stop_gradient(entry) for entry in row] for row in root]
     return Normal(tf.stop_gradient(start + newton_step(slope, root)[0]), held)
 
@@ -207,24 +221,83 @@ def closer(heights: Height, held: Normal) -> Normal:
 
 
 def _expanded(heights: Height, near: Normal) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
-    """Return height at a mode, gradient and root of the information in coordinates around it."""
+    """Return height at a mode, gradient and root of the information in coordinates around it.
+
+    Where the nodes are as near to the mode as rounding, their heights say nothing: the information
+    is then the one that is known.
+    """
     q, axes = len(near.root), _APART * np.eye(len(near.root))
     pairs = [(i, j) for i in range(q) for j in range(i)]
     points = np.stack([0.0 * axes[0], *axes, *-axes, *[axes[i] + axes[j] for i, j in pairs]])
-    nodes = near.mode + near.spread(tf.constant(points[:, np.newaxis], near.mode.dtype))
-    found = heights(nodes)
+    dtype = near.mode.dtype
+    moves = near.spread(tf.constant(points[:, np.newaxis], dtype))
+    found = heights(near.mode + moves)
+    least = _DIGITS * np.finfo(dtype.as_numpy_dtype).eps * tf.abs(near.mode)
+    lost = tf.reduce_any(tf.reduce_max(tf.abs(moves), 0) < least, -1)
     middle, above, below = found[0], found[1 : q + 1], found[q + 1 : 2 * q + 1]
     tilt = tf.transpose(above - below) / (2.0 * _APART)
     bends = [[(2.0 * middle - above[i] - below[i]) / _APART**2] * q for i in range(q)]
     for (i, j), both in zip(pairs, tf.unstack(found[2 * q + 1 :]), strict=True):
         bends[i][j] = bends[j][i] = (above[i] + above[j] - middle - both) / _APART**2
-    return middle, tilt, _root(bends)
+    nothing, one = tf.zeros_like(middle), tf.ones_like(middle)
+    bends = [
+        [tf.where(lost, one if i == j else nothing, bends[i][j]) for j in range(q)]
+        for i in range(q)
+    ]
+    tilt = tf.where(lost[:, tf.newaxis], tf.zeros_like(tilt), tilt)
+    return middle, tilt, _root(bends, _FLOOR_OF_QUADRATIC[dtype])
+
+
+def narrowed(law: Height, start: tf.Tensor, held: Normal) -> Normal:
+    """Return mode and information that are held, moved where the effects' own density is narrow.
+
+    If that is far narrower than what is held, as at an SD of 1e-20, it says where the effects are,
+    up to the information that is held, and heights far from there would have no digits.
+
+    Args:
+        law: Log density of effects, (m,), a quadratic function of them.
+        start: Effects to begin at, (m, q).
+        held: Mode and information at other parameters.
+    """
+    q, dtype = len(held.root), start.dtype
+    known = [
+        [sum(held.root[i][k] * held.root[j][k] for k in range(min(i, j) + 1)) for j in range(q)]
+        for i in range(q)
+    ]
+    mode = start
+    for _ in range(_STEPS_TO_LAW):
+        _, slope, bends = _bends(law, mode)
+        away = tf.unstack(mode - held.mode, axis=1)
+        pulls = [sum(known[i][j] * away[j] for j in range(q)) for i in range(q)]
+        matrix = [[known[i][j] + bends[i][j] for j in range(q)] for i in range(q)]
+        root = _root(matrix, _FLOOR_OF_QUADRATIC[dtype])
+        step = newton_step(slope - tf.stack(pulls, 1), root)[0]
+        # A curvature beyond what the dtype holds leaves no step of the right length.
+        finite = tf.reduce_all(tf.math.is_finite(tf.stack(bends)), [0, 1])
+        mode += tf.where(finite[:, tf.newaxis], step, tf.zeros_like(step))
+    ratio = tf.reduce_max(tf.stack([bends[j][j] / known[j][j] for j in range(q)]), 0)
+    narrow = ratio > np.finfo(dtype.as_numpy_dtype).eps ** _NARROWER
+    return Normal(
+        tf.stop_gradient(tf.where(narrow[:, tf.newaxis], mode, held.mode)),
+        [
+            [tf.stop_gradient(tf.where(narrow, a, b)) for a, b in zip(new, old, strict=True)]
+            for new, old in zip(root, held.root, strict=True)
+        ],
+    )
 
 
 def curvature(
-    height: Height, effects: tf.Tensor
+    height: Height, effects: tf.Tensor, floor: float = _FLOOR
 ) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
     """Return log density, gradient and root of the information at some effects."""
+    value, slope, bends = _bends(height, effects)
+    return value, slope, _root(bends, floor)
+
+
+def _bends(
+    height: Height, effects: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, list[list[tf.Tensor]]]:
+    """Return log density, gradient and information at some effects."""
     q = effects.shape[-1]
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         outer.watch(effects)
@@ -235,18 +308,25 @@ def curvature(
         slope = inner.gradient(total, effects, unconnected_gradients="zero")
         parts = [tf.reduce_sum(slope[:, j]) for j in range(q)]
     bends = [outer.gradient(part, effects, unconnected_gradients="zero") for part in parts]
-    return value, slope, _root([[-bends[i][:, j] for j in range(q)] for i in range(q)])
+    return value, slope, [[-bends[i][:, j] for j in range(q)] for i in range(q)]
 
 
-def _root(matrix: list[list[tf.Tensor]]) -> list[list[tf.Tensor]]:
-    """Return the Cholesky root of small matrices, entry by entry, with pivots that are positive."""
+def _root(matrix: list[list[tf.Tensor]], least: float) -> list[list[tf.Tensor]]:
+    """Return the Cholesky root of small matrices, entry by entry, with pivots that are positive.
+
+    A curvature that is more than the dtype holds is the largest that it holds.
+
+    Args:
+        matrix: Matrices.
+        least: Least pivot, as a part of the largest entry of the diagonal.
+    """
     q = len(matrix)
     largest = tf.reduce_max(tf.stack([tf.abs(matrix[j][j]) for j in range(q)]), 0)
-    floor = _FLOOR * largest + 1e-20
+    floor, most = least * largest + 1e-20, 0.25 * largest.dtype.max
     root: list[list[tf.Tensor]] = [[None] * q for _ in range(q)]
     for j in range(q):
         pivot = matrix[j][j] - sum((root[j][k] ** 2 for k in range(j)), start=0.0)
-        root[j][j] = tf.sqrt(tf.maximum(tf.abs(pivot), floor))
+        root[j][j] = tf.sqrt(tf.minimum(tf.maximum(tf.abs(pivot), floor), most))
         for i in range(j + 1, q):
             known = sum((root[i][k] * root[j][k] for k in range(j)), start=0.0)
             root[i][j] = (0.5 * (matrix[i][j] + matrix[j][i]) - known) / root[j][j]

@@ -124,6 +124,68 @@ def test_closed_form_keeps_its_digits_far_from_where_its_nodes_are_held():
     assert np.abs(error).max() < 1e-3
 
 
+def _exact_of_any_scale(data, v):
+    """The same from eigenvalues of each group, which keeps its digits at any τ."""
+    total, rest = 0.0, data["y"] - v[0] - v[1] * data["x"]
+    for g in range(len(SIZES)):
+        z, r = data["Z"][GROUP == g], rest[GROUP == g]
+        vectors, roots, _ = np.linalg.svd(z, full_matrices=False)
+        along, variances = vectors.T @ r, v[2] ** 2 + (v[3] * roots) ** 2
+        total -= 0.5 * (np.log(variances).sum() + (along**2 / variances).sum())
+        total -= 0.5 * (r @ r - along @ along) / v[2] ** 2 + (len(r) - len(roots)) * np.log(v[2])
+    return total - 0.5 * len(GROUP) * LOG_2PI
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("dims", [1, 2])
+def test_closed_form_is_right_at_any_scale_of_effects(dims, held, dtype):
+    """There is no false peak where the SD of effects goes to zero."""
+    model, tensors, data, at = _model(dims, normal=True)
+    packs = {**tensors, **(_held_anywhere(model, dims) if held else {})}
+    given = {n: tf.cast(t, dtype) if t.dtype.is_floating else t for n, t in packs.items()}
+
+    @tf.function
+    def value(v):
+        return tf.reduce_sum(model.log_lik(_named(v), given))
+
+    # In float32 a group of one row does not tell 1e-12 from nothing in its second direction.
+    largest = 10 if dims == 1 or dtype == tf.float64 else 4
+    for scale in 10.0 ** np.arange(-30, largest + 1, 2):
+        found = float(value(tf.constant([*at[:3], scale], dtype)))
+        exact = _exact_of_any_scale(data, [*at[:3], scale])
+        assert abs(found - exact) < (1e-6 if dtype == tf.float64 else 1e-3), scale
+
+
+def test_a_scale_near_zero_around_a_mean_that_moves():
+    """Effects around a parameter, far from where nodes are held."""
+    data, at = _linear(1)
+
+    def law(effects, p):
+        away = (effects["u"][:, 0] - p["b"]) / p["tau"]
+        return -0.5 * away**2 - 0.5 * LOG_2PI - tf.math.log(p["tau"])
+
+    def log_lik(p, d):
+        return -0.5 * (d["y"] - p["a"] - p["u"][:, 0]) ** 2 / p["s"] ** 2 - tf.math.log(p["s"])
+
+    groups = Groups("g", {"u": np.zeros(1)}, law, normal=True)
+    params = dict(zip(("a", "b", "s", "tau"), at, strict=True))
+    model = read_groups(groups, log_lik, data, params, None, tf.float64)
+    packs = {name: tf.convert_to_tensor(value) for name, value in model.dataset.items()}
+    packs |= _held_anywhere(model, 1)
+    rest = data["y"] - at[0] - at[1]
+    limit = -0.5 * rest @ rest / at[2] ** 2 - len(rest) * np.log(at[2])
+
+    @tf.function
+    def value(v):
+        return tf.reduce_sum(model.log_lik(_named(v), packs))
+
+    for scale in (1e-6, 1e-9, 1e-12, 1e-15, 1e-20, 1e-25, 1e-30):
+        found = float(value(tf.constant([*at[:3], scale])))
+        # Below 1e-12 no number is within an SD of the mean: it may be low there, never high.
+        assert found < limit + 1 and (scale < 1e-13 or abs(found - limit) < 1e-3), scale
+
+
 @pytest.mark.parametrize(
     ("dims", "normal", "held"),
     [(1, False, False), (2, False, False), (2, True, False), (2, True, True)],
