@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import numbers
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Named = TypeVar("Named", bound=Callable[..., Any])
+
+
+def outside() -> int:
+    """Return the ``stacklevel`` at which the caller's warning names the user's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in ("sgmcmc", "tensorflow"):
+        if frame.f_back is None:
+            break
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def did_you_mean(word: str, options: Iterable[str], quote: str = "'") -> str:

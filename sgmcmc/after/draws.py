@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.checks import describe, known_keys
 from sgmcmc.data.dataset import PIECE_BYTES
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.results.arrays import by_chain, has_chains, matrix
 from sgmcmc.results.samples import Samples
 from sgmcmc.target.geometry.conversion import fitting
@@ -137,7 +138,7 @@ class Source:
         return {name: value.numpy() for name, value in self._traced[stop - start](params).items()}
 
     def _evaluate(self, params: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {name: tf.vectorized_map(f, params) for name, f in self._functions.items()}
+        return {name: vectorized_map(f, params) for name, f in self._functions.items()}
 
     def _control_variates(self, chain: int, start: int, stop: int) -> np.ndarray:
         z = -0.5 * matrix({n: g[chain, start:stop] for n, g in self._gradients.items()})

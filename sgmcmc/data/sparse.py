@@ -21,6 +21,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Column, digest
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.graphs.tracing import with_known_shapes
+from sgmcmc.graphs.vectorization import vectorized_map
 
 
 class Stored(NamedTuple):
@@ -195,7 +196,7 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
         return tf.map_fn(
             lambda row: function(parts.part(row, 1)), tf.range(rows), fn_output_signature=dtype
         )
-    return tf.vectorized_map(
+    return vectorized_map(
         lambda row: function({name: tf.expand_dims(value, 0) for name, value in row.items()}),
         columns,
     )
@@ -204,7 +205,7 @@ def over_rows(function: Callable[[Tensors], Any], columns: Tensors, dtype: Any) 
 def over(function: Callable[[Any, Tensors], tf.Tensor], points: Any, columns: Tensors) -> tf.Tensor:
     """Return the value of a function of a point and of columns at each of several points."""
     if not has_sparse(columns):
-        return tf.vectorized_map(lambda point: function(point, columns), points)
+        return vectorized_map(lambda point: function(point, columns), points)
     one = tf.nest.map_structure(lambda values: values[0], points)
     return tf.map_fn(
         lambda point: function(point, with_known_shapes(columns)),

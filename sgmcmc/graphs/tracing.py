@@ -19,7 +19,15 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.graphs.forks import need_no_fork
+from sgmcmc.graphs.vectorization import in_loops, warn_of_loops
+from sgmcmc.interrupts import pass_on
 from sgmcmc.libraries import without_chatter
+
+_NOT_ALWAYS_COMPILED = ("While", "If", "Case", "PyFunc", "PyFuncStateless")
+"""Ends of the names of operations that XLA compiles in some cases, or never."""
+
+_SOME_ROWS = 4
+"""Number of rows in place of an unknown one, to see whether XLA compiles a graph."""
 
 
 def trace(function: Callable[..., Any], *arguments: Any, jit_compile: bool = False) -> Any:
@@ -48,8 +56,38 @@ def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], jit_compil
         found = graph.get_concrete_function(*arguments)
         if not jit_compile and _has_unsafe_products(found.graph):
             graph = tf.function(function, autograph=False, jit_compile=True)
-            found = graph.get_concrete_function(*arguments)
+            if not _may_fail(found.graph) or _compiles(graph, arguments, found.captured_inputs):
+                return graph.get_concrete_function(*arguments)
+            with in_loops():  # the products are those of a vectorized function
+                plain = tf.function(function, autograph=False)
+                found = plain.get_concrete_function(*arguments)
+            warn_of_loops()
     return found
+
+
+def _may_fail(graph: Any) -> bool:
+    """Return whether a graph has loops, branches or Python code, not all of which XLA compiles."""
+    definition = graph.as_graph_def()
+    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
+    return any(node.op.endswith(_NOT_ALWAYS_COMPILED) for part in nodes for node in part)
+
+
+def _compiles(graph: Any, arguments: tuple[Any, ...], captured: Sequence[tf.Tensor]) -> bool:
+    """Return whether XLA can translate a function; unknown numbers of rows are replaced."""
+    if any(map(tf.is_symbolic_tensor, captured)):  # parts of a graph around are not known there
+        return False
+
+    def sized(tensor: Any) -> tf.TensorSpec:
+        return tf.TensorSpec([size or _SOME_ROWS for size in tensor.shape], tensor.dtype)
+
+    try:
+        with tf.init_scope():
+            specs = tf.nest.map_structure(sized, arguments)
+            graph.experimental_get_compiler_ir(*specs)(stage="hlo")
+    except Exception as error:  # of any kind: what it is does not matter here
+        pass_on(error)
+        return False
+    return True
 
 
 def _has_unsafe_products(graph: Any) -> bool:

@@ -17,6 +17,7 @@ from sgmcmc.data.dataset import ArrayColumn, Column, Data
 from sgmcmc.data.levels import Categories, Levels, text_of
 from sgmcmc.data.tables import by_column
 from sgmcmc.graphs.tracing import trace
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.groups.labels import Labeled, find, labeled
 from sgmcmc.groups.marginal import MOVES, Marginal, Random, Tensors
 from sgmcmc.groups.model import LARGE, Structure, code_column, of_large
@@ -363,9 +364,7 @@ def _of_all(marginal: Marginal) -> Callable[..., tf.Tensor]:
     """Return the function that draws the effects of some packs at several draws."""
 
     def of_all(params: Tensors, random: Random, packs: Tensors) -> tf.Tensor:
-        return tf.vectorized_map(
-            lambda each: marginal.draw(each[0], packs, each[1]), (params, random)
-        )
+        return vectorized_map(lambda each: marginal.draw(each[0], packs, each[1]), (params, random))
 
     return of_all
 

@@ -15,6 +15,7 @@ from sgmcmc._version import __version__
 from sgmcmc.atomic_files import new_folder
 from sgmcmc.data.levels import Levels, key_of, text_of
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.libraries import without_chatter
 
 
@@ -59,7 +60,7 @@ class _Predictor(tf.Module):
         """Return the values at all draws of all chains, (chains * draws, rows, ...)."""
         rows = {**rows, **{name: self._codes(name, rows[name]) for name in self.tables}}
         points = {name: tf.convert_to_tensor(values) for name, values in self.params.items()}
-        return tf.vectorized_map(lambda params: self._function(params, dict(rows)), points)
+        return vectorized_map(lambda params: self._function(params, dict(rows)), points)
 
     def _codes(self, name: str, values: tf.Tensor) -> tf.Tensor:
         """Return the numbers of levels; one that the model has not seen is an error."""

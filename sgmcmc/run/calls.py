@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -45,13 +44,3 @@ def on_machines(function: Function) -> Function:
                 return function(replace(request, keywords=keywords), *arguments, **named)
 
     return wrapped  # type: ignore[return-value]
-
-
-def outside() -> int:
-    """Return the ``stacklevel`` at which the caller's warning names the user's line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_globals.get("__name__", "").partition(".")[0] == "sgmcmc":
-        if frame.f_back is None:
-            break
-        level, frame = level + 1, frame.f_back
-    return level

@@ -22,7 +22,6 @@ from sgmcmc.graphs.tracing import trace
 from sgmcmc.results.arrays import by_chain
 from sgmcmc.results.diagnostics import Diagnostics, diagnose, until_enough
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import outside
 from sgmcmc.target.target import Target
 
 _MOST_BYTES = 2**29
@@ -123,7 +122,7 @@ class Lengths(ABC):
             f"The chains will take about {seconds / 60:.0f} more minutes{reached}. Ctrl-C returns "
             "the draws there are; `max_seconds` bounds the time.",
             UserWarning,
-            stacklevel=outside(),
+            stacklevel=checks.outside(),
         )
 
     @abstractmethod

@@ -23,6 +23,7 @@ from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Function, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse
 from sgmcmc.graphs.tracing import imported, trace
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.designs import Columns, Levels, Numbers, Paired, between, forms, weighted
 from sgmcmc.target.target import Target
@@ -475,7 +476,7 @@ def _rows(values: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
     """Return the derivative of a vector, row by row."""
     if tf.gradients(values, u)[0] is None:  # a linear function's derivative
         return tf.zeros([values.shape[0], u.shape[0]], u.dtype)
-    return tf.vectorized_map(
+    return vectorized_map(
         lambda k: _gradients(tf.gather(values, k), [u])[0], tf.range(values.shape[0])
     )
 

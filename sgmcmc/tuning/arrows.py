@@ -11,6 +11,7 @@ import tensorflow as tf
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.data.passes import Function, Pass, shards
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.geometry import Arrow, Preconditioner, arrow_of, inverse_root
 from sgmcmc.target.layout import Layout
@@ -103,11 +104,11 @@ class Products:
         return found
 
     def _prior(self, u: tf.Tensor, vectors: tf.Tensor) -> list[tf.Tensor]:
-        return [tf.vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)]
+        return [vectorized_map(lambda v: along(self._target.prior_gradient, u, v), vectors)]
 
     def _rows(self, u: tf.Tensor, vectors: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
         slope = slope_over(self._target, columns)
-        return [tf.vectorized_map(lambda v: along(slope, u, v), vectors)]
+        return [vectorized_map(lambda v: along(slope, u, v), vectors)]
 
 
 @dataclass(frozen=True)

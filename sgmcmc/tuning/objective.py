@@ -16,6 +16,7 @@ from sgmcmc.data.minibatch import Minibatch, Tensors
 from sgmcmc.data.passes import LARGE, Function, Pass, added, cast, of_any_length
 from sgmcmc.data.sparse import has_sparse, over
 from sgmcmc.graphs.tracing import graphs_of, has_own_gradients, trace
+from sgmcmc.graphs.vectorization import jacobian, vectorized_map
 from sgmcmc.interrupts import pass_on
 from sgmcmc.target.target import Target
 
@@ -414,9 +415,9 @@ def of_prior(target: Target) -> dict[str, Function]:
     return {
         "prior": lambda u: [value(u), target.prior_gradient(u)],
         "prior product": lambda both: [along(target.prior_gradient, *tf.unstack(both))],
-        "prior hessian": lambda u: [_jacobian(target.prior_gradient, u)],
-        "prior values": lambda points: [tf.vectorized_map(value, points)],
-        "prior gradients": lambda points: [tf.vectorized_map(gradients, points)],
+        "prior hessian": lambda u: [jacobian(target.prior_gradient, u)],
+        "prior values": lambda points: [vectorized_map(value, points)],
+        "prior gradients": lambda points: [vectorized_map(gradients, points)],
     }
 
 
@@ -439,7 +440,7 @@ def _product(target: Target, both: tf.Tensor, columns: Tensors) -> list[tf.Tenso
 
 
 def _hessian(target: Target, u: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
-    return [_jacobian(slope_over(target, columns), u, vectorized=not has_sparse(columns))]
+    return [jacobian(slope_over(target, columns), u, vectorized=not has_sparse(columns))]
 
 
 def _bends(target: Target, points: tf.Tensor, columns: Tensors) -> list[tf.Tensor]:
@@ -457,18 +458,3 @@ def along(gradient: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vector: tf.T
         tape.watch(u)
         slope = tf.reduce_sum(gradient(u) * vector)
     return tape.gradient(slope, u, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-
-
-def _jacobian(
-    function: Callable[[tf.Tensor], tf.Tensor], u: tf.Tensor, vectorized: bool = True
-) -> tf.Tensor:
-    """Return the derivative of a function of a flat position, by reverse differentiation."""
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(u)
-        value = function(u)
-    return tape.jacobian(
-        value,
-        u,
-        unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        experimental_use_pfor=vectorized,
-    )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sgmcmc.checks import outside
 from sgmcmc.data.dataset import Data
 from sgmcmc.data.minibatch import Tensors
 from sgmcmc.dynamics import Dynamics
@@ -18,7 +19,6 @@ from sgmcmc.engine.prefetcher import available_cores
 from sgmcmc.graphs.tracing import trace
 from sgmcmc.inputs.options import without
 from sgmcmc.results.samples import Samples
-from sgmcmc.run.calls import outside
 from sgmcmc.run.exact import run_exactly
 from sgmcmc.run.exact.shape import DENSE
 from sgmcmc.run.lengths import Requirements

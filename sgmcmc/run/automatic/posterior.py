@@ -35,7 +35,7 @@ from sgmcmc.run.automatic.methods import (
 )
 from sgmcmc.run.automatic.moved import run_with_effects, run_with_field
 from sgmcmc.run.automatic.multimodal import in_modes, run_in_modes
-from sgmcmc.run.calls import brief, on_machines, outside
+from sgmcmc.run.calls import brief, on_machines
 from sgmcmc.run.choices import Chosen, Reading, choose, read
 from sgmcmc.run.driver import run_lengths, run_tuned
 from sgmcmc.run.exact.adaptation import LostError
@@ -230,7 +230,7 @@ def _warn_of(seconds: float, function: str) -> None:
         "bounds it; another form of the model may be nearer to normal, such as one with effects "
         "of `groups=`.",
         UserWarning,
-        stacklevel=outside(),
+        stacklevel=checks.outside(),
     )
 
 

@@ -17,6 +17,7 @@ from sgmcmc.data.numbers import AliasTable
 from sgmcmc.data.passes import Pass, pieces, shards
 from sgmcmc.dynamics.subsampled import RowBounds, Subsampled
 from sgmcmc.graphs.user_functions import call
+from sgmcmc.graphs.vectorization import jacobian
 from sgmcmc.results.diagnostics import diagnose
 from sgmcmc.results.report import Report
 from sgmcmc.results.samples import Samples
@@ -192,11 +193,7 @@ def _prior_curvature(target: Target, position: np.ndarray, given: Any) -> np.nda
     layout = target.space.layout
     if given is None:
         point = tf.constant(position, target.dtype)
-        with tf.GradientTape() as tape:
-            tape.watch(point)
-            slope = target.prior_gradient(point)
-        found = tape.jacobian(slope, point)
-        matrix = np.zeros((layout.size, layout.size)) if found is None else found.numpy()
+        matrix = jacobian(target.prior_gradient, point).numpy()
         values, vectors = np.linalg.eigh(np.asarray(matrix, float))
         return vectors @ np.diag(np.abs(values)) @ vectors.T
     if not isinstance(given, Mapping):

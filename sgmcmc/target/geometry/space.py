@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sgmcmc.data.minibatch import Tensors
+from sgmcmc.graphs.vectorization import vectorized_map
 from sgmcmc.target.geometry.base import Geometry, Preconditioner
 from sgmcmc.target.layout import Layout, joined
 
@@ -120,7 +121,7 @@ class Space:
         """Return the tangent parts of several vectors, (k, d)."""
         if not self.curved_names():
             return vectors
-        return tf.vectorized_map(lambda vector: self.tangent(position, vector), vectors)
+        return vectorized_map(lambda vector: self.tangent(position, vector), vectors)
 
     def held(self, position: tf.Tensor, slope: tf.Tensor, stepsize: tf.Tensor) -> tf.Tensor:
         """Return a slope, flat, without the part that is too large for the stepsize."""
@@ -193,7 +194,7 @@ class Space:
         own = {name: np.asarray(array) for name, array in draws.items()}
         if self.joint is not None:
             given = {name: tf.constant(array, dtype) for name, array in own.items()}
-            found = tf.vectorized_map(self.joint.own, given)
+            found = vectorized_map(self.joint.own, given)
             own = {name: found[name].numpy() for name in own}
         kinds = {name: dtype or tf.as_dtype(array.dtype) for name, array in own.items()}
         return {name: self.geometries[name].start(a, kinds[name]) for name, a in own.items()}
